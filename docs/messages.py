@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import Field, TypeAdapter
 
-from stream_dp.core.envelope import Envelope
-from stream_dp.pipeline.analyst_messages import AnyMessage
-from stream_dp.runtime.answer_body import Answered, ThresholdAnswer
+from stream_dp.journal.answer_body import Answered, ThresholdAnswer
+from stream_dp.live.analyst_messages import AnyMessage
+from stream_dp.live.envelope import Envelope
 
 COPY = Path(__file__).with_name("messages.json")
 _WHERE = "#/$defs/{name}"

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stream_dp.serve.api import create_app
-from stream_dp.serve.live_series import Sender
-from stream_dp.serve.openapi import document
-from stream_dp.serve.view import PublicView, ReleaseLog
+from stream_dp.server.api import create_app
+from stream_dp.server.live_series import Sender
+from stream_dp.server.openapi import document
+from stream_dp.server.view import PublicView, ReleaseLog
 
 COPY = Path(__file__).with_name("openapi.json")
 

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from stream_dp.runtime.phases import ENGINE, LEASE, Table
+from stream_dp.engine.phases import ENGINE, LEASE, Table
 
 PAGE = Path(__file__).with_name("phases.md")
 TABLES: dict[str, Table[Any]] = {"engine": ENGINE, "lease": LEASE}

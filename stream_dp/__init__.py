@@ -53,36 +53,6 @@ if _typing.TYPE_CHECKING:
     from stream_dp.accounting.truncated_odometer import (
         bound_at as truncated_odometer_at,
     )
-    from stream_dp.app.embedded import (
-        Pipeline,
-        Plan,
-    )
-    from stream_dp.app.public_release import (
-        PublicRelease,
-        PublicWindow,
-    )
-    from stream_dp.app.standalone.continual_alerts import ContinualAlerts
-    from stream_dp.app.standalone.continual_counter import ContinualCounter
-    from stream_dp.app.standalone.continual_histogram import ContinualHistogram
-    from stream_dp.app.standalone.continual_maximum import ContinualMaximum
-    from stream_dp.app.standalone.continual_sum import ContinualSum, ContinualSums
-    from stream_dp.app.standalone.continual_top import ContinualTop
-    from stream_dp.app.standalone.privacy_budget import Budget
-    from stream_dp.app.standalone.tick_release import (
-        Counts,
-        Ranked,
-        SumRelease,
-        Sums,
-        TickRelease,
-        TickWindow,
-    )
-    from stream_dp.audit.odometers.filter_boundary import FilterBoundary
-    from stream_dp.audit.odometers.mixture_boundary import (
-        MixtureBoundary,
-        OneSidedMixtureBoundary,
-    )
-    from stream_dp.audit.odometers.odometer import Boundary, Odometer
-    from stream_dp.audit.odometers.stitched_boundary import StitchedBoundary
     from stream_dp.core.derivation import (
         Alternative,
         Condition,
@@ -115,6 +85,36 @@ if _typing.TYPE_CHECKING:
         UsageError,
         WorldError,
     )
+    from stream_dp.python.embedded import (
+        Pipeline,
+        Plan,
+    )
+    from stream_dp.python.public_release import (
+        PublicRelease,
+        PublicWindow,
+    )
+    from stream_dp.python.standalone.continual_alerts import ContinualAlerts
+    from stream_dp.python.standalone.continual_counter import ContinualCounter
+    from stream_dp.python.standalone.continual_histogram import ContinualHistogram
+    from stream_dp.python.standalone.continual_maximum import ContinualMaximum
+    from stream_dp.python.standalone.continual_sum import ContinualSum, ContinualSums
+    from stream_dp.python.standalone.continual_top import ContinualTop
+    from stream_dp.python.standalone.privacy_budget import Budget
+    from stream_dp.python.standalone.tick_release import (
+        Counts,
+        Ranked,
+        SumRelease,
+        Sums,
+        TickRelease,
+        TickWindow,
+    )
+    from stream_dp.verify.odometers.filter_boundary import FilterBoundary
+    from stream_dp.verify.odometers.mixture_boundary import (
+        MixtureBoundary,
+        OneSidedMixtureBoundary,
+    )
+    from stream_dp.verify.odometers.odometer import Boundary, Odometer
+    from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 # name -> module below stream_dp, and its name there where it has another
 _PLACES = {

@@ -111,7 +111,7 @@ class EngineEnded(UsageError):
 
 
 class IllegalMove(StreamDPError):
-    """A lifecycle was sent into a phase that does not follow (runtime/phases.py); it stays where it was."""
+    """A lifecycle was sent into a phase that does not follow (engine/phases.py); it stays where it was."""
 
     def __init__(self, phase: str, then: str) -> None:
         super().__init__(f"{then} does not follow {phase}: nothing has changed")

@@ -24,8 +24,8 @@ DURATIONS = HERE / "durations.json"
 FULL = HERE / "full.txt"
 UNKNOWN_SECONDS = 1.0
 CERTIFIED = (
-    "tests/unit/audit/test_exact_checks.py",
-    "tests/unit/audit/test_exact_instances.py",
+    "tests/unit/verify/test_exact_checks.py",
+    "tests/unit/verify/exact_checks/test_exact_instances.py",
     "tests/unit/cli/test_audit_rules.py",
 )
 

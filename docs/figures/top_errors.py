@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.noise import NoiseStream
 
 NAMES, K, EVENTS, EPSILON, RUNS = 100, 10, 20_000, Fraction(1, 10), 60

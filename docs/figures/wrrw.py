@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from stream_dp.accounting.conversions import bits_float
 from stream_dp.accounting.filters.approximate import ApproximateFilter
 from stream_dp.accounting.filters.filter import SQUARED, Spend
-from stream_dp.audit.odometers.filter_boundary import FilterBoundary
-from stream_dp.audit.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
-from stream_dp.audit.odometers.odometer import Boundary, Odometer
-from stream_dp.audit.odometers.stitched_boundary import StitchedBoundary
 from stream_dp.core.guarantee import PureDP
+from stream_dp.verify.odometers.filter_boundary import FilterBoundary
+from stream_dp.verify.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.verify.odometers.odometer import Boundary, Odometer
+from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 DELTA = Fraction(1, 10**6)
 TARGET = Fraction(3)  # the epsilon the filter odometer is tuned to; it is reached at V = .2945

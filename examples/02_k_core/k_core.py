@@ -27,8 +27,8 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.local_protocol import LocalProtocol
-from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, SubsetQuery
+from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
+from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector, SubsetQuery
 from stream_dp.noise import NoiseStream
 
 Edge: TypeAlias = tuple[int, int]

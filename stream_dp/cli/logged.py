@@ -8,9 +8,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from stream_dp.app.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
 from stream_dp.cli.main import BUG, bug_line
 from stream_dp.errors import StreamDPError
+from stream_dp.operate.observe.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
 
 
 class LogForm(StrEnum):

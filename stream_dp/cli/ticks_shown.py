@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from stream_dp.app.running import Run
 from stream_dp.cli.progress_line import LOOK_S, Line
 from stream_dp.core.how_many import how_many
+from stream_dp.operate.run.running import Run
 
 
 def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:

@@ -13,7 +13,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from stream_dp.adapters.kafka_client import (
+from stream_dp.client.message_text import good_answer
+from stream_dp.errors import WorldError
+from stream_dp.journal.answer_body import RefusalKind, read_answer
+from stream_dp.kafka.client.clients import (
     KafkaSettings,
     connect,
     disconnect,
@@ -21,11 +24,8 @@ from stream_dp.adapters.kafka_client import (
     patiently,
     speaking,
 )
-from stream_dp.adapters.kafka_log import reading
-from stream_dp.client.message_text import good_answer
-from stream_dp.core.envelope import write_envelope
-from stream_dp.errors import WorldError
-from stream_dp.runtime.answer_body import RefusalKind, read_answer
+from stream_dp.kafka.log.reader import reading
+from stream_dp.live.envelope import write_envelope
 
 SECONDS = 60.0
 _SLICE_MS = 200

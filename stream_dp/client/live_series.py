@@ -68,7 +68,9 @@ class LiveSeriesClient:
 
     def analyst(self) -> str:
         """Return for whom `stream-dp token` made the token; "" where another way did."""
-        from stream_dp.runtime.issued_tokens import id_of  # only who sends messages needs it
+        from stream_dp.engine.messages.issued_tokens import (
+            id_of,  # only who sends messages needs it
+        )
 
         if not id_of(self.token):
             return ""

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import UNSET
 
+from stream_dp.engine.messages.answer_words import error_of
+from stream_dp.journal.answer_body import read_answer
 from stream_dp.noise import fresh_seed
-from stream_dp.runtime.answer_body import read_answer
-from stream_dp.runtime.answer_words import error_of
 
 LASTS = timedelta(hours=1)
 """How long after it was made a message may arrive, unless it says something else."""

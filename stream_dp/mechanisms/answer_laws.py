@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from stream_dp.core.quotients import Widths
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.column_counter import ColumnCounter
-from stream_dp.mechanisms.cut_off_counter import CutOffCounter
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.laplace_forest import LaplaceForest
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.column_counter import ColumnCounter
+from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.noise_contrasts import NOTHING, NoiseLaw, contrast_widths
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.windows_and_ever import WithEver
+from stream_dp.mechanisms.quotients import Widths
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.laplace_forest import LaplaceForest
+from stream_dp.mechanisms.windows.windows_and_ever import WithEver
 
 KNOWN = 256  # widths kept per quotient, of some 3 kB each
 

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dp.core.quotients import Widths
 from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, NEGLIGIBLE, Term, Terms
+from stream_dp.mechanisms.quotients import Widths
 
 CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
 BITS = 11  # a quantile is rounded up to a 2^BITS-th of the deviation, or less

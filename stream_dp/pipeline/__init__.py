@@ -1,1 +1,4 @@
-"""From a pipeline file to mechanisms, derivation, error bands and a router for its records."""
+"""From a pipeline file to what an engine runs: read, checked, priced, built, explained.
+
+Touches no data. Begin with `builder`.
+"""

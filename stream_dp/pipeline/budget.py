@@ -22,7 +22,7 @@ from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Protected
 from stream_dp.errors import BudgetRefused
-from stream_dp.pipeline.spec import Privacy
+from stream_dp.pipeline.file.spec import Privacy
 
 
 def filter_of(privacy: Privacy) -> Filter:

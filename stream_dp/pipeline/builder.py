@@ -16,9 +16,12 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
+from stream_dp.engine.admission import charge_of
+from stream_dp.engine.run_config import RunConfig
+from stream_dp.engine.series import Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.serving import (
     Bands,
     ServingMechanism,
@@ -29,19 +32,16 @@ from stream_dp.mechanisms.serving import (
     weight_of,
 )
 from stream_dp.pipeline.budget import charged_parts, opened, target
-from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
+from stream_dp.pipeline.file.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
-from stream_dp.pipeline.groupings import grouping_text
-from stream_dp.pipeline.layout import entries_of_parts
-from stream_dp.pipeline.made_of import Input, MadeOf
-from stream_dp.pipeline.router import RowLayout
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
-from stream_dp.pipeline.statistics import Series as SeriesSpec
-from stream_dp.pipeline.uncollected import uncollected
-from stream_dp.runtime.admission import charge_of
-from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Series, SeriesView, Tell
+from stream_dp.pipeline.routing.layout import entries_of_parts
+from stream_dp.pipeline.routing.router import RowLayout
+from stream_dp.pipeline.routing.uncollected import uncollected
+from stream_dp.records.groupings import grouping_text
+from stream_dp.statistics import Series as SeriesSpec
+from stream_dp.statistics.choice.choice import Choice, Setting
+from stream_dp.statistics.parts.made_of import Input, MadeOf
 
 
 @dataclass(frozen=True, slots=True)

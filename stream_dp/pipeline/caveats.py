@@ -1,13 +1,13 @@
 """What a reader of the guarantee must know beside it."""
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.endpoints import KafkaSourceSpec
-from stream_dp.pipeline.false_alarm import noise_of
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.file.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.people import looks_like_people
-from stream_dp.pipeline.scalars import duration_text
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
-from stream_dp.runtime.run_config import READ_AGAIN_MS
+from stream_dp.records.scalars import duration_text
+from stream_dp.statistics.parts.false_alarm import noise_of
 
 _TRANSACTIONS = {
     "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "

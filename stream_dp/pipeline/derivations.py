@@ -31,7 +31,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     differential_privacy,
 )
-from stream_dp.pipeline.protection import Protection
+from stream_dp.pipeline.file.protection import Protection
 
 TIME = "at each tick its own filter covers what is alive then (docs/time.md)"
 STATED = "budget at a delta"

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.conditions import Condition, typed
-from stream_dp.pipeline.endpoints import ReplayClock
-from stream_dp.pipeline.named_zones import zone_offsets, zones_in
-from stream_dp.pipeline.privacy import Privacy
-from stream_dp.pipeline.schema import TimeField
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.zones import offsets
+from stream_dp.pipeline.file.endpoints import ReplayClock
+from stream_dp.pipeline.file.named_zones import zone_offsets, zones_in
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.conditions import Condition, typed
+from stream_dp.records.schema import TimeField
+from stream_dp.records.zones import offsets
 
 # of `privacy`, later than the first journals: at their defaults they mean what was always meant
 _LATER = (

@@ -7,15 +7,15 @@ from typing import Any
 
 from stream_dp.core.how_many import how_many
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.groupings import (
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.groupings import (
     By,
     grouping_fields,
     grouping_text,
     most_ones,
     number_of_keys,
 )
-from stream_dp.pipeline.schema import ListField
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.schema import ListField
 
 ANY_ROW = "any row in its tick for any other: ~_H of [HSV]"
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.protected_words import unit_name, window_name
-from stream_dp.pipeline.spec import PipelineSpec
 
 TELLING = 100
 """The factor from which on nobody would say that nothing can be told."""

@@ -5,8 +5,8 @@ Rules: everything here is declared. A promise never names a person where it is f
 
 from typing import Any
 
-from stream_dp.pipeline.scalars import duration_text
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.scalars import duration_text
 
 _WINDOWS = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day", 604_800_000: "week"}
 

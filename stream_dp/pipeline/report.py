@@ -7,12 +7,12 @@ from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
 from stream_dp.pipeline.builder import Built, Chosen
-from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.list_words import lists_json
-from stream_dp.pipeline.made_of import MadeOf
 from stream_dp.pipeline.protected_words import unit_json
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.choice.choice import ENDLESS
+from stream_dp.statistics.parts.made_of import MadeOf
 
 POINTS = 12
 MADE = "post-processing"

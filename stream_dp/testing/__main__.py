@@ -14,18 +14,18 @@ from typing import Annotated
 
 import typer
 
-from stream_dp.adapters.kafka_lease import Holder
-from stream_dp.app.running import Setup
-from stream_dp.app.wiring import open_ports
+from stream_dp.cli.commands.run import Standby, run_on_terminal
 from stream_dp.cli.main import code_of
 from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.run import Standby, run_on_terminal
+from stream_dp.engine.ports import Ports
+from stream_dp.engine.run_config import GROUP
 from stream_dp.errors import UsageError
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.log.lease import Holder
 from stream_dp.noise import NoiseStream
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Ports
-from stream_dp.runtime.run_config import GROUP
+from stream_dp.operate.run.running import Setup
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.testing.faults import (
     Dawdling,
     Watch,

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
@@ -25,6 +24,7 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.forced import Forced
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.testing.taint import TaintedComposition, tainted_step
+from stream_dp.verify.relations.suitable import Suitable
 
 TICKS = 14
 SEED = 20_130_101

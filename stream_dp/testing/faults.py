@@ -16,18 +16,7 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stream_dp.adapters.files import FileSink
-from stream_dp.adapters.highwater import HighWater
-from stream_dp.adapters.kafka_answers import KafkaAnswers
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
-from stream_dp.adapters.kafka_sink import KafkaSink
-from stream_dp.adapters.sqlite import SqliteJournal
-from stream_dp.adapters.sqlite_messages import SqliteAnswers
-from stream_dp.adapters.wrapped_source import WrappedSource
-from stream_dp.errors import UsageError
-from stream_dp.runtime.commit import Answer, Commit, Release
-from stream_dp.runtime.ports import (
+from stream_dp.engine.ports import (
     NOTHING_BEHIND,
     Answers,
     Batch,
@@ -37,6 +26,17 @@ from stream_dp.runtime.ports import (
     Sink,
     Source,
 )
+from stream_dp.errors import UsageError
+from stream_dp.files.files import FileSink
+from stream_dp.files.highwater import HighWater
+from stream_dp.files.sqlite import SqliteJournal
+from stream_dp.files.sqlite_messages import SqliteAnswers
+from stream_dp.files.wrapped_source import WrappedSource
+from stream_dp.journal.commit import Answer, Commit, Release
+from stream_dp.kafka.log.answers import KafkaAnswers
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import KafkaLease, Outgoing
+from stream_dp.kafka.log.sink import KafkaSink
 
 POINTS = (
     "before-commit",

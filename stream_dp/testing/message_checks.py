@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.answer_body import VERSION, Answered, write_answer
-from stream_dp.runtime.commit import Answer
-from stream_dp.runtime.ports import Answers, Question, Questions
+from stream_dp.engine.ports import Answers, Question, Questions
+from stream_dp.journal.answer_body import VERSION, Answered, write_answer
+from stream_dp.journal.commit import Answer
 from stream_dp.testing.sequence_checks import (
     MANY,
     check_one_version,

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.ports import Journal, Sink
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit, DeadLetter, Release
-from stream_dp.runtime.ports import Journal, Sink
-from stream_dp.runtime.release import VERSION, Released, write
+from stream_dp.journal.commit import Commit, DeadLetter, Release
+from stream_dp.journal.release import VERSION, Released, write
 from stream_dp.testing.sequence_checks import (
     MANY,
     check_one_version,

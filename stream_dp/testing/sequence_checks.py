@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
+from stream_dp.engine.ports import PublicPort
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Answer, Release
-from stream_dp.runtime.ports import PublicPort
+from stream_dp.journal.commit import Answer, Release
 
 MANY = 150
 """More than an adapter reads at a time."""

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from stream_dp.runtime.ports import Batch, Behinds, Positions, Source
+from stream_dp.engine.ports import Batch, Behinds, Positions, Source
 
 _Record: TypeAlias = tuple[bytes, int, int | None]
 _Place: TypeAlias = tuple[Positions, Behinds]

@@ -20,7 +20,7 @@ PRINTERS = ("rich", "typer", "click")
 CLI_MAY_USE = (
     "stream_dp.__version__",
     "stream_dp.accounting.amounts",  # how amounts are written
-    "stream_dp.app",
+    "stream_dp.operate",
     "stream_dp.broker",
     "stream_dp.cli",
     "stream_dp.core.how_many",  # how numbers are written with their nouns
@@ -58,7 +58,7 @@ def test_the_command_line_asks_app(syntax: Syntax) -> None:
         (printing_libraries, "def f():\n    import typer"),
         (knows_too_much, "from stream_dp.pipeline.builder import build"),
         (knows_too_much, "from stream_dp.accounting.amounts_of import text"),
-        (knows_too_much, "def f():\n    from stream_dp.runtime import engine"),
+        (knows_too_much, "def f():\n    from stream_dp.engine import engine"),
     ],
 )
 def test_what_is_imported_too_high_is_found(rule: Rule, bad: str) -> None:
@@ -67,6 +67,6 @@ def test_what_is_imported_too_high_is_found(rule: Rule, bad: str) -> None:
 
 def test_right_imports_pass() -> None:
     tree = ast.parse(
-        "import json\nfrom stream_dp import __version__\nfrom stream_dp.app.page_beside import served"
+        "import json\nfrom stream_dp import __version__\nfrom stream_dp.operate.observe.page_beside import served"
     )
     assert list(knows_too_much(tree)) + list(printing_libraries(tree)) == []

@@ -16,7 +16,7 @@ LIBRARIES = frozenset({
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there
 
-NOT_AWAITED = "import stream_dp.app.awaited_page as a\na.WAIT_S = 0\n"
+NOT_AWAITED = "import stream_dp.operate.query.awaited_page as a\na.WAIT_S = 0\n"
 RUN = "from stream_dp.cli.main import code_of\ncode_of(sys.argv[1:])\n"
 SHOW = "sys.stdout.write('\\n' + ' '.join(sys.modules))"
 
@@ -45,15 +45,15 @@ def test_the_command_line_alone_loads_no_command(root: Path, option: str) -> Non
     found = loaded(root, RUN, option)
     assert found & LIBRARIES == set()
     assert floors(found) == {"cli"}
-    assert "stream_dp.cli.plan" not in found
+    assert "stream_dp.cli.commands.plan" not in found
 
 
 @pytest.mark.parametrize(
     "broken",
     [
         "import numpy",
-        "import stream_dp.pipeline.spec",
-        "import stream_dp.cli.plan",
+        "import stream_dp.pipeline.file.spec",
+        "import stream_dp.cli.commands.plan",
         "from stream_dp.cli.main import Commands\nCommands().commands['plan']",
         "from stream_dp.cli.main import Commands\nlist(Commands().commands.values())",
     ],
@@ -83,5 +83,5 @@ def test_a_command_loads_what_it_uses(
 
 
 def test_a_command_that_loads_too_much_is_found(root: Path) -> None:
-    found = loaded(root, f"import stream_dp.app.attack\n{RUN}", "--version")
+    found = loaded(root, f"import stream_dp.operate.audit.attack\n{RUN}", "--version")
     assert "audit" in floors(found)

@@ -13,7 +13,7 @@ import pytest
 from architecture.test_architecture_reached import graph, named
 from architecture.test_architecture_source import Syntax, imported
 
-from stream_dp.pipeline.statistics import STATISTICS
+from stream_dp.statistics import STATISTICS
 
 FOLDER_ENTRIES = 20  # goal; sub-folders count as one
 PARAMETERS = 8
@@ -74,7 +74,7 @@ def classes_asked(tree: ast.Module) -> list[str]:
 
 def ladders(syntax: Syntax) -> int:
     """Return how often a module outside of the folder asks whether something is this mechanism or that statistic."""
-    homes = {Path("stream_dp/mechanisms"), Path("stream_dp/pipeline/statistics")}
+    homes = {Path("stream_dp/mechanisms"), Path("stream_dp/statistics")}
     wired = "wire"
     mechanisms = {
         node.name
@@ -139,8 +139,8 @@ def test_each_figure_counts(count: Callable[[Syntax], int], expected: int) -> No
         "stream_dp/core/__init__.py": "",
         "stream_dp/core/tick.py": "def f(self, a, b, c, d, e, f, g, h, *, i): ...\ndef g(a, b): ...",
         "stream_dp/core/deep/__init__.py": "import stream_dp.core.tick",
-        "stream_dp/mechanisms/tree.py": "@wire('tree', 1)\nclass Tree: ...\nisinstance(1, Tree)",
-        "stream_dp/app/see.py": "isinstance(x, Tree)\nisinstance(x, a.CountSeries | int)",
+        "stream_dp/mechanisms/linear/tree.py": "@wire('tree', 1)\nclass Tree: ...\nisinstance(1, Tree)",
+        "stream_dp/operate/see.py": "isinstance(x, Tree)\nisinstance(x, a.CountSeries | int)",
     }
     assert count({Path(path): ast.parse(source) for path, source in code.items()}) == expected
 

@@ -8,8 +8,8 @@ from architecture.test_architecture_source import Syntax, imported
 
 BEGINS = ("stream_dp.cli", "stream_dp.integrations", "stream_dp.testing")
 BESIDE = {
-    "stream_dp.adapters.memory": "the ports in memory, for programs and tests",
-    "stream_dp.audit.relations.paper_streams": "the relations of [HSV] section 7, for games of one's own",
+    "stream_dp.files.memory": "the ports in memory, for programs and tests",
+    "stream_dp.verify.relations.paper_streams": "the relations of [HSV] section 7, for games of one's own",
 }
 
 
@@ -50,15 +50,15 @@ def test_every_module_is_reached(syntax: Syntax) -> None:
 def test_a_module_that_nothing_imports_is_found() -> None:
     code = {
         "stream_dp/__init__.py": "",
-        "stream_dp/cli/run.py": "def f():\n    from stream_dp.app import page",
-        "stream_dp/app/__init__.py": "",
-        "stream_dp/app/page.py": "from stream_dp.core.tick import Tick",
+        "stream_dp/cli/commands/run.py": "def f():\n    from stream_dp.operate import page",
+        "stream_dp/operate/__init__.py": "",
+        "stream_dp/operate/page.py": "from stream_dp.core.tick import Tick",
         "stream_dp/core/tick.py": "",
         "stream_dp/core/dead.py": "import stream_dp.core.deader",
         "stream_dp/core/deader.py": "import stream_dp.core.dead",
     }
     imports = graph({Path(path): ast.parse(source) for path, source in code.items()})
-    assert unreached(imports, ["stream_dp", "stream_dp.cli.run"]) == {
+    assert unreached(imports, ["stream_dp", "stream_dp.cli.commands.run"]) == {
         "stream_dp.core.dead",
         "stream_dp.core.deader",
     }

@@ -1,4 +1,4 @@
-"""A release has one writer and one reader, `runtime/release.py`: no other module makes sense of a release's bytes.
+"""A release has one writer and one reader, `journal/release.py`: no other module makes sense of a release's bytes.
 
 A module that decodes JSON all the same is listed with what it reads; nothing in the list may read releases.
 """
@@ -11,31 +11,31 @@ import pytest
 
 Syntax = Mapping[Path, ast.Module]
 
-THE_READER = Path("stream_dp/runtime/release.py")
+THE_READER = Path("stream_dp/journal/release.py")
 OTHER_JSON = {
-    "adapters/highwater.py": "its own mark: how far a journal has been",
-    "adapters/plain_rows.py": "the records of a data file, or of a sample of events, without a schema",
-    "adapters/records.py": "the records of a data file, for their own time",
-    "app/remote_messages.py": "definitions of series, where they are JSON",
-    "app/remote_series.py": "definitions of watches, where they are JSON",
-    "app/sample_check/hints.py": "payloads of events in a sample, for what is wrong with them",
+    "files/highwater.py": "its own mark: how far a journal has been",
+    "files/plain_rows.py": "the records of a data file, or of a sample of events, without a schema",
+    "files/records.py": "the records of a data file, for their own time",
+    "operate/query/remote_messages.py": "definitions of series, where they are JSON",
+    "operate/query/remote_series.py": "definitions of watches, where they are JSON",
+    "operate/check/hints.py": "payloads of events in a sample, for what is wrong with them",
     "broker/free_ports.py": "its own list of ports that are taken",
     "broker/identity.py": "its own file: who started the broker",
-    "runtime/asked_parameters.py": "what is asked of a series",
-    "runtime/issued_tokens.py": "the list of tokens that were made, its own file",
-    "app/target_error.py": "what is asked to be priced",
-    "runtime/answer_body.py": "answers to messages, in their own form",
-    "runtime/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
+    "engine/messages/asked_parameters.py": "what is asked of a series",
+    "engine/messages/issued_tokens.py": "the list of tokens that were made, its own file",
+    "operate/query/target_error.py": "what is asked to be priced",
+    "journal/answer_body.py": "answers to messages, in their own form",
+    "journal/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
-    "core/envelope.py": "envelopes of messages, as anyone may send them",
-    "pipeline/analyst_messages.py": "the text of messages",
-    "pipeline/decoder.py": "the payloads of events",
-    "pipeline/yaml.py": "definitions of series, where they are JSON",
+    "live/envelope.py": "envelopes of messages, as anyone may send them",
+    "live/analyst_messages.py": "the text of messages",
+    "records/decoder.py": "the payloads of events",
+    "pipeline/file/yaml.py": "definitions of series, where they are JSON",
 }
 DECODERS = {
     "json.load", "json.loads", "json.JSONDecoder", "orjson.loads",
     "msgspec.json.decode", "msgspec.json.Decoder",
-    "stream_dp.runtime.public_body.decoded_body",
+    "stream_dp.journal.public_body.decoded_body",
 }  # fmt: skip
 METHODS = {"model_validate_json", "validate_json", "parse_raw"}
 
@@ -87,12 +87,12 @@ def test_releases_have_one_reader(syntax: Syntax) -> None:
         "import msgspec.json as fast\nfast.Decoder(Head)",
         "from pydantic import TypeAdapter\nTypeAdapter(dict).validate_json(body)",
         "Answer.model_validate_json(body)",
-        "from stream_dp.runtime.public_body import decoded_body\ndecoded_body(body, Mine, 1, 'release', '')",
-        "from stream_dp.runtime import public_body\npublic_body.decoded_body(body, Mine, 1, 'release', '')",
+        "from stream_dp.journal.public_body import decoded_body\ndecoded_body(body, Mine, 1, 'release', '')",
+        "from stream_dp.engine import public_body\npublic_body.decoded_body(body, Mine, 1, 'release', '')",
     ],
 )
 def test_a_second_reader_is_found(syntax: Syntax, twin: str) -> None:
-    with_twin = {**syntax, Path("stream_dp/app/twin.py"): ast.parse(twin)}
+    with_twin = {**syntax, Path("stream_dp/operate/twin.py"): ast.parse(twin)}
     assert other_readers(with_twin) - set(OTHER_JSON) == {"app/twin.py"}
 
 
@@ -101,8 +101,8 @@ def test_a_second_reader_is_found(syntax: Syntax, twin: str) -> None:
     [
         "import json\njson.dumps({})",
         "import msgspec\nmsgspec.json.encode(1)\nmsgspec.msgpack.decode(sealed)",
-        "from stream_dp.runtime.commit import decode\ndecode(plain)",
-        "from stream_dp.runtime.release import read\nread(body)",
+        "from stream_dp.journal.commit import decode\ndecode(plain)",
+        "from stream_dp.journal.release import read\nread(body)",
     ],
 )
 def test_what_reads_no_json_is_left_alone(good: str) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.pipeline.statistics import STATISTICS
+from stream_dp.statistics import STATISTICS
 
 BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CLASSES = {kind.__name__ for kind in STATISTICS}
 WORDS = {str(kind.model_fields["statistic"].default) for kind in STATISTICS}
 FACE = Path(
-    "stream_dp/app/standalone/blocks.py"
+    "stream_dp/python/standalone/blocks.py"
 )  # one method for each, for people; a new statistic needs none
 LADDER = re.compile(r"statistic\s*(?:===?|!==?|\?\?)|/(?:alert|max|hist|count)\w*/i")
 PIPELINE = """\
@@ -40,12 +40,12 @@ series:
 LOOK = """
 import json, sys
 from pathlib import Path
-from stream_dp.app.operator_key import sealer_for
-from stream_dp.app.running import Run
-from stream_dp.app.wiring import open_ports
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
-from stream_dp.serve.models.configured import Pipeline
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.server.models.configured import Pipeline
 spec = load(Path("toy.yaml"))
 run = Run(build(spec), open_ports(spec, sealer_for(spec, None)))
 said = run.view().pipeline()
@@ -67,7 +67,7 @@ def naming(tree: ast.Module) -> Iterator[str]:
 
 
 def test_nothing_outside_its_own_file_names_a_statistic(syntax: Mapping[Path, ast.Module]) -> None:
-    home = Path("stream_dp/pipeline/statistics")
+    home = Path("stream_dp/statistics")
     found = {
         str(path): wrong
         for path, tree in syntax.items()
@@ -79,7 +79,7 @@ def test_nothing_outside_its_own_file_names_a_statistic(syntax: Mapping[Path, as
 @pytest.mark.parametrize(
     "twin",
     [
-        "from stream_dp.pipeline.statistics.count import CountSeries",
+        "from stream_dp.statistics.count import CountSeries",
         "def f(s):\n    return isinstance(s, AlertsSeries)",
         "def f(s):\n    return s.statistic == 'maximum'",
         "def f(s):\n    return s['statistic'] in ('alerts',)",
@@ -91,7 +91,7 @@ def test_a_module_that_names_one_is_found(twin: str) -> None:
 
 def test_the_page_asks_for_shapes_and_never_guesses(root: Path) -> None:
     scripts = [
-        p for p in (root / "stream_dp/serve/page").glob("*.js") if not p.name.endswith(".min.js")
+        p for p in (root / "stream_dp/server/page").glob("*.js") if not p.name.endswith(".min.js")
     ]
     assert scripts
     assert {

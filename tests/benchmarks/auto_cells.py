@@ -22,11 +22,11 @@ from benchmarks.hss_blocks import Truth
 from benchmarks.hss_forms import FORMS, Summary, errors, setting
 from benchmarks.hss_streams import KINDS, Stream, flights
 
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.pipeline.cadence import tree_choice
-from stream_dp.pipeline.choose_hss import Demand, better_choice
-from stream_dp.pipeline.profiles import ExpectedShape
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.statistics.choice.cadence import tree_choice
+from stream_dp.statistics.choice.choose_hss import Demand, better_choice
+from stream_dp.statistics.choice.profiles import ExpectedShape
 
 EVENTS = {
     "even": 40_000,

@@ -17,8 +17,8 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.tree import TreeState
 from stream_dp.noise import NoiseStream, fresh_seed
 
 COLUMNS = 400

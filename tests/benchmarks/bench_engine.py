@@ -22,16 +22,16 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from stream_dp.app.wiring import open_ports
 from stream_dp.broker import LocalKafka, create_topic
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Batch, Ports, Source
+from stream_dp.journal.commit import Commit, Release
+from stream_dp.journal.keys import Sealer
 from stream_dp.noise import NoiseStream
+from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import Commit, Release
-from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Ports, Source
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.router import Router
 
 TOPIC = "flights"
 PARTITIONS = 4

@@ -13,7 +13,7 @@ from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.messages import Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.noise import NoiseStream, fresh_seed
 
 TARGET = ApproxDP(Fraction(1), Fraction(1, 10**6))

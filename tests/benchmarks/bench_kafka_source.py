@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.system_clock import SystemClock
-from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 
 COUNT = 1_000_000
 PARTITIONS = 4

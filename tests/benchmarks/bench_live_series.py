@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stream_dp.adapters.wrapped_source import WrappedSource
-from stream_dp.app.running import Run
-from stream_dp.app.wiring import open_ports
+from stream_dp.engine.ports import Batch, Source
+from stream_dp.files.wrapped_source import WrappedSource
+from stream_dp.journal.keys import Sealer
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Source
+from stream_dp.pipeline.file.yaml import load
 
 FILE = """\
 version: 1

@@ -16,7 +16,7 @@ from typing import Any
 from browser.page_worlds import FLAGS, START, Engine, chromium, described, pipeline, serving
 from playwright.async_api import Page, async_playwright
 
-from stream_dp.runtime.release import release_of
+from stream_dp.journal.release import release_of
 
 HOUR = 3600  # ticks
 AT_ONCE = 500  # ticks that are published before the page is waited for; fewer than a stream keeps

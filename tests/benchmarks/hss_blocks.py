@@ -13,13 +13,13 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.separate_counters import SeparateCounters
-from stream_dp.mechanisms.tree import TreeState, rounded
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
+from stream_dp.mechanisms.linear.tree import TreeState, rounded
 
 SHORTEST, LONGEST = 1 << 5, 1 << 12  # ticks that are searched at once for a crossing
 

@@ -33,14 +33,14 @@ from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, bins_hss, joint_hss
+from stream_dp.statistics.choice.choice import Setting
+from stream_dp.statistics.choice.choose_hss import Demand, bins_hss, joint_hss
 
 ADD = Neighbors.ADD_REMOVE
 DELTA = Fraction(1, 10**6)

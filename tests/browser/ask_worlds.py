@@ -17,16 +17,16 @@ from typing import Any
 from browser.page_worlds import PATIENCE_MS, Console, port_of
 from free_ports import free_port
 from playwright.async_api import Browser, Page, Response
-from unit.pipeline.live_series_worlds import SEALER, Stopping, World
+from unit.live.live_series_worlds import SEALER, Stopping, World
 
-from stream_dp.adapters.memory import MemoryAnswers, MemoryJournal, MemorySink
-from stream_dp.app.query_token import issued_for
-from stream_dp.app.running import Run
+from stream_dp.engine.messages.issued_tokens import id_of
+from stream_dp.engine.ports import Batch, Ports
+from stream_dp.files.memory import MemoryAnswers, MemoryJournal, MemorySink
+from stream_dp.operate.query.query_token import issued_for
+from stream_dp.operate.run.running import Run
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.issued_tokens import id_of
-from stream_dp.runtime.ports import Batch, Ports
-from stream_dp.serve.server import PageServer
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.server.server import PageServer
 from stream_dp.testing.manual_clock import ManualClock
 
 NOW = 1_790_000_000_000

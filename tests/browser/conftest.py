@@ -14,7 +14,7 @@ from browser.ask_worlds import MANY, Shop
 from browser.page_worlds import FLAGS, HISTORY, PATIENCE_MS, Engine, chromium, serving
 from playwright.async_api import Browser, async_playwright
 
-from stream_dp.serve.server import PageServer
+from stream_dp.server.server import PageServer
 
 _HERE = Path(__file__).parent
 _LOOP: Final = "session"

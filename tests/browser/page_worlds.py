@@ -22,10 +22,10 @@ from free_ports import free_port
 from playwright.async_api import Browser, ConsoleMessage, Page
 from pydantic import TypeAdapter
 
-from stream_dp.pipeline.statistics import Series
-from stream_dp.runtime.release import release_of
-from stream_dp.serve.server import PageServer
-from stream_dp.serve.view import PublicView, ReleaseLog
+from stream_dp.journal.release import release_of
+from stream_dp.server.server import PageServer
+from stream_dp.server.view import PublicView, ReleaseLog
+from stream_dp.statistics import Series
 
 START = datetime(2013, 1, 1, 10, tzinfo=UTC)
 HORIZON = 8760

@@ -25,7 +25,7 @@ SCREENSHOT = os.environ.get("STREAM_DP_SCREENSHOT")
 SECONDS_FOR_A_YEAR = 120 if SCREENSHOT else 3600
 """So long that the year is not over before the engine is killed, however slow the browser is."""
 SCRIPT = f"""
-from stream_dp.app import demo
+from stream_dp.operate import demo
 from stream_dp.cli.main import main
 demo.SECONDS_FOR_A_YEAR = {SECONDS_FOR_A_YEAR}
 main()

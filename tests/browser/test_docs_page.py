@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 import pytest
 from browser.page_worlds import PATIENCE_MS, Console, blank, picture, pipeline, plan, serving, text
 from playwright.async_api import Browser, Page
-from unit.serve.fake_live_series import FakeLiveSeries
+from unit.server.fake_live_series import FakeLiveSeries
 
-from stream_dp.serve.view import ReleaseLog
+from stream_dp.server.view import ReleaseLog
 
 pytestmark = pytest.mark.browser
 

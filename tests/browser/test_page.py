@@ -23,9 +23,9 @@ from browser.page_worlds import (
 )
 from playwright.async_api import Browser, CDPSession
 
-from stream_dp.runtime.release import release_of
-from stream_dp.serve.server import PageServer
-from stream_dp.serve.view import ReleaseLog
+from stream_dp.journal.release import release_of
+from stream_dp.server.server import PageServer
+from stream_dp.server.view import ReleaseLog
 
 pytestmark = pytest.mark.browser
 

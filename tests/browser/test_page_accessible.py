@@ -10,7 +10,7 @@ import pytest
 from browser.page_worlds import Engine, opened, serving
 from playwright.async_api import Browser, Page
 
-from stream_dp.serve.server import PageServer
+from stream_dp.server.server import PageServer
 
 pytestmark = pytest.mark.browser
 

@@ -22,7 +22,7 @@ from browser.page_worlds import (
 )
 from playwright.async_api import Browser, Page
 
-from stream_dp.serve.server import PageServer
+from stream_dp.server.server import PageServer
 
 pytestmark = pytest.mark.browser
 

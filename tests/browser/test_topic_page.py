@@ -9,9 +9,9 @@ import pytest_asyncio
 from browser.page_worlds import Console, blank, picture
 from browser.test_page_accessible import findings
 from playwright.async_api import Browser
-from unit.app.export.export_worlds import FORMS, bodies, published
+from unit.operate.export.export_worlds import FORMS, bodies, published
 
-from stream_dp.app.topic_page import UNKNOWN, serve_page
+from stream_dp.operate.observe.topic_page import UNKNOWN, serve_page
 
 pytestmark = pytest.mark.browser
 

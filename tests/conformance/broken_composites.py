@@ -9,8 +9,8 @@ from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.sealed import inside_of
-from stream_dp.mechanisms.hss import COUNTER, HSS, HSSState
-from stream_dp.mechanisms.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
+from stream_dp.mechanisms.hss.hss import COUNTER, HSS, HSSState
+from stream_dp.mechanisms.hss.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
 
 
 class PeeksAtPending(HSS):

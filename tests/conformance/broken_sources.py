@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
-from stream_dp.adapters.memory import MemorySource
-from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
+from stream_dp.files.memory import MemorySource
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SourceCase
 

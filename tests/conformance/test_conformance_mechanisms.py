@@ -9,40 +9,44 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.count_watchers import CountWatchers
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.cut_off_counter import CutOffCounter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.inner_counter import GaussianInner, Inner
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
-from stream_dp.mechanisms.paper_hss import PaperHSS
-from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
-from stream_dp.mechanisms.separate_counters import SeparateCounters
-from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.sum_monitor import SumMonitor
-from stream_dp.mechanisms.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
-from stream_dp.mechanisms.value_levels import ValueLevels
-from stream_dp.mechanisms.value_tree import Over, ValueTree
-from stream_dp.mechanisms.watch_messages import WatchTerms
-from stream_dp.mechanisms.window_alerts import WindowAlerts
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.inner_counter import GaussianInner, Inner
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.count_watchers import CountWatchers
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)

@@ -12,12 +12,12 @@ from typing import TypeAlias
 import pytest
 from conformance import broken_sources as twins
 
-from stream_dp.adapters.files import FileSource
-from stream_dp.adapters.memory import MemorySource
-from stream_dp.adapters.records import FieldType
-from stream_dp.app import paced
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.ports import Source
+from stream_dp.engine.ports import Source
+from stream_dp.files.files import FileSource
+from stream_dp.files.memory import MemorySource
+from stream_dp.files.records import FieldType
+from stream_dp.operate.run import paced
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
 

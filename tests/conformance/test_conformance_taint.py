@@ -14,9 +14,9 @@ from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.multi_sparse_vector import SubsetQuery
-from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.papers.multi_sparse_vector import SubsetQuery
 from stream_dp.testing.noise import ZeroNoise
 from stream_dp.testing.taint import Tainted, TaintedComposition, reveal, tainted_step
 

@@ -9,10 +9,10 @@ from typing import Any
 import typer
 import typer.main
 
-from stream_dp.app.running import GIVING_BACK_S, STOPPING_S
-from stream_dp.cli.page import page
-from stream_dp.cli.run import run
-from stream_dp.cli.topic import topic
+from stream_dp.cli.commands.page import page
+from stream_dp.cli.commands.run import run
+from stream_dp.cli.commands.topic import topic
+from stream_dp.operate.run.running import GIVING_BACK_S, STOPPING_S
 
 ENDS_WITHIN_S = STOPPING_S + GIVING_BACK_S + 5
 """A supervisor waits at least so long before it kills an engine."""

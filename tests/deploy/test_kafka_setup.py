@@ -13,11 +13,12 @@ import pytest
 from deploy.deploy_files import DEPLOY, mutated
 from deploy.lint_tools import said_by
 
-from stream_dp.adapters import kafka_public, kafka_questions
-from stream_dp.adapters.kafka_append_clock import WANTED
-from stream_dp.adapters.kafka_client import KEPT
-from stream_dp.adapters.kafka_topics import PLAIN, STAMPED, UNCOMPACTED
-from stream_dp.app.doctor.acl import NEEDED
+from stream_dp.kafka.client.clients import KEPT
+from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
+from stream_dp.kafka.log import public as kafka_public
+from stream_dp.kafka.log import questions as kafka_questions
+from stream_dp.kafka.log.append_clock import WANTED
+from stream_dp.operate.doctor.acl import NEEDED
 
 SCRIPT = (DEPLOY / "kafka" / "setup.sh").read_text()
 WHERE = "--bootstrap broker:9092 --pipeline orders --source orders-events --engine User:engine"

@@ -16,8 +16,8 @@ import typer.main
 from deploy.deploy_files import DEPLOY, mutated
 
 from stream_dp import errors
-from stream_dp.app.running import GIVING_BACK_S, INTERRUPTED, STOPPING_S
-from stream_dp.cli.run import run
+from stream_dp.cli.commands.run import run
+from stream_dp.operate.run.running import GIVING_BACK_S, INTERRUPTED, STOPPING_S
 from stream_dp.testing.kafka import missing
 
 NAME = "stream-dp@.service"

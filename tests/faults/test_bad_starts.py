@@ -9,8 +9,8 @@ import pytest
 
 from faults.cases import Case, document, flights, write
 from faults.evidence import sqlite_rows
-from stream_dp.app import awaited_brokers
 from stream_dp.cli.main import code_of
+from stream_dp.operate.run import awaited_brokers
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -226,7 +226,7 @@ def test_it_opens_no_damaged_journal(case: Case, evidence: Evidence, damage: str
 
 
 PUBLISH_FIRST = """
-from stream_dp.runtime.gate import Gate
+from stream_dp.engine.gate import Gate
 async def commit(self, commit, sealed):
     await self.publish(commit.releases)
     await self._journal.append(commit, sealed)
@@ -234,7 +234,7 @@ Gate.commit = commit
 """
 # Twenty positions, not one: the hours of a night are empty, and skipping an empty hour loses nothing.
 SKIPS_RECORDS = """
-from stream_dp.adapters.files import FileSource
+from stream_dp.files.files import FileSource
 seek = FileSource.seek
 async def skip(self, positions, behind):
     await seek(self, {0: positions[0] + 20} if positions else {}, behind)

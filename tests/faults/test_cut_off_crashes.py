@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from oracles.cut_users import cut_users
 from oracles.user_caps import Log
-from unit.pipeline.seen_worlds import SeenWorld
-from unit.pipeline.test_cut_off_rows import pipeline
-from unit.pipeline.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, WINDOW, some_log
+from unit.pipeline.routing.seen_worlds import SeenWorld
+from unit.pipeline.routing.test_cut_off_rows import pipeline
+from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, WINDOW, some_log
 
 from faults.test_distinct_crashes import Forgetful, crashes
+from stream_dp.engine.memories.user_memory import UserMemory
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.user_memory import UserMemory
 
 USERS = tuple(f"user {number}" for number in range(6))
 PER_WINDOW, OVERALL = pipeline(PIPELINE["privacy"], f"{WINDOW}s"), pipeline(FOR_EVER, None)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from oracles.user_caps import Log
-from unit.pipeline.seen_worlds import (
+from unit.journal.runtime_worlds import Crash, Fuse
+from unit.pipeline.routing.seen_worlds import (
     WINDOW,
     WINDOWS,
     SeenWorld,
@@ -19,13 +20,12 @@ from unit.pipeline.seen_worlds import (
     remembered,
     specification,
 )
-from unit.pipeline.user_worlds import HORIZON, hashed, some_log
-from unit.runtime.runtime_worlds import Crash, Fuse
+from unit.pipeline.routing.user_worlds import HORIZON, hashed, some_log
 
+from stream_dp.engine.memories.seen_memory import Recorded, SeenMemory
+from stream_dp.engine.ticks.tick_assembler import ClosedTick
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.seen_memory import Recorded, SeenMemory
-from stream_dp.runtime.tick_assembler import ClosedTick
+from stream_dp.journal.commit import Commit
 
 USERS = tuple(f"user {number}" for number in range(9))
 TWO = {

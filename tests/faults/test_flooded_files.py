@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from unit.pipeline.flood_worlds import Flood, FloodedWorld, flood_findings
-from unit.pipeline.message_worlds import NOW
+from unit.live.flood_worlds import Flood, FloodedWorld, flood_findings
+from unit.live.message_worlds import NOW
 
-from stream_dp.adapters.sqlite import SqliteJournal
-from stream_dp.adapters.sqlite_messages import SqliteAnswers, SqliteQuestions, put_question
-from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.ports import Question
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Question
+from stream_dp.files.sqlite import SqliteJournal
+from stream_dp.files.sqlite_messages import SqliteAnswers, SqliteQuestions, put_question
 
 AT_ONCE = 64
 """How many messages a read of the file gives at most."""

@@ -9,7 +9,7 @@ import pytest
 
 from faults.forked import AHEAD, Forked
 
-WARM = "import sys; sys.exit(10 + ('stream_dp.cli.run' in sys.modules))"
+WARM = "import sys; sys.exit(10 + ('stream_dp.cli.commands.run' in sys.modules))"
 CLEAN = """
 import asyncio, gc, sys, threading
 from stream_dp.noise.bits import BitStream

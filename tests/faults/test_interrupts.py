@@ -100,7 +100,7 @@ def test_what_hangs_does_not_hold_the_end(tmp_path: Path, where: str, code: int)
     """A recovery without end is given up with 0, nothing was in flight; a commit without an answer is told, 5."""
     hang = (
         "import asyncio\n"
-        "from stream_dp.adapters.highwater import HighWater\n"
+        "from stream_dp.files.highwater import HighWater\n"
         "open, append = HighWater.open, HighWater.append\n"
         "async def hang():\n"
         "    print('hangs', flush=True)\n"

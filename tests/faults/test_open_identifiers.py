@@ -12,19 +12,20 @@ from typing import Any, TypeAlias
 
 import pytest
 from oracles.user_caps import Event, Log
-from unit.pipeline.live_series_worlds import Stopping
-from unit.pipeline.seen_worlds import KEPT, SeenWorld, expected, specification
-from unit.pipeline.user_worlds import HORIZON, cut, hashed
-from unit.runtime.seed_worlds import definition
+from unit.journal.seed_worlds import definition
+from unit.live.live_series_worlds import Stopping
+from unit.pipeline.routing.seen_worlds import KEPT, SeenWorld, expected, specification
+from unit.pipeline.routing.user_worlds import HORIZON, cut, hashed
 
 from faults.test_distinct_crashes import TWO, logs_of
-from stream_dp.adapters.memory import MemoryStore
-from stream_dp.runtime import engine, recovery
-from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.commit_chain import CommitChain
-from stream_dp.runtime.identifiers import ByColumn
-from stream_dp.runtime.open_identifiers import OpenIdentifiers
-from stream_dp.runtime.ports import Batch
+from stream_dp.engine import engine
+from stream_dp.engine.commit_chain import CommitChain
+from stream_dp.engine.memories.identifiers import ByColumn
+from stream_dp.engine.memories.open_identifiers import OpenIdentifiers
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.recovery import recovery
+from stream_dp.files.memory import MemoryStore
+from stream_dp.journal.commit import Commit
 
 Open: TypeAlias = dict[int, dict[int, set[bytes]]]
 Logs: TypeAlias = Mapping[int, Log]

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from oracles.user_caps import Log, judge
-from unit.pipeline.user_worlds import (
+from unit.journal.runtime_worlds import Crash, Fuse
+from unit.pipeline.routing.user_worlds import (
     CAP,
     FOR_EVER,
     HORIZON,
@@ -26,15 +27,14 @@ from unit.pipeline.user_worlds import (
     specification,
     users_of,
 )
-from unit.runtime.runtime_worlds import Crash, Fuse
 
+from stream_dp.engine.memories.user_memory import Used, UserMemory
+from stream_dp.engine.memories.user_table import UserTable
 from stream_dp.errors import EngineEnded, FailClosed, UsageError
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import UserGuard
-from stream_dp.pipeline.user_homes import Homes
-from stream_dp.runtime.commit import Commit, Created
-from stream_dp.runtime.user_memory import Used, UserMemory
-from stream_dp.runtime.user_table import UserTable
+from stream_dp.journal.commit import Commit, Created
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.user_guard import UserGuard
+from stream_dp.pipeline.routing.user_homes import Homes
 
 USERS = tuple(f"user {number}" for number in range(9))
 

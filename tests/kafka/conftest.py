@@ -13,8 +13,8 @@ import pytest
 from kafka.kafka_worlds import Close
 from kafka.secured_broker import Secured, secured_session
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_log import PartitionLog
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.reader import PartitionLog
 from stream_dp.testing.kafka import fresh_topic_name, kafka
 
 __all__ = ["kafka"]

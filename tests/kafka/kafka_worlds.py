@@ -13,15 +13,15 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from faults.cases import Case
 from faults.kafka_transactions import decided
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease, _abandon
-from stream_dp.adapters.kafka_topics import config, existing
-from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.broker import create_topic
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.commit import Release
-from stream_dp.runtime.keys import Sealer
+from stream_dp.journal.commit import Release
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.kafka.client.topics import config, existing
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import KafkaLease, _abandon
 from stream_dp.testing.port_checks import (
     sample_release,
 )

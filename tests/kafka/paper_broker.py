@@ -22,23 +22,24 @@ from kafka.log_worlds import Journalled, LivePipeline
 from kafka.paper_log import PaperLog, next_stamp
 from oracles.kafka_log import Grid
 
-from stream_dp.adapters import kafka_source, kafka_topic_watch
-from stream_dp.adapters.kafka_append_clock import Stamp
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
-from stream_dp.adapters.kafka_topic_look import TopicLook
-from stream_dp.adapters.kafka_topic_watch import TopicWatch
-from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
-from stream_dp.adapters.record_batches import Cell, RecordBatch, record_batches
-from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Clock, Ports, Source
 from stream_dp.errors import FailClosed
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.journal.commit import Release
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.topic_look import TopicLook
+from stream_dp.kafka.log.append_clock import Stamp
+from stream_dp.kafka.source import source as kafka_source
+from stream_dp.kafka.source import topic_watch as kafka_topic_watch
+from stream_dp.kafka.source.record_batches import Cell, RecordBatch, record_batches
+from stream_dp.kafka.source.source import KafkaSource, StampTicks
+from stream_dp.kafka.source.topic_watch import TopicWatch
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import Release
-from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Clock, Ports, Source
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.router import Router
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ZeroNoise
 

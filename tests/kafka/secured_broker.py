@@ -21,13 +21,13 @@ from aiokafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 from free_ports import free_port
 from kafka.certificates import Authority, Identity
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_security import KafkaSecurity
 from stream_dp.broker import node_waits
 from stream_dp.broker.jars import resolve_jars
 from stream_dp.broker.java import find_java
 from stream_dp.broker.node import Node, NodeRuntime
 from stream_dp.errors import StreamDPError
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.security import KafkaSecurity
 from stream_dp.testing.kafka import missing
 
 PASSWORD = "swordfish"  # noqa: S105 - of these tests only

@@ -22,11 +22,11 @@ from faults.kafka_evidence import journal_blobs, public_log, records
 from faults.talk_checker import answers_of
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.runtime.keys import Sealer
+from stream_dp.journal.keys import Sealer
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP_MS = 250
-AT_ONCE = "from stream_dp.app import standby\nstandby._JOINING_S = 0.1\n"
+AT_ONCE = "from stream_dp.operate import standby\nstandby._JOINING_S = 0.1\n"
 """Lets an engine begin without waiting until brokers give up the place of the one that was killed, some seconds."""
 KEY = bytes(range(32))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "messages.md"

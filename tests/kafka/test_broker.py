@@ -24,7 +24,7 @@ from stream_dp.testing.kafka import fresh_topic_name
 
 BROKER = """
 import typer
-from stream_dp.cli.broker import broker
+from stream_dp.cli.commands.broker import broker
 typer.run(broker)
 """
 

@@ -16,12 +16,12 @@ from faults.junk import KINDS, Junk, thousand
 from faults.kafka_evidence import over_kafka, public_log
 from kafka.kafka_worlds import marks_of
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_feed import KafkaFeed
-from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.dead_letters import DETAIL
+from stream_dp.files.records import FieldType, load_records, ticked
+from stream_dp.journal.dead_letters import DETAIL
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, PARTITIONS = 100, 2

@@ -19,7 +19,7 @@ POINTS = (
 
 
 ANSWERS_FIRST = """
-from stream_dp.runtime.gate import Gate
+from stream_dp.engine.gate import Gate
 
 async def commit(self, commit, sealed):
     await self.tell(commit.answers)

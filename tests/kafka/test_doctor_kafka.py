@@ -23,7 +23,7 @@ from kafka.secured_broker import (
 )
 from kafka.secured_worlds import TICKS, SecuredWorld
 
-from stream_dp.adapters.kafka_client import KEPT
+from stream_dp.kafka.client.clients import KEPT
 
 STAMPED: dict[str, Any] = {
     "message_timestamp_type": "LogAppendTime",

@@ -9,13 +9,13 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from kafka.kafka_worlds import Close, create, half_a_transaction, release
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_lease import KafkaLease
-from stream_dp.adapters.kafka_sink import KafkaSink
-from stream_dp.app.export.exporting import export_releases
-from stream_dp.app.export.rows import rows_of
-from stream_dp.app.published_bodies import of_topic
-from stream_dp.runtime.commit import Release
+from stream_dp.journal.commit import Release
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.operate.export.exporting import export_releases
+from stream_dp.operate.export.rows import rows_of
+from stream_dp.operate.published_bodies import of_topic
 from stream_dp.testing.kafka import fresh_topic_name
 
 PIPELINE = """\

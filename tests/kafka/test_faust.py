@@ -12,9 +12,9 @@ from subprocess import Popen
 import pytest
 from kafka.faust_worlds import PARTITIONS, FaustWorld, source_of, until, working
 
-from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.errors import UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
+from stream_dp.kafka.client.clients import KafkaSettings
 
 COUNT = 8000
 LAST = [COUNT + 1 + n for n in range(PARTITIONS)]
@@ -111,7 +111,7 @@ async def test_an_engine_that_cannot_run_ends_the_app_with_its_code(
     """It fails closed with 4, and so does the worker, whose log says why."""
     world = await FaustWorld.made(tmp_path, kafka)
     patch = """
-from stream_dp.adapters.kafka_source import KafkaSource
+from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.errors import FailClosed
 async def refused(self, origin): raise FailClosed("the source lost its records")
 KafkaSource.open = refused

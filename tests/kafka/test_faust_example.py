@@ -11,10 +11,10 @@ from pathlib import Path
 from kafka.faust_worlds import until
 from kafka.talking_worlds import producing
 
-from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.broker.topics import create_topic
 from stream_dp.integrations.faust import FaustQueries
-from stream_dp.runtime.keys import Sealer
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.testing.kafka import fresh_topic_name
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "03_faust"

@@ -12,9 +12,9 @@ from faults.kafka_evidence import records
 from kafka.faust_worlds import PARTITIONS, FaustWorld, until, working
 from kafka.kafka_worlds import Close, administering, create, deleted, visible
 
-from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.errors import FailClosed
 from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
+from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.testing.kafka import fresh_topic_name
 
 

@@ -13,10 +13,10 @@ from kafka.kafka_worlds import CLOCKS, Close, grow
 from kafka.raw_batches import RawBatch, plain, record
 from kafka.raw_wire import Wire
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
-from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.broker.topics import create_topic
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.source.source import KafkaSource, StampTicks
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP, SETTLE, OTHERS = 1_000, 300, 50

@@ -13,14 +13,14 @@ from kafka.raw_batches import RawBatch, record
 from kafka.raw_producer import RawTransactions
 from kafka.raw_wire import Wire
 
-from stream_dp.adapters import kafka_hanging
-from stream_dp.adapters.kafka_answers import KafkaAnswers
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
-from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit
+from stream_dp.journal.commit import Commit
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log import hanging as kafka_hanging
+from stream_dp.kafka.log.answers import KafkaAnswers
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import KafkaLease, Outgoing
+from stream_dp.kafka.log.sink import KafkaSink
 from stream_dp.testing.message_checks import sample_answers
 
 FIRST = Commit(1, b"", releases=(release(0), release(1)))

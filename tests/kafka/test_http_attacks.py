@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 from faults.kafka_evidence import records
 from free_ports import free_port
-from unit.serve.attackers import DEAF, SLOW, attacking
+from unit.server.attackers import DEAF, SLOW, attacking
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.testing.kafka import fresh_topic_name

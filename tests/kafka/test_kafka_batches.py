@@ -9,10 +9,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from faults.kafka_transactions import decided
 from kafka.kafka_worlds import create, writing
 
-from stream_dp.adapters.kafka_batches import consumer
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.record_batches import Kind, RecordBatch
-from stream_dp.adapters.unpacker import Unpacker
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.source.batches import consumer
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch
+from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.testing.kafka import fresh_topic_name
 
 

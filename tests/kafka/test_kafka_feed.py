@@ -19,24 +19,24 @@ from kafka.kafka_worlds import (
     writing,
 )
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_feed import KafkaFeed
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import Holder, KafkaLease
-from stream_dp.adapters.kafka_sink import KafkaSink
-from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.records import Record
-from stream_dp.adapters.tick_marks import TICK_HEADER
-from stream_dp.app import awaited_brokers
-from stream_dp.app.run_pipeline import run_pipeline
-from stream_dp.app.running import Setup
 from stream_dp.broker import LocalKafka, create_topic
-from stream_dp.cli.replay import replay
-from stream_dp.cli.topic import topic as make_topic
+from stream_dp.cli.commands.replay import replay
+from stream_dp.cli.commands.topic import topic as make_topic
+from stream_dp.engine.ports import Batch, Ports
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.keys import Sealer, make_key
-from stream_dp.runtime.ports import Batch, Ports
+from stream_dp.files.records import Record
+from stream_dp.journal.keys import Sealer, make_key
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.feed import KafkaFeed
+from stream_dp.kafka.client.tick_marks import TICK_HEADER
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import Holder, KafkaLease
+from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.operate.run import awaited_brokers
+from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.running import Setup
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
 
 
@@ -112,7 +112,7 @@ def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     patient = KafkaSettings(kafka, patience_s=ENDLESS)
-    monkeypatch.setattr("stream_dp.app.replay_feed.settings_for", lambda _: patient)
+    monkeypatch.setattr("stream_dp.operate.feed.replay_feed.settings_for", lambda _: patient)
     pipeline, events = tmp_path / "p.yaml", tmp_path / "events.csv"
     text = PIPELINE.format(name="p", topic="expected", kafka=kafka, clock=REPLAYED)
     pipeline.write_text(text)

@@ -18,13 +18,13 @@ from kafka.kafka_worlds import (
     visible,
 )
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease
-from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.engine.ports import Journal
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.ports import Journal
+from stream_dp.journal.commit import Commit
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.sink import KafkaSink
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.port_checks import (
     check_journal,

@@ -13,17 +13,17 @@ from kafka.kafka_worlds import Close, administering, create, half_a_transaction,
 from kafka.raw_wire import Wire
 from kafka.talking_worlds import Analyst, TalkingWorld, fed, page, running, until_topics
 
-from stream_dp.adapters.kafka_answers import KafkaAnswers
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_lease import KafkaLease
-from stream_dp.adapters.kafka_questions import KafkaQuestions
-from stream_dp.adapters.kafka_topics import config
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
-from stream_dp.core.envelope import LARGEST_MESSAGE, write_envelope
+from stream_dp.engine.ports import Answers, Question, Questions
 from stream_dp.errors import FailClosed, NotAccepted, UnknownMechanism, UsageError, WorldError
-from stream_dp.runtime.answer_body import read_answer
-from stream_dp.runtime.ports import Answers, Question, Questions
+from stream_dp.journal.answer_body import read_answer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.topics import config
+from stream_dp.kafka.log.answers import KafkaAnswers
+from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.questions import KafkaQuestions
+from stream_dp.live.envelope import LARGEST_MESSAGE, write_envelope
 from stream_dp.testing.message_checks import (
     check_answers,
     check_answers_versions,

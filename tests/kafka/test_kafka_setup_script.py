@@ -14,11 +14,11 @@ from kafka.kafka_worlds import administering, visible
 from kafka.secured_broker import TOPIC, TRANSACTION, USERS, WRITE, Secured, grant, needed
 from kafka.secured_worlds import TICKS, SecuredWorld
 
-from stream_dp.adapters.kafka_append_clock import BrokerClocks, clock_topic
-from stream_dp.adapters.kafka_log import reading
-from stream_dp.adapters.kafka_topics import config
-from stream_dp.adapters.system_clock import system_ms
 from stream_dp.errors import StreamDPError, WorldError
+from stream_dp.files.system_clock import system_ms
+from stream_dp.kafka.client.topics import config
+from stream_dp.kafka.log.append_clock import BrokerClocks, clock_topic
+from stream_dp.kafka.log.reader import reading
 from stream_dp.testing.kafka import missing
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "kafka" / "setup.sh"

@@ -15,12 +15,12 @@ from kafka.raw_batches import plain
 from kafka.raw_producer import RawTransactions
 from kafka.raw_wire import Wire
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_lease import KafkaLease
-from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.engine.ports import Sink
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Release
-from stream_dp.runtime.ports import Sink
+from stream_dp.journal.commit import Release
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.sink import KafkaSink
 from stream_dp.testing.port_checks import (
     check_sink,
     check_sink_versions,

@@ -24,13 +24,13 @@ from kafka.kafka_worlds import (
     writing,
 )
 
-from stream_dp.adapters import kafka_source
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.ports import Batch
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.runtime.ports import Batch
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.tick_marks import TICK_HEADER
+from stream_dp.kafka.source import source as kafka_source
+from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.testing.kafka import fresh_topic_name
 
 

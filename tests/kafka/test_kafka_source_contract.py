@@ -12,12 +12,14 @@ from aiokafka import AIOKafkaProducer
 from faults.kafka_transactions import decided
 from kafka.kafka_worlds import CLOCKS, tick_marks
 
-from stream_dp.adapters import kafka_batches, kafka_source, kafka_ticks
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.system_clock import SystemClock
-from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.broker import create_topic
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.tick_marks import TICK_HEADER
+from stream_dp.kafka.source import batches as kafka_batches
+from stream_dp.kafka.source import source as kafka_source
+from stream_dp.kafka.source import ticks as kafka_ticks
+from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
 

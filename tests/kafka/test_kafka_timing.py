@@ -8,10 +8,10 @@ from statistics import median
 from aiokafka import AIOKafkaProducer
 from kafka.kafka_worlds import CLOCKS
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
-from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.broker import create_topic
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.source.source import KafkaSource, StampTicks
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP, SETTLE, HOLD = 300, 150, 2_000  # HOLD is far beyond SETTLE: for machines that are slow

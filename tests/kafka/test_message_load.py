@@ -27,7 +27,7 @@ from free_ports import free_port
 from kafka.log_worlds import log_of
 from kafka.talking_worlds import Analyst, TalkingWorld, fed, producing, running, until_topics
 from oracles.log_frames import COMMIT, marker, values
-from unit.serve.attackers import DEAF, SLOW, attacking
+from unit.server.attackers import DEAF, SLOW, attacking
 
 SECONDS = float(os.environ.get("STREAM_DP_SOAK_SECONDS", "1800"))
 STEP_MS, DELAY_MS = 1_000, 1_000

@@ -16,8 +16,8 @@ from faults.evidence import opened, releases_of
 from faults.kafka_evidence import journal_blobs, public_log
 from fixtures.old_journals import FOLDERS, Stored, ledger, ready, stored
 
-from stream_dp.adapters.kafka_client import KEPT
 from stream_dp.broker.topics import create_topic
+from stream_dp.kafka.client.clients import KEPT
 
 
 async def restored(kafka: str, version: Path, folder: Path) -> Case:

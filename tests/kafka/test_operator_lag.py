@@ -10,15 +10,15 @@ import httpx
 from kafka.kafka_worlds import create, writing
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_dp.adapters.kafka_lease import Holder
-from stream_dp.app.figures_beside import FiguresPort
-from stream_dp.app.run_pipeline import Operator, run_pipeline
-from stream_dp.app.running import Run, Setup
-from stream_dp.app.wiring import open_ports
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Journal, Ports
+from stream_dp.engine.ports import Journal, Ports
+from stream_dp.journal.commit import Commit
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.log.lease import Holder
+from stream_dp.operate.observe.figures_beside import FiguresPort
+from stream_dp.operate.run.run_pipeline import Operator, run_pipeline
+from stream_dp.operate.run.running import Run, Setup
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.pipeline.file.spec import PipelineSpec
 
 SENT = 23
 PATIENCE_S = 200

@@ -12,7 +12,7 @@ from kafka.kafka_worlds import visible
 from kafka.secured_broker import PASSWORD, WAYS, Secured
 from kafka.secured_worlds import TICKS, SecuredWorld
 
-from stream_dp.app import awaited_brokers
+from stream_dp.operate.run import awaited_brokers
 
 UNREACHABLE = 5
 

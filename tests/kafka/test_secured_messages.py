@@ -9,11 +9,11 @@ from kafka.kafka_worlds import create
 from kafka.secured_broker import READ, TOPIC, USERS, WRITE, Secured, grant
 from kafka.secured_worlds import SecuredWorld
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_log import reading
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.errors import WorldError
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.reader import reading
 
 _LITERAL = 3
 TOKEN = "5e" * 32

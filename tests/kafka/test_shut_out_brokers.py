@@ -9,9 +9,9 @@ import pytest
 from aiokafka.cluster import ClusterMetadata
 from kafka.kafka_worlds import Close, create
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_journal import _committed
-from stream_dp.adapters.kafka_topic_look import TopicEyes
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.topic_look import TopicEyes
+from stream_dp.kafka.log.journal import _committed
 from stream_dp.testing.kafka import fresh_topic_name
 
 

@@ -22,20 +22,20 @@ from kafka.raw_batches import CODECS, RawBatch, record
 from kafka.raw_wire import Wire
 from oracles.kafka_log import Grid, Said, said
 
-from stream_dp.adapters import kafka_source
-from stream_dp.adapters.kafka_append_clock import Stamp
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
-from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
-from stream_dp.adapters.system_clock import SystemClock, system_ms
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.files.system_clock import SystemClock, system_ms
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.append_clock import Stamp
+from stream_dp.kafka.source import source as kafka_source
+from stream_dp.kafka.source.source import KafkaSource, StampTicks
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Ports
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.router import Router
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.noise import ZeroNoise
 

@@ -26,7 +26,7 @@ from kafka.soak_engines import Engines
 from kafka.soak_verdict import verdict
 from kafka.soak_writer import SoakWriter
 from oracles.kafka_log import Grid
-from unit.serve.attackers import DEAF, SLOW, attacking
+from unit.server.attackers import DEAF, SLOW, attacking
 
 from stream_dp.broker.topics import create_topic
 

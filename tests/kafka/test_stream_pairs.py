@@ -19,13 +19,13 @@ from kafka.paper_log import PaperLog
 from kafka.stream_pairs import Pair, pair
 from oracles.kafka_log import Grid, Said, said
 
-from stream_dp.adapters import kafka_source
-from stream_dp.adapters.kafka_source import KafkaSource
-from stream_dp.adapters.kafka_ticks import StampedTicks
-from stream_dp.adapters.record_batches import RecordBatch, Unpacked
-from stream_dp.adapters.unpacker import Unpacker, _refused
-from stream_dp.runtime.dead_letters import UNREADABLE_RECORD
-from stream_dp.runtime.ports import Behinds, Positions, Source
+from stream_dp.engine.ports import Behinds, Positions, Source
+from stream_dp.journal.dead_letters import UNREADABLE_RECORD
+from stream_dp.kafka.source import source as kafka_source
+from stream_dp.kafka.source.record_batches import RecordBatch, Unpacked
+from stream_dp.kafka.source.source import KafkaSource
+from stream_dp.kafka.source.ticks import StampedTicks
+from stream_dp.kafka.source.unpacker import Unpacker, _refused
 
 GRID = Grid(1_700_000_000_000, 100, 100, 6)
 PAIRS = 200

@@ -11,13 +11,13 @@ from faults.evidence import Letter
 from faults.kafka_evidence import over_kafka
 from kafka.kafka_worlds import marks_of, tick_marks, writing
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_feed import KafkaFeed
-from stream_dp.adapters.records import FieldType, load_records, ticked
-from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.dead_letters import BAD_MARK
+from stream_dp.files.records import FieldType, load_records, ticked
+from stream_dp.journal.dead_letters import BAD_MARK
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.feed import KafkaFeed
+from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, HALF, PARTITIONS = 40, 20, 2

@@ -23,19 +23,19 @@ from kafka.kafka_worlds import (
     writing,
 )
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
-from stream_dp.adapters.system_clock import SystemClock
-from stream_dp.adapters.tick_marks import TICK_HEADER
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.tick_marks import TICK_HEADER
+from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Ports
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.router import Router
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP, DELAY = 250, 1_000

@@ -8,9 +8,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka.raw_batches import GZIP, LZ4, RawBatch, packed, records
 from kafka.raw_wire import Wire
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.app.topic_made import make_topic
 from stream_dp.broker.topics import create_topic
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.operate.feed.topic_made import make_topic
 from stream_dp.testing.kafka import fresh_topic_name
 
 VALUES = [b"one", b"two"]

@@ -14,13 +14,13 @@ from faults.kafka_evidence import records
 from kafka.kafka_worlds import Close
 from kafka.talking_worlds import KEY, Analyst, TalkingWorld, fed, running, until_topics
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.journal.commit import decode
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.commit import decode
-from stream_dp.runtime.keys import Sealer
+from stream_dp.pipeline.file.yaml import load
 from stream_dp.testing.kafka import fresh_topic_name
 
 WATCH = {"name": "large", "where": [{"field": "size", "at_least": 5}], "above": 1000}

@@ -14,11 +14,11 @@ from faults.evidence import EvidenceError, content
 from faults.kafka_evidence import journal_blobs, over_kafka, public_log
 from kafka.kafka_worlds import marks_of
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.records import FieldType, load_records, ticked
-from stream_dp.app.replay_feed import feed
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.files.records import FieldType, load_records, ticked
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.operate.feed.replay_feed import feed
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS = 120
@@ -109,7 +109,7 @@ async def test_a_sleeper_without_the_fence_is_caught(kafka: str, case: Case) -> 
 
 NO_ANSWER = """
 import os, signal
-from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.errors import Outage
 transact, count = KafkaLease.transact, 0
 async def silent(lease, records, offsets=None, group=""):

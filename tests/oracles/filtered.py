@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from stream_dp.audit.finite import FiniteComposition, FiniteMachine, Law, Make, Send
+from stream_dp.verify.exact.finite import FiniteComposition, FiniteMachine, Law, Make, Send
 
 ONE = Fraction(1)
 Counts = tuple[int, ...]

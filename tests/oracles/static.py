@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from stream_dp.audit.finite import Law
 from stream_dp.core.composition import (
     Ask,
     Child,
@@ -26,6 +25,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.relation import Relation
 from stream_dp.core.sealed import inside_of
+from stream_dp.verify.exact.finite import Law
 
 ONE = Fraction(1)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stream_dp.audit.enumeration import Plain
+from stream_dp.verify.exact.enumeration import Plain
 
 
 @dataclass(frozen=True)

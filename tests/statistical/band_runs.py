@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.noise import NoiseStream
 
 Band: TypeAlias = Callable[[int, Any], int]

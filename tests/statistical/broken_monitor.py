@@ -8,9 +8,9 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.monitor_state import ARMED, TICK, MonitorState
-from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.monitor_state import ARMED, TICK, MonitorState
+from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery
 
 ONE = Fraction(1)
 

@@ -9,12 +9,12 @@ from statistical.fed_twice import FedTwice
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery, WatchersState
-from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
-from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
-from stream_dp.mechanisms.tree_shape import TreeShape
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery, WatchersState
 
 ASK = Query()
 

@@ -9,14 +9,14 @@ from statistical.fed_twice import FedTwice
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.alerts import Alerts, AlertsState
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import HSS, HSSState
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
-from stream_dp.mechanisms.tree import TreeNoise
-from stream_dp.mechanisms.tree_shape import TreeShape
+from stream_dp.mechanisms.hss.hss import HSS, HSSState
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.tree import TreeNoise
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.watches.alerts import Alerts, AlertsState
 
 
 class HeightForgotten(Counter):

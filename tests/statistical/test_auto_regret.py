@@ -26,9 +26,9 @@ from benchmarks.hss_streams import bursty, even, lists, nearly_empty, skewed, wh
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.pipeline.choice import Setting, gaussian_counter
-from stream_dp.pipeline.choose_hss import (
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.statistics.choice.choice import Setting, gaussian_counter
+from stream_dp.statistics.choice.choose_hss import (
     BINS,
     JOINT,
     Demand,
@@ -39,8 +39,8 @@ from stream_dp.pipeline.choose_hss import (
     taken,
     with_gaussian_counter,
 )
-from stream_dp.pipeline.choose_noise import GAUSSIAN, GAUSSIAN_HSS, TREE
-from stream_dp.pipeline.profiles import ExpectedShape
+from stream_dp.statistics.choice.choose_noise import GAUSSIAN, GAUSSIAN_HSS, TREE
+from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.testing.noise import SeededNoise
 
 WIDTH, TICKS, RUNS = 20, 1 << 11, 8

@@ -19,17 +19,17 @@ from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, errors
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.paper_hss import PaperHSS
-from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, hss_for
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.statistics.choice.choice import Setting
+from stream_dp.statistics.choice.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200

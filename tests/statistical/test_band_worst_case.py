@@ -17,12 +17,11 @@ from statistical.band_runs import CONFIDENCE, noise_of
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms import hss
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.quantities import MAXIMUM
+from stream_dp.mechanisms.hss.hss import HSS, hss
+from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import CounterKind, Demand, hss_for
+from stream_dp.statistics.choice.choice import Setting
+from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, hss_for
 
 Ints = NDArray[np.int64]
 RUNS = 4_000

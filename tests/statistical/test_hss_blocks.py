@@ -26,12 +26,12 @@ from benchmarks.hss_blocks import (
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, TICKS = Neighbors.ADD_REMOVE, 600

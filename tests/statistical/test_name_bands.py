@@ -20,11 +20,11 @@ from statistical.test_band_coverage import covers
 
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.paper_hss import PaperHSS
-from stream_dp.mechanisms.quantities import MAXIMUM
+from stream_dp.mechanisms.hss.quantities import MAXIMUM
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import CounterKind, Demand, hss_for
+from stream_dp.statistics.choice.choice import Setting
+from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS, TICKS = 200, 100

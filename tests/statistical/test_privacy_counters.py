@@ -18,10 +18,10 @@ from statistical import broken_privacy as broken
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.testing.noise import Draw, ScriptedNoise, ZeroNoise
 
 ONE = Fraction(1)

@@ -2,7 +2,7 @@
 
 No statistics. (a) the real mechanism and `oracles.naive` give the same answers from the same noise values; (b) the
 variance that is drawn is L0 |c|^2 / (2 rho), |c| by the dense definition; (c) all noise of the real code is enumerated,
-and its law is that of the finite machine, which tests/unit/audit/test_small_gaussian_hss.py plays against every
+and its law is that of the finite machine, which tests/unit/verify/exact/test_small_gaussian_hss.py plays against every
 adaptive adversary. Each broken twin fails one of them.
 """
 
@@ -19,20 +19,20 @@ from oracles import blt, naive
 from oracles.paper_hss import alg4
 from statistical import broken_privacy as broken
 from statistical.attack import Attack, Rows
-from unit.audit.test_small_hss import agrees
 from unit.mechanisms.test_gaussian_counter import Coarse
+from unit.verify.exact.test_small_hss import agrees
 
-from stream_dp.audit.small_hss import SmallGaussianHSS
 from stream_dp.core.guarantee import ZCDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.quantities import MAXIMUM, Largest, Quantity
+from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
+from stream_dp.verify.exact.small_hss import SmallGaussianHSS
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 E1, E2, RHO = Fraction(2, 5), Fraction(1, 2), Fraction(1, 20)

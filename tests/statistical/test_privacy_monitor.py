@@ -3,7 +3,7 @@
 No statistics. The adversary is adaptive: after every answer it may send any of its messages, among them thresholds of
 its choice, watches that it creates and watches that it halts, and once, at any time, the two rows that differ. The
 oracle is searched in closed form, in fractions. Of the real class all noise up to a radius is enumerated, and the mass
-beyond lies between the two bounds (`stream_dp.audit.exact_delta`); one unit of epsilon is -ln(BASE) there.
+beyond lies between the two bounds (`stream_dp.verify.exact.exact_delta`); one unit of epsilon is -ln(BASE) there.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -15,13 +15,18 @@ import pytest
 from oracles.watches import Place, Watches
 from statistical import broken_monitor as broken
 
-from stream_dp.audit.enumeration import Enumerated
-from stream_dp.audit.exact_delta import Bracket, delta_bracket, worst_ratio
-from stream_dp.audit.finite import DifferAtMost, FiniteMachine, FirstPair
 from stream_dp.core.messages import Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import (
+    ArmQuery,
+    DisarmQuery,
+    ThresholdQuery,
+    WatchTerms,
+)
+from stream_dp.verify.exact.enumeration import Enumerated
+from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_ratio
+from stream_dp.verify.exact.finite import DifferAtMost, FiniteMachine, FirstPair
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, HALF, QUARTER = Fraction(1), Fraction(1, 2), Fraction(1, 4)

@@ -19,21 +19,21 @@ import pytest
 from oracles.paper_hss import alg4
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
-from unit.audit.one_node_hss import OneNodeCounter
+from unit.verify.one_node_hss import OneNodeCounter
 
-from stream_dp.audit.exact_delta import exact_delta, worst_ratio
-from stream_dp.audit.finite import DifferAtMost
-from stream_dp.audit.small_paper_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
 from stream_dp.core.composition import Ask
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.inner_counter import inner_counter
-from stream_dp.mechanisms.paper_hss import PaperHSS, PaperHSSState, laplace_tail
-from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
-from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.hss.inner_counter import inner_counter
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS, PaperHSSState, laplace_tail
+from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
+from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
+from stream_dp.verify.exact.finite import DifferAtMost
+from stream_dp.verify.exact.small_paper_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
 
 EPSILON = Fraction(12)
 TICKS = 40

@@ -24,8 +24,8 @@ from statistical.attack import Attack, Pair, Rows, added, replaced
 from stream_dp.core.messages import Message, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.sealed import inside_of
-from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery
 from stream_dp.testing.noise import SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

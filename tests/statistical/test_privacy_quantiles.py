@@ -28,7 +28,7 @@ from unit.mechanisms import broken_quantiles as broken
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.testing.noise import SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -26,13 +26,13 @@ from statistical.test_privacy_monitor import (
     transcripts,
 )
 
-from stream_dp.audit.enumeration import Enumerated
-from stream_dp.audit.exact_delta import Bracket, delta_bracket
-from stream_dp.audit.finite import DifferAtMost
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.sum_monitor import SumMonitor
-from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.verify.exact.enumeration import Enumerated
+from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
+from stream_dp.verify.exact.finite import DifferAtMost
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 2), (0, -2), (-1, 1), (-1, 0)])

@@ -17,8 +17,8 @@ from statistical import broken_privacy as broken
 from statistical.attack import Attack, Rows, added, replaced
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.watches.alerts import Alerts
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 TWO, THREE = Fraction(2), Fraction(3)

@@ -27,19 +27,19 @@ from statistical.test_privacy_monitor import (
     row,
     transcripts,
 )
-from unit.audit.talks import Talk, law
-from unit.audit.theory_watch import QUERY
+from unit.verify.exact.talks import Talk, law
+from unit.verify.theory_watch import QUERY
 
-from stream_dp.audit.enumeration import Enumerated
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.monitor_state import MonitorState
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, WatchTerms
-from stream_dp.mechanisms.window_alerts import WindowAlerts
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.monitor_state import MonitorState
+from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery, WatchTerms
+from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.testing.noise import ZeroNoise
+from stream_dp.verify.exact.enumeration import Enumerated
 
 # --- the theorem: one instance, both directions, two noises of different scales --------------------
 

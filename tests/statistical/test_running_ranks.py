@@ -8,8 +8,8 @@ each; a quantile of .975 is then off by less than 4 percent with probability abo
 import numpy as np
 import pytest
 
-from stream_dp.mechanisms.sliding_quantiles import RUNNING
-from stream_dp.mechanisms.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.sliding_quantiles import RUNNING
+from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
 
 DRAWS = 4_000
 

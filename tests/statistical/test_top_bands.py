@@ -19,16 +19,16 @@ from statistical.band_runs import CONFIDENCE, noise_of
 
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import Bands, ViewBands
 from stream_dp.mechanisms.told_apart import Differences, all_at_once
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.pipeline.statistics.top import ranks
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.statistics.top import ranks
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF = Fraction(1, 2)

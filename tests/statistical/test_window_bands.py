@@ -18,15 +18,19 @@ from statistical.test_band_coverage import covers
 
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import ViewBands
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape, best_forest
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF = Fraction(1, 2)

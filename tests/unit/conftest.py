@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_dp.audit.exact_checks.table import RuleFinding, findings
+from stream_dp.verify.exact_checks.table import RuleFinding, findings
 
 
 @pytest.fixture(scope="session")

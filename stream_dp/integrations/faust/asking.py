@@ -14,12 +14,12 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET
 
-from stream_dp.adapters.kafka_client import KafkaSettings, backing_off
 from stream_dp.client.kafka_messages import SECONDS, KafkaMessages
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.runtime.answer_body import read_answer
-from stream_dp.serve.models.asked import Created, Halted, Preview, Query, QueryList
+from stream_dp.journal.answer_body import read_answer
+from stream_dp.kafka.client.clients import KafkaSettings, backing_off
+from stream_dp.server.models.asked import Created, Halted, Preview, Query, QueryList
 
 T = TypeVar("T")
 

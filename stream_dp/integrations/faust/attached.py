@@ -6,19 +6,19 @@ from typing import Any
 
 from faust import App, Stream
 
-from stream_dp.app.query_token import token_for
-from stream_dp.app.running import PRODUCT, Setup
-from stream_dp.app.settings import settings_for, settled
 from stream_dp.errors import UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
 from stream_dp.integrations.faust.engine_service import EngineOptions, engine_service
 from stream_dp.integrations.faust.enriched import AgentSource, Enrich
 from stream_dp.integrations.faust.origin_writer import Target
 from stream_dp.integrations.faust.release_stream import ReleaseStream
-from stream_dp.pipeline.endpoints import KafkaJournalSpec, KafkaSourceSpec
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_placement import placement_of
-from stream_dp.pipeline.yaml import load
+from stream_dp.operate.query.query_token import token_for
+from stream_dp.operate.run.running import PRODUCT, Setup
+from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.routing.user_placement import placement_of
 
 
 class Attached:

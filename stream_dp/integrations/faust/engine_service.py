@@ -16,9 +16,9 @@ from typing import ClassVar
 from faust import App
 from mode import Service
 
-from stream_dp.app.run_pipeline import run_pipeline
-from stream_dp.app.running import PRODUCT, Run, Setup
 from stream_dp.integrations.faust.stopping import stop_app
+from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.running import PRODUCT, Run, Setup
 
 _LOOK_S = 0.25
 

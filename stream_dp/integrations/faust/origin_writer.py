@@ -12,7 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from stream_dp.adapters.kafka_client import (
+from stream_dp.engine.ticks.placement import Placement, by_content
+from stream_dp.errors import FailClosed, Outage
+from stream_dp.integrations.faust.origin_head import OriginHead, decoded
+from stream_dp.kafka.client.clients import (
     KEPT,
     KafkaSettings,
     backing_off,
@@ -22,12 +25,9 @@ from stream_dp.adapters.kafka_client import (
     passing,
     refused,
 )
-from stream_dp.adapters.kafka_log import reading
-from stream_dp.adapters.kafka_topic_look import TopicEyes
-from stream_dp.adapters.kafka_topics import ensure
-from stream_dp.errors import FailClosed, Outage
-from stream_dp.integrations.faust.origin_head import OriginHead, decoded
-from stream_dp.runtime.placement import Placement, by_content
+from stream_dp.kafka.client.topic_look import TopicEyes
+from stream_dp.kafka.client.topics import ensure
+from stream_dp.kafka.log.reader import reading
 
 _RULES = {
     "cleanup.policy": "compact",

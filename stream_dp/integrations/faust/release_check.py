@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import Any
 
-from stream_dp.app.public_release import PublicRelease
 from stream_dp.errors import FailClosed
+from stream_dp.python.public_release import PublicRelease
 
 REMEMBERED = 10_000
 """Of how many releases the body is remembered, to know another version of one."""

@@ -11,12 +11,12 @@ from typing import Any
 from faust import App, Stream, Topic
 from faust.types import TopicT
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.adapters.kafka_public import ensure_public
-from stream_dp.app.public_release import PublicRelease
 from stream_dp.errors import StreamDPError
 from stream_dp.integrations.faust.release_check import ReleaseCheck
 from stream_dp.integrations.faust.stopping import stop_app
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.public import ensure_public
+from stream_dp.python.public_release import PublicRelease
 
 
 class ReleaseStream:

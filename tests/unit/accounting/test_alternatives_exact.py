@@ -22,7 +22,6 @@ from oracles.divergences import (
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Situation, Touched
-from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
     ZCDP,
@@ -36,6 +35,7 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.report import derivation_json
+from stream_dp.verify.exact_checks.instance import logarithm
 
 ADD = Neighbors.ADD_REMOVE
 UP = Fraction(1, 10**6)

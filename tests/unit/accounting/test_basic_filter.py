@@ -23,12 +23,12 @@ from stream_dp.accounting.gaussian_curve import (
 )
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.truncated_odometer import bound_at
-from stream_dp.audit.exact_delta import exact_delta
-from stream_dp.audit.finite import BIT_PAIRS, FiniteComposition, SparsePairs
-from stream_dp.audit.finite import FirstPair as First
-from stream_dp.audit.randomized_response import RandomizedResponse
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP
 from stream_dp.errors import BudgetRefused
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.finite import BIT_PAIRS, FiniteComposition, SparsePairs
+from stream_dp.verify.exact.finite import FirstPair as First
+from stream_dp.verify.exact.randomized_response import RandomizedResponse
 
 ONE, TENTH, SLACK = Fraction(1), Fraction(1, 10), Fraction(1, 1000)
 EPSILONS = [Fraction(1, 100), Fraction(1, 20), ONE, Fraction(3), Fraction(10), Fraction(39)]

@@ -20,10 +20,10 @@ from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.audit.exact_delta import exact_delta
-from stream_dp.audit.randomized_response import RandomizedResponse
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, NotDerivable
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.randomized_response import RandomizedResponse
 
 DELTA, OWN = Fraction(1, 20), Fraction(49, 1000)
 ODDS = Fraction(3, 2)

@@ -34,8 +34,8 @@ from stream_dp.accounting.conversions import (
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.rules.orders import concentrated
-from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.verify.exact_checks.instance import logarithm
 
 UP = Fraction(1, 10**6)
 RATIOS = [Fraction(1), Fraction(21, 20), Fraction(5, 4), Fraction(2)]

@@ -19,12 +19,12 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed
-from stream_dp.audit.exact_checks.instance import logarithm
-from stream_dp.audit.exact_delta import exact_delta
-from stream_dp.audit.exact_renyi import exact_moment
-from stream_dp.audit.finite import DifferAtMost, FiniteComposition, Law, SparsePairs
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee, Measure, RenyiDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.finite import DifferAtMost, FiniteComposition, Law, SparsePairs
+from stream_dp.verify.exact_checks.instance import logarithm
 
 ONE = Fraction(1)
 BITS = DifferAtMost((0, 1), ((0, 1), (1, 0)))

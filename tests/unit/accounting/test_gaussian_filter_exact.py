@@ -15,8 +15,8 @@ from oracles.static import Answering
 
 from stream_dp.accounting.filters.filter import Spend
 from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.core.guarantee import GaussianDP
+from stream_dp.verify.exact.exact_delta import exact_delta
 
 MENU = (
     (0.5, -1.0),

@@ -31,7 +31,6 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Group
-from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
@@ -46,6 +45,7 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
+from stream_dp.verify.exact_checks.instance import logarithm
 
 Line = list[dict[int, Fraction]]
 ONE, ZERO = Fraction(1), Fraction(0)

@@ -26,13 +26,13 @@ from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Alive, Ticks
 from stream_dp.accounting.subledgers import Subledgers
-from stream_dp.audit.exact_delta import worst_ratio
-from stream_dp.audit.finite import DifferAtMost, Law
-from stream_dp.audit.randomized_response import noisy_bit
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Guarantee, PureDP, RenyiDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
+from stream_dp.verify.exact.exact_delta import worst_ratio
+from stream_dp.verify.exact.finite import DifferAtMost, Law
+from stream_dp.verify.exact.randomized_response import noisy_bit
 
 ONE, UNIT = Fraction(1), Fraction(1, UNITS)
 THREE = Fraction(3)

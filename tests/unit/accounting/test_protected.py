@@ -18,14 +18,14 @@ from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Group, Moved, OfUsers
 from stream_dp.accounting.subledgers import Subledgers
-from stream_dp.audit.exact_delta import worst_ratio
-from stream_dp.audit.finite import DifferAtMost, OnceEach
-from stream_dp.audit.randomized_response import NoisyBits
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Protected, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.errors import BudgetRefused
+from stream_dp.verify.exact.exact_delta import worst_ratio
+from stream_dp.verify.exact.finite import DifferAtMost, OnceEach
+from stream_dp.verify.exact.randomized_response import NoisyBits
 
 ONE, ODDS = Fraction(1), Fraction(3)
 TWICE, OTHER_WINDOW = Users(2), Users(2, 24)

@@ -13,13 +13,13 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.quantities import MAXIMUM
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.quantities import MAXIMUM
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.pipeline.derivations import fixed_blocks
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -15,18 +15,19 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Group, Local, Parallel, Situation, Touched
-from stream_dp.audit.exact_checks.instance import logarithm, private
-from stream_dp.audit.exact_checks.verdict import ratio
-from stream_dp.audit.exact_delta import exact_delta
-from stream_dp.audit.exact_sparse_vector import AboveThreshold
-from stream_dp.audit.finite import (
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP, differential_privacy
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold
+from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
     FiniteComposition,
     FirstPair,
     SparsePairs,
 )
-from stream_dp.audit.randomized_response import (
+from stream_dp.verify.exact.randomized_response import (
     ASK,
     InteractiveRandomizedResponse,
     Ladder,
@@ -34,9 +35,8 @@ from stream_dp.audit.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP, differential_privacy
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.verify.exact_checks.instance import logarithm, private
+from stream_dp.verify.exact_checks.verdict import ratio
 
 ADD = Neighbors.ADD_REMOVE
 ONE, ZERO, TENTH = Fraction(1), Fraction(0), Fraction(1, 10)

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
-from stream_dp.audit.exact_checks.alive import LIVES, ODDS, TICKS, lives
-from stream_dp.audit.exact_delta import worst_ratio
 from stream_dp.core.guarantee import differential_privacy
+from stream_dp.verify.exact.exact_delta import worst_ratio
+from stream_dp.verify.exact_checks.alive import LIVES, ODDS, TICKS, lives
 
 
 def test_the_largest_load_is_the_exact_privacy_loss() -> None:

@@ -32,9 +32,6 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.truncated_odometer import bound, bound_at
-from stream_dp.audit.exact_delta import exact_delta
-from stream_dp.audit.finite import FirstPair, SparsePairs
-from stream_dp.audit.randomized_response import InteractiveRandomizedResponse, RandomizedResponse
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
@@ -45,6 +42,12 @@ from stream_dp.core.guarantee import (
     RenyiDP,
 )
 from stream_dp.errors import NotDerivable
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.finite import FirstPair, SparsePairs
+from stream_dp.verify.exact.randomized_response import (
+    InteractiveRandomizedResponse,
+    RandomizedResponse,
+)
 
 ONE = Fraction(1)
 DELTA = Fraction(1, 20)

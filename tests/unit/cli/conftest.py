@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from stream_dp.app.running import Run
 from stream_dp.cli import progress_line
 from stream_dp.cli.main import code_of
-from stream_dp.serve.server import PageServer
+from stream_dp.operate.run.running import Run
+from stream_dp.server.server import PageServer
 
 HORIZON = 6
 YAML = """\

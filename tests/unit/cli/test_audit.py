@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from stream_dp.app import attack as audit_module
-from stream_dp.app.attack import game_filter
-from stream_dp.app.example_files import flights_folder
-from stream_dp.audit.lower_bound import Finding
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.operate.audit import attack as audit_module
+from stream_dp.operate.audit.attack import game_filter
+from stream_dp.operate.example_files import flights_folder
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.file.yaml import load
 from stream_dp.testing.noise import SeededNoise
+from stream_dp.verify.games.lower_bound import Finding
 
 QUICK = ("--runs", "400", "--ticks", "1", "--json")
 
@@ -183,7 +183,7 @@ def test_too_little_gaussian_noise_under_a_basic_filter_is_exit_4(
 
 
 def test_a_refuted_whole_is_named(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finding as of the twins in tests/unit/audit/test_together.py, whose parts are each right.
+    """A finding as of the twins in tests/unit/verify/games/test_together.py, whose parts are each right.
 
     A part is flagged beside it, which is then named, with probability at most 1e-9.
     """

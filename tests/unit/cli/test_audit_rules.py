@@ -22,11 +22,11 @@ from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.ticks import ticks
 from stream_dp.accounting.situations import Filtered
-from stream_dp.app import rules_table as command
-from stream_dp.audit.counterexamples.naive_books import books
-from stream_dp.audit.exact_checks import table
-from stream_dp.audit.exact_checks.table import INSTANCES, RuleFinding
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+from stream_dp.operate.audit import rules_table as command
+from stream_dp.verify.counterexamples.naive_books import books
+from stream_dp.verify.exact_checks import table
+from stream_dp.verify.exact_checks.table import INSTANCES, RuleFinding
 
 Twin = Callable[[Any, Any], Measure]
 

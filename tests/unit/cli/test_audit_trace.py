@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from fixtures.old_journals import FOLDERS, KEY_FILE, ready
 
-from stream_dp.adapters.sqlite import read_sealed
-from stream_dp.app import journal_copy
-from stream_dp.app.operator_key import sealer_for
 from stream_dp.cli.main import code_of
-from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.commit import decode, digest, encode
+from stream_dp.files.sqlite import read_sealed
+from stream_dp.journal.commit import decode, digest, encode
+from stream_dp.operate.audit import journal_copy
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.pipeline.file.yaml import load
 from stream_dp.testing.__main__ import app as kit
 
 

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from stream_dp.broker.process import LocalKafka
-from stream_dp.cli import broker as command
 from stream_dp.cli import progress_line
+from stream_dp.cli.commands import broker as command
 from stream_dp.errors import WorldError
 
 BEGINS = "Starting Kafka: "

@@ -5,9 +5,9 @@ import json
 import pytest
 from unit.cli.conftest import LiveSeriesService
 
-from stream_dp.app import refused_records
-from stream_dp.app.refused_records import _Kind
-from stream_dp.runtime.commit import DeadLetter
+from stream_dp.journal.commit import DeadLetter
+from stream_dp.operate.audit import refused_records
+from stream_dp.operate.audit.refused_records import _Kind
 
 JUNK = [
     "too,many,cells",

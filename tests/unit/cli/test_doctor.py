@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from unit.cli.conftest import LiveSeriesService
 
-from stream_dp.adapters.kafka_append_clock import Difference
-from stream_dp.app.doctor.diagnosis import judged
-from stream_dp.app.doctor.observation import Level
+from stream_dp.kafka.log.append_clock import Difference
+from stream_dp.operate.doctor.diagnosis import judged
+from stream_dp.operate.doctor.observation import Level
 
 KAFKA = """source:
   kind: kafka

@@ -7,17 +7,17 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
+from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
-from stream_dp.adapters.memory import MemorySource
-from stream_dp.app import ledger_check
-from stream_dp.app.budget_view import api_budget
-from stream_dp.app.ledger_view import ledger_json
-from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
+from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.files.memory import MemorySource
+from stream_dp.operate.audit import ledger_check
+from stream_dp.operate.audit.ledger_view import ledger_json
+from stream_dp.operate.budget_view import api_budget
+from stream_dp.operate.run.live_series import EngineLiveSeries
 from stream_dp.pipeline.report import promise_json
-from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 
 Privacy = dict[str, Any]
 BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}

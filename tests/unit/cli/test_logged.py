@@ -15,13 +15,13 @@ import pytest
 import typer
 from unit.cli.conftest import LiveSeriesService, Said
 
-import stream_dp.app.run_pipeline as run_module
-from stream_dp.app import lifecycle_log
-from stream_dp.app.lifecycle_log import ALWAYS, EVENTS, UnlistedEvent, warnings_told
-from stream_dp.app.operator_figures import OperatorFigures
+import stream_dp.operate.run.run_pipeline as run_module
 from stream_dp.cli.logged import LogForm, logged
 from stream_dp.errors import WorldError
-from stream_dp.runtime.commit import Commit
+from stream_dp.journal.commit import Commit
+from stream_dp.operate.observe import lifecycle_log
+from stream_dp.operate.observe.lifecycle_log import ALWAYS, EVENTS, UnlistedEvent, warnings_told
+from stream_dp.operate.observe.operator_figures import OperatorFigures
 
 HIDDEN = "hunter2"
 GOOD, BROKEN = 1237, 389
@@ -160,7 +160,7 @@ def test_what_libraries_log_is_named_and_not_repeated() -> None:
     out = StringIO()
     with warnings_told(lifecycle_log.lifecycle_log("f", out)):
         logging.getLogger("asyncio").error("lost %s", HIDDEN)
-        logging.getLogger("stream_dp.adapters.kafka_questions").warning("made anew")
+        logging.getLogger("stream_dp.kafka.log.questions").warning("made anew")
     found = lines(out.getvalue())
     require_clean(found)
     assert [(line.get("library"), line.get("warning")) for line in found] == [

@@ -12,11 +12,11 @@ import pytest
 import typer
 
 from stream_dp import __version__, errors
-from stream_dp.app import plan_view as plan_module
-from stream_dp.app.example_files import flights_folder
+from stream_dp.cli.commands.plan import _fitting
 from stream_dp.cli.main import Commands, code_of, main
-from stream_dp.cli.plan import _fitting
-from stream_dp.runtime.keys import make_key
+from stream_dp.journal.keys import make_key
+from stream_dp.operate import plan_view as plan_module
+from stream_dp.operate.example_files import flights_folder
 
 Say = Callable[..., Any]
 COMMANDS = (

@@ -15,12 +15,12 @@ import pytest
 from unit.cli.conftest import HORIZON, LiveSeriesService
 
 import stream_dp.cli.progress_line as module
-from stream_dp.app.topic_page import READING, TopicPage
 from stream_dp.cli.main import code_of
 from stream_dp.cli.progress_line import EVERY_S, QUIET_S, Line, progress
 from stream_dp.core.progress import percent
+from stream_dp.operate.observe.topic_page import READING, TopicPage
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.file.yaml import load
 
 REDRAW = "\r\x1b[K"
 

@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 
 import pytest
 from unit.serve import public_world as world
-from unit.serve.fake_live_series import TIME, FakeLiveSeries
+from unit.server.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
-from stream_dp.app import awaited_page
 from stream_dp.cli.printing import answer_text
 from stream_dp.client import live_series as client
-from stream_dp.runtime.keys import Sealer
-from stream_dp.serve.holders import TokenHolder
-from stream_dp.serve.live_series import Sender
-from stream_dp.serve.server import PageServer
-from stream_dp.serve.view import PublicView, ReleaseLog
+from stream_dp.journal.keys import Sealer
+from stream_dp.operate.query import awaited_page
+from stream_dp.server.holders import TokenHolder
+from stream_dp.server.live_series import Sender
+from stream_dp.server.server import PageServer
+from stream_dp.server.view import PublicView, ReleaseLog
 
 KEY = bytes(range(32))
 ERROR = "Expected error: ± 17 at tick 99 with 95% confidence."

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from unit.cli.conftest import LiveSeriesService
 
-from stream_dp.adapters.kafka_client import KafkaSettings
-from stream_dp.app import remote_messages
 from stream_dp.client.message_text import good_answer
-from stream_dp.core.envelope import is_signed, read_envelope, write_envelope
-from stream_dp.pipeline.analyst_messages import (
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.live.analyst_messages import (
     AnyMessage,
     AskMessage,
     CreateMessage,
@@ -22,7 +21,8 @@ from stream_dp.pipeline.analyst_messages import (
     WatchMessage,
     read_message,
 )
-from stream_dp.runtime.keys import Sealer
+from stream_dp.live.envelope import is_signed, read_envelope, write_envelope
+from stream_dp.operate.query import remote_messages
 
 KEY = bytes(range(32))
 SERIES = '{"name": "busy", "statistic": "count", "epsilon": 0.10}'

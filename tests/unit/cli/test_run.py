@@ -14,15 +14,15 @@ import httpx
 import pytest
 from unit.cli.conftest import HORIZON, LiveSeriesService, Said
 
-import stream_dp.app.ledger_view as ledger_module
-import stream_dp.app.page_beside as page_module
-import stream_dp.cli.run as run_module
-from stream_dp.adapters.sqlite import read_sealed
-from stream_dp.app.running import Run
+import stream_dp.cli.commands.run as run_module
+import stream_dp.operate.audit.ledger_view as ledger_module
+import stream_dp.operate.observe.page_beside as page_module
 from stream_dp.cli.main import code_of
 from stream_dp.cli.progress_line import Line
-from stream_dp.runtime.journal_summary import read_summary
-from stream_dp.serve.server import PageServer
+from stream_dp.engine.recovery.journal_summary import read_summary
+from stream_dp.files.sqlite import read_sealed
+from stream_dp.operate.run.running import Run
+from stream_dp.server.server import PageServer
 from stream_dp.testing.__main__ import app as kit
 
 SERIES = 3

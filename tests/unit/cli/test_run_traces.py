@@ -14,11 +14,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otlp_collector import Collected, collector, values
 from unit.cli.conftest import LiveSeriesService
 
-from stream_dp.app import traces, traces_beside
-from stream_dp.app.traces import ERROR, NAMED, OUTCOME, SPANS
+from stream_dp.engine.gate import Gate
 from stream_dp.errors import WorldError
-from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.gate import Gate
+from stream_dp.journal.commit import Commit
+from stream_dp.operate.observe import traces, traces_beside
+from stream_dp.operate.observe.traces import ERROR, NAMED, OUTCOME, SPANS
 
 HIDDEN = "hunter2"
 GOOD, BROKEN = 1237, 389
@@ -215,7 +215,7 @@ def test_a_collector_that_hangs_holds_up_nothing(
 def test_without_the_extra_it_says_what_to_install(
     secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "stream_dp.app.span_sender", raising=False)
+    monkeypatch.delitem(sys.modules, "stream_dp.operate.observe.span_sender", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
     said = secretive.command(*RUN, "--traces")
     assert said.code == 2

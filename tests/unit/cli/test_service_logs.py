@@ -10,11 +10,11 @@ import pytest
 from unit.cli.conftest import LiveSeriesService
 from unit.cli.test_logged import events, lines, require_clean
 
-from stream_dp.app import topic_page
-from stream_dp.app.export import exporting
-from stream_dp.app.lifecycle_log import TellEvent
 from stream_dp.core.progress import Progress
 from stream_dp.errors import FailClosed, Outage
+from stream_dp.operate.export import exporting
+from stream_dp.operate.observe import topic_page
+from stream_dp.operate.observe.lifecycle_log import TellEvent
 
 JSON = ("--log-format", "json")
 

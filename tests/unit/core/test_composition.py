@@ -15,7 +15,7 @@ from stream_dp.core.sealed import inside_of
 from stream_dp.core.serial import Codec
 from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost, NotDerivable, RejectedMessage, UnknownFormat
-from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.noise import ZeroNoise
 

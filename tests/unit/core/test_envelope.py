@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stream_dp.core.envelope import (
+from stream_dp.live.envelope import (
     LARGEST_ENVELOPE,
     LARGEST_MESSAGE,
     BadEnvelope,

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from stream_dp.core.quotients import Quotient, Widths, quotient
+from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
 
 SHARE = (Fraction(0), Fraction(1))
 CENTRED = (Fraction(-3), Fraction(2))

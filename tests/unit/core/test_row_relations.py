@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import relations as oracle
 from oracles.relations import Pairs
-from unit.audit.relations.symbols import (
+from unit.verify.relations.symbols import (
     JUNK,
     Pair,
     Symbol,
@@ -22,8 +22,6 @@ from unit.audit.relations.symbols import (
     update,
 )
 
-from stream_dp.audit.relations import paper_streams
-from stream_dp.audit.relations.static import StaticDataSet
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Identical, Relation, same
@@ -37,6 +35,8 @@ from stream_dp.core.row_relations import (
     user,
 )
 from stream_dp.errors import UsageError
+from stream_dp.verify.relations import paper_streams
+from stream_dp.verify.relations.static import StaticDataSet
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 

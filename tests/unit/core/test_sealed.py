@@ -18,7 +18,7 @@ from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.core.serial import Codec
 from stream_dp.core.wire import wire
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter
 
 SECRET = 987_654
 COUNTER = Counter(2, Fraction(1), Neighbors.ADD_REMOVE, 8)

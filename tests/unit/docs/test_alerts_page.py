@@ -6,14 +6,14 @@ from fractions import Fraction
 from pathlib import Path
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.false_alarms import crossing_chance
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.journal.release import read
+from stream_dp.mechanisms.watches.false_alarms import crossing_chance
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.statistics.alerts import AlertsSeries
-from stream_dp.pipeline.statistics.series_spec import SeriesSpec
-from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.release import read
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.statistics.alerts import AlertsSeries
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "alerts.md").read_text()
 BEFORE = """\

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
-from unit.serve.fake_live_series import FakeLiveSeries
+from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp import __version__
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.filters.concurrent import CONCURRENT
-from stream_dp.serve.api import create_app
-from stream_dp.serve.view import PublicView, ReleaseLog
+from stream_dp.server.api import create_app
+from stream_dp.server.view import PublicView, ReleaseLog
 
 ROOT = Path(__file__).resolve().parents[3]
 README = ROOT / "README.md"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stream_dp.app.doctor.acl import NEEDED
-from stream_dp.pipeline.endpoints import KafkaSourceSpec
-from stream_dp.pipeline.security import Security
-from stream_dp.pipeline.yaml import load
+from stream_dp.operate.doctor.acl import NEEDED
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.file.security import Security
+from stream_dp.pipeline.file.yaml import load
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "kafka.md").read_text()
 REST = """

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from loaded_script import loaded_script
 
-from stream_dp.core.envelope import is_signed, read_envelope
-from stream_dp.pipeline.analyst_messages import MESSAGES, Message, read_message
-from stream_dp.runtime.answer_body import RefusalKind, read_answer
+from stream_dp.journal.answer_body import RefusalKind, read_answer
+from stream_dp.live.analyst_messages import MESSAGES, Message, read_message
+from stream_dp.live.envelope import is_signed, read_envelope
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "messages.md").read_text()

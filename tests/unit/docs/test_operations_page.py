@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_dp import errors
-from stream_dp.app.running import INTERRUPTED
+from stream_dp.operate.run.running import INTERRUPTED
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from stream_dp.pipeline.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock, WallClock
-from stream_dp.pipeline.privacy import Privacy
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.statistics import STATISTICS
+from stream_dp.pipeline.file.endpoints import (
+    FileSourceSpec,
+    KafkaSourceSpec,
+    ReplayClock,
+    WallClock,
+)
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.statistics import STATISTICS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pipeline.md").read_text()
 COMMON = {"statistic", "name", "epsilon", "where", "title", "description", "unit"}

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from stream_dp.runtime.release import Released, Shape, read
+from stream_dp.journal.release import Released, Shape, read
 
 PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
 RELEASES = PAGE.partition("## Releases")[2].partition("## Live series")[0]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.app import example_files
 from stream_dp.errors import WorldError
+from stream_dp.operate import example_files
 
 
 class RecordedFile(PackagePath):

@@ -11,9 +11,9 @@ import pytest
 from loaded_script import loaded_script
 from oracles.svt import Decays, pattern_probability
 
-from stream_dp.audit.enumeration import Enumerated
 from stream_dp.core.guarantee import PureDP
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
+from stream_dp.verify.exact.enumeration import Enumerated
 
 PATH = Path(__file__).parents[3] / "examples" / "02_k_core" / "k_core.py"
 HALF, EIGHTH = Fraction(1, 2), Fraction(1, 8)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from stream_dp.app.public_release import PublicRelease
 from stream_dp.errors import FailClosed
 from stream_dp.integrations.faust import release_check
 from stream_dp.integrations.faust.release_check import ReleaseCheck
+from stream_dp.python.public_release import PublicRelease
 
 
 def body(sequence: int, value: int = 1) -> bytes:

@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.alerts import Alerts, AlertsState
+from stream_dp.mechanisms.watches.alerts import Alerts, AlertsState
 
 
 @dataclass(slots=True)

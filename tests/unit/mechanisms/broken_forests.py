@@ -6,8 +6,8 @@ from functools import cached_property
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.noisy_forest import WindowForestState
-from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
+from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.testing.noise import ZeroNoise
 
 

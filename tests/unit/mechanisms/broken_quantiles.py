@@ -5,7 +5,10 @@ from fractions import Fraction
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles, TumblingQuantilesState
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
+    TumblingQuantiles,
+    TumblingQuantilesState,
+)
 
 
 class SensitivityForgotten(TumblingQuantiles):

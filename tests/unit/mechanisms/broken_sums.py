@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 
 
 class WeightForgotten(SumCounter):

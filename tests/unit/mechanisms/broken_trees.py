@@ -8,9 +8,9 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
-from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
-from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter, HandOverState
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
 from stream_dp.testing.noise import ZeroNoise
 
 

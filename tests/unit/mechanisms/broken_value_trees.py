@@ -7,8 +7,8 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message
-from stream_dp.mechanisms.value_levels import ValueLevels
-from stream_dp.mechanisms.value_tree import ValueTree, ValueTreeState
+from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import ValueTree, ValueTreeState
 
 
 class LevelsForgotten(ValueTree):

@@ -12,31 +12,31 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.sealed import SealedState, inside_of
-from stream_dp.mechanisms.alerts import AlertsState
-from stream_dp.mechanisms.arrival_counter import ArrivalCounterState
-from stream_dp.mechanisms.coarse_counter import CoarseState
-from stream_dp.mechanisms.count_watchers import WatchersState
-from stream_dp.mechanisms.counter import CounterState
-from stream_dp.mechanisms.cut_off_counter import CutOffState
-from stream_dp.mechanisms.gaussian_counter import GaussianCounterState
-from stream_dp.mechanisms.hand_over_counter import HandOverState
-from stream_dp.mechanisms.hss import HSSState
-from stream_dp.mechanisms.hybrid_counter import HybridState
-from stream_dp.mechanisms.lattice_noise import LatticeState
-from stream_dp.mechanisms.monitor_state import MonitorState
-from stream_dp.mechanisms.noisy_forest import WindowForestState
-from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
-from stream_dp.mechanisms.paper_hss import PaperHSSState
-from stream_dp.mechanisms.per_bin_hss import PerBinState
-from stream_dp.mechanisms.separate_counters import SeparateState
-from stream_dp.mechanisms.sparse_vector import SparseVectorState
-from stream_dp.mechanisms.sum_counter import SumCounterState
-from stream_dp.mechanisms.sums_and_counts import SumsAndCountsState
-from stream_dp.mechanisms.tree import TreeState
-from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
-from stream_dp.mechanisms.value_tree import ValueTreeState
-from stream_dp.mechanisms.watch_windows import WatchWindow
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
+from stream_dp.mechanisms.hss.hss import HSSState
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
+from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState
+from stream_dp.mechanisms.linear.coarse_counter import CoarseState
+from stream_dp.mechanisms.linear.counter import CounterState
+from stream_dp.mechanisms.linear.cut_off_counter import CutOffState
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverState
+from stream_dp.mechanisms.linear.hybrid_counter import HybridState
+from stream_dp.mechanisms.linear.lattice_noise import LatticeState
+from stream_dp.mechanisms.linear.separate_counters import SeparateState
+from stream_dp.mechanisms.linear.sum_counter import SumCounterState
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
+from stream_dp.mechanisms.linear.tree import TreeState
+from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantityState
+from stream_dp.mechanisms.papers.paper_hss import PaperHSSState
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
+from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
+from stream_dp.mechanisms.watches.alerts import AlertsState
+from stream_dp.mechanisms.watches.count_watchers import WatchersState
+from stream_dp.mechanisms.watches.monitor_state import MonitorState
+from stream_dp.mechanisms.watches.watch_windows import WatchWindow
+from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
+from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
 
 Band: TypeAlias = Callable[[int, Any], int]

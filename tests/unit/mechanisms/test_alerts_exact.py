@@ -1,7 +1,7 @@
 """Alerts through a re-arming, exactly: every draw's scale and number, what becomes of it, and the loss that follows.
 
 The enumerations run the very code of production under every noise up to a radius, one unit of epsilon being -ln(BASE);
-the mass beyond the radius lies between the two bounds (stream_dp/audit/exact_delta.py). With a threshold of 1 and two
+the mass beyond the radius lies between the two bounds (stream_dp/verify/exact/exact_delta.py). With a threshold of 1 and two
 ticks an event can fall behind a re-arming.
 """
 
@@ -15,12 +15,12 @@ from oracles.naive import rearmed_alerts
 from oracles.turns import Turns
 from unit.mechanisms import broken_alerts as broken
 
-from stream_dp.audit.enumeration import Enumerated
-from stream_dp.audit.exact_delta import Bracket, delta_bracket
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.noise import NoiseStream
+from stream_dp.verify.exact.enumeration import Enumerated
+from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)
 BASE, NEARLY_NOTHING = Fraction(1, 8), Fraction(1, 10_000)

@@ -13,20 +13,24 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
-from stream_dp.mechanisms.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.cut_off_counter import CutOffCounter
-from stream_dp.mechanisms.forest_shape import FLAT
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.noise_contrasts import NOTHING, contrast_widths
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
 
 ADD, TENTH, SMALL = Neighbors.ADD_REMOVE, Fraction(1, 10), Fraction(1, 500)
 WINDOWS = (1, 6)

@@ -23,9 +23,9 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import derived, event_rows
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 

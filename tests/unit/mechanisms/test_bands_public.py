@@ -18,35 +18,39 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.sealed import inside_of
 from stream_dp.core.users import Users
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.cut_off_counter import CutOffCounter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.paper_hss import PaperHSS
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import ValueTree
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.sum_monitor import SumMonitor
-from stream_dp.mechanisms.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
-from stream_dp.mechanisms.value_levels import ValueLevels
-from stream_dp.mechanisms.value_tree import ValueTree
-from stream_dp.mechanisms.watch_messages import WatchTerms
-from stream_dp.mechanisms.window_alerts import WindowAlerts
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3

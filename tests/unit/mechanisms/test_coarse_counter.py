@@ -13,9 +13,9 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.coarse_counter import CoarseCounter, CoarseState
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter, CoarseState
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD = Neighbors.ADD_REMOVE

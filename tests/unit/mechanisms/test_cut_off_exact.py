@@ -21,8 +21,8 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.serving import derived, event_rows
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 

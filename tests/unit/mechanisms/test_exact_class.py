@@ -28,13 +28,13 @@ from stream_dp.core.messages import IntArray, Message
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
-from stream_dp.mechanisms.alerts import Alerts, AlertsState
-from stream_dp.mechanisms.counter import Counter, CounterState
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
-from stream_dp.mechanisms.quantities import MAXIMUM, Maximum, Quantity
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, Maximum, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import Counter, CounterState
+from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.watches.alerts import Alerts, AlertsState
 from stream_dp.testing.noise import ZeroNoise
 
 ADD, ONE = Neighbors.ADD_REMOVE, Fraction(1)
@@ -97,7 +97,7 @@ class Tenfold(Maximum):
 
 
 class Unlisted(Quantity):
-    """Not monotone; says of itself that it is proven in mechanisms/quantities.py."""
+    """Not monotone; says of itself that it is proven in mechanisms/hss/quantities.py."""
 
     def of(self, sums: IntArray) -> int:
         """Whether the sum is odd, loudly."""

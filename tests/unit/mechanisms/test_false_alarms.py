@@ -11,10 +11,10 @@ from scipy.stats import binom
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.false_alarms import WIDEST, crossing_chance, exceeding
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.false_alarms import WIDEST, crossing_chance, exceeding
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.noise.digits import MAX_SCALE
 from stream_dp.testing.noise import SeededNoise
 

@@ -22,11 +22,16 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.forest_decoding import ForestDecoding
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest, window_variances
-from stream_dp.mechanisms.noisy_forest import MOST_HELD, WindowForestState
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows.forest_decoding import ForestDecoding
+from stream_dp.mechanisms.windows.forest_shape import (
+    FLAT,
+    ForestShape,
+    best_forest,
+    window_variances,
+)
+from stream_dp.mechanisms.windows.noisy_forest import MOST_HELD, WindowForestState
+from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.testing.noise import Draw, ScriptedNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -25,10 +25,10 @@ from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, FailClosed, NotDerivable, RejectedMessage
-from stream_dp.mechanisms.decays import Decays, decays_for
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.lattice_noise import LatticeNoise, LatticeState
+from stream_dp.mechanisms.linear.decays import Decays, decays_for
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.lattice_noise import LatticeNoise, LatticeState
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import derived
 from stream_dp.noise import NoiseStream

@@ -20,11 +20,11 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.hand_over_counter import LAST_TREE, HandOverCounter, HandOverState
-from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.hand_over_counter import LAST_TREE, HandOverCounter, HandOverState
+from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import sum_variance
-from stream_dp.mechanisms.tree_shape import TreeShape
 from stream_dp.testing.noise import ZeroNoise
 
 EPSILON, ONE = Fraction(2, 3), Fraction(1)

@@ -19,9 +19,9 @@ from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.hybrid_counter import TOTALS_SHARE, HybridCounter
+from stream_dp.mechanisms.linear.hybrid_counter import TOTALS_SHARE, HybridCounter
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import sum_variance
-from stream_dp.mechanisms.tree_shape import TreeShape
 
 EPSILON = Fraction(2, 3)
 TOTALS = (8, 2)

@@ -22,13 +22,13 @@ import stream_dp.mechanisms
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import content_fields
 from stream_dp.core.wire import wire, wire_of
-from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.lattice_noise import LatticeNoise
+from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.lattice_noise import LatticeNoise
+from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.states import STATES, UPGRADES
-from stream_dp.mechanisms.tree import TreeNoise
 
 FROZEN = {
     ("alerts", 1): "epsilon neighbors ones=1 threshold width",

@@ -13,20 +13,20 @@ import pytest
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import ForestShape
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.tree import TreeNoise
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.sum_monitor import SumMonitor
-from stream_dp.mechanisms.tree import TreeNoise
-from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
-from stream_dp.mechanisms.watch_messages import WatchTerms
-from stream_dp.mechanisms.window_alerts import WindowAlerts
-from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
+from stream_dp.mechanisms.windows.forest_shape import ForestShape
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 FIFTH, TENTH = Fraction(1, 5), Fraction(1, 10)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oracles.noisy_maximum import noisy_maximum, rank_losses
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 
 HALF, FAILURE, BUCKETS = Fraction(1, 2), 0.05, 24
 MECHANISM = TumblingQuantiles(BUCKETS, Fraction(1), Neighbors.ADD_REMOVE, (1,), (HALF,))

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.inner_counter import error_bound
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.inner_counter import error_bound
+from stream_dp.mechanisms.hss.quantities import ErrorLaw
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.tree_shape import TreeShape, sampled
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.quantities import ErrorLaw
-from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.mechanisms.tree_shape import TreeShape, sampled
+from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)

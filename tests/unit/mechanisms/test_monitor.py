@@ -9,10 +9,15 @@ import pytest
 from stream_dp.core.messages import Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.states import STATES
-from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import (
+    ArmQuery,
+    DisarmQuery,
+    ThresholdQuery,
+    WatchTerms,
+)
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

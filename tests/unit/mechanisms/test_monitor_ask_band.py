@@ -12,8 +12,8 @@ import pytest
 
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream
 
 SCALE, CONFIDENCE, THRESHOLD = 4, 0.95, 1000

@@ -8,8 +8,13 @@ import pytest
 
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import (
+    ArmQuery,
+    DisarmQuery,
+    ThresholdQuery,
+    WatchTerms,
+)
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 
 WATCHES = (

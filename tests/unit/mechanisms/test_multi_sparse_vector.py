@@ -7,15 +7,11 @@ import numpy as np
 import pytest
 from oracles.svt import Decays, directional_loss, loss, pattern_probability
 
-from stream_dp.audit.enumeration import Enumerated
-from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
-from stream_dp.audit.exact_sparse_vector import BelowThreshold
-from stream_dp.audit.finite import DifferAtMost, FiniteComposition, FirstPair, SparsePairs
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.mechanisms.multi_sparse_vector import (
+from stream_dp.mechanisms.papers.multi_sparse_vector import (
     MultiSparseVector,
     MultiSparseVectorState,
     SubsetQuery,
@@ -23,6 +19,10 @@ from stream_dp.mechanisms.multi_sparse_vector import (
 from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.conformance import Case, keeps_nothing, restores
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
+from stream_dp.verify.exact.enumeration import Enumerated
+from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
+from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
+from stream_dp.verify.exact.finite import DifferAtMost, FiniteComposition, FirstPair, SparsePairs
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from unit.mechanisms.test_noise_quantiles import law, terms
 
-from stream_dp.core.quotients import Widths
 from stream_dp.mechanisms.noise_contrasts import BITS, NOTHING, SMOOTH, NoiseLaw, contrast_widths
 from stream_dp.mechanisms.noise_quantiles import Term, Terms
+from stream_dp.mechanisms.quotients import Widths
 
 QUOTIENTS = (0, 0.001, 0.02, 0.1, 0.21, 1 / 3, 0.5, 0.77, 1, 1.3, 2, 3.7, 10, 64, 1000)
 ONE = (Term(Fraction(4), 1),)

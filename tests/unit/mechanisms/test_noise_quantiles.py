@@ -12,6 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_dp.mechanisms import noise_quantiles
+from stream_dp.mechanisms.linear.tree import TreeNoise
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import (
     Term,
     Terms,
@@ -19,8 +21,6 @@ from stream_dp.mechanisms.noise_quantiles import (
     laplace_quantile,
     sum_variance,
 )
-from stream_dp.mechanisms.tree import TreeNoise
-from stream_dp.mechanisms.tree_shape import TreeShape
 
 FINE = 256
 

@@ -17,8 +17,8 @@ from statistical.attack import Attack, Pair
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.quantities import (
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.quantities import (
     MAXIMUM,
     ColumnsAbove,
     Largest,
@@ -26,7 +26,7 @@ from stream_dp.mechanisms.quantities import (
     Quantity,
     Sum,
 )
-from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, TWO = Fraction(1), Fraction(2)
@@ -138,7 +138,7 @@ def test_scales_follow_from_the_quantity(
     assert one.query_scale == Fraction(query, 2)
     shown = str(one.derivation())
     assert quantity.words in shown
-    assert "mechanisms/quantities.py" in shown
+    assert "mechanisms/hss/quantities.py" in shown
 
 
 def neighbours(relation: Neighbors, width: int, ones: int) -> Iterator[Pair]:

@@ -20,9 +20,13 @@ from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
-from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters, SeparateState
-from stream_dp.mechanisms.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.separate_counters import (
+    CloseQuery,
+    SeparateCounters,
+    SeparateState,
+)
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 
 EPSILON = Fraction(2, 3)

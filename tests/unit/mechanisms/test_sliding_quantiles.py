@@ -13,15 +13,15 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
+from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sliding_quantiles import EACH, PARTS, SlidingQuantiles
-from stream_dp.mechanisms.value_levels import ValueLevels
-from stream_dp.mechanisms.value_tree import Over, ValueTree
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -19,10 +19,10 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import AMOUNTS, AmountRows
 from stream_dp.errors import NotDerivable, RejectedMessage
-from stream_dp.mechanisms.event_amounts import MOST_UNITS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.event_amounts import MOST_UNITS
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import derived, event_rows, ones_of, weight_of
-from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK

@@ -20,14 +20,14 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import AmountRows
 from stream_dp.errors import NotDerivable, RejectedMessage
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.event_amounts import MOST_UNITS
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.event_amounts import MOST_UNITS
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import derived, event_rows, ones_of, weight_of
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape, best_forest
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK

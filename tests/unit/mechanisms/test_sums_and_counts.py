@@ -17,14 +17,14 @@ from stream_dp.core.messages import Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import HalvedRows
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import ForestShape
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
 from stream_dp.mechanisms.serving import derived, event_rows
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
-from stream_dp.mechanisms.sums_and_counts import SumsAndCounts, sums_share
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import ForestShape
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, TWO = Fraction(1), Fraction(2)

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.told_apart import Differences, all_at_once
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 
 ADD = Neighbors.ADD_REMOVE
 HALF = Fraction(1, 2)

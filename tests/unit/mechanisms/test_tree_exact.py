@@ -20,10 +20,10 @@ from unit.mechanisms.shifted_noise import Drawn, check_counter, check_tree
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise
+from stream_dp.mechanisms.linear.tree_shape import TreeShape, sampled, worst_prefix
 from stream_dp.mechanisms.noise_quantiles import sum_variance
-from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise
-from stream_dp.mechanisms.tree_shape import TreeShape, sampled, worst_prefix
 
 SCALE = Fraction(7, 2)
 SHAPES = [(2, 1), (3, 2), (2, 4), (3, 3), (4, 3), (5, 3), (3, 4), (14, 2)]

@@ -11,8 +11,8 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.messages import Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -13,16 +13,20 @@ import pytest
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT, best_forest
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.told_apart import Differences
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT, best_forest
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, ONE, WIDTH, TICKS = Neighbors.ADD_REMOVE, Fraction(1), 2, 12

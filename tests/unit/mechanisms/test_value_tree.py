@@ -9,15 +9,15 @@ from unit.mechanisms import broken_value_trees as broken
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable, RejectedMessage
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
+from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
 from stream_dp.mechanisms.row_check import LARGEST
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.value_levels import ValueLevels
-from stream_dp.mechanisms.value_tree import Over, ValueTree
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.testing.noise import ZeroNoise
 
 ADD, ONE, HALF = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 2)

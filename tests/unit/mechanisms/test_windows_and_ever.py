@@ -11,25 +11,25 @@ import numpy as np
 import pytest
 from oracles.turns import Turns
 
-from stream_dp.audit.enumeration import Enumerated
-from stream_dp.audit.exact_delta import delta_bracket
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import ones_of
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import (
+from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
     GaussianAndEver,
     WindowsAndEver,
     WindowsAndEverState,
 )
 from stream_dp.testing.noise import SeededNoise
+from stream_dp.verify.exact.enumeration import Enumerated
+from stream_dp.verify.exact.exact_delta import delta_bracket
 
 ADD, ONE, BASE = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 64)
 COMES = Turns(((0,),), (((0,), (1,)), ((1,), (0,))))

@@ -14,8 +14,8 @@ from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.budget import filter_of, opened
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.spec import PipelineSpec, Privacy, diagnose
 from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.pipeline.spec import PipelineSpec, Privacy, diagnose
 
 Data = dict[str, Any]
 TWICE = [{"name": "ann", "epsilon": "0.1"}, {"name": "ann", "epsilon": "0.1"}]

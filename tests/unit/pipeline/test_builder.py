@@ -11,18 +11,18 @@ from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
-from stream_dp.mechanisms import counter, hand_over_counter, sparse_vector
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.hss.hss import HSS, sparse_vector
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear import counter, hand_over_counter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.choose_hss import BIN_SHARE, QUANTITY_SHARE
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.release import Shape
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.statistics.choice.choose_hss import BIN_SHARE, QUANTITY_SHARE
 
 Data = dict[str, Any]
 UNIT = 10**12

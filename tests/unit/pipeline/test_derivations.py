@@ -8,11 +8,11 @@ import pytest
 
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.tree import TreeNoise
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 Node = tuple[int, str, str, float, list[str]]  # depth, rule, source, epsilon, conditions
@@ -192,7 +192,7 @@ def test_a_proof_obligation_names_a_suite_that_is_there(year: PipelineSpec) -> N
     tree = plan_json(build(year))["derivation"]
     named = {why.rpartition("checked by ")[2] for why in whys(tree) if "checked by " in why}
     exact = {
-        "tests/unit/audit/test_exact_mechanisms.py",
+        "tests/unit/verify/exact/test_exact_mechanisms.py",
         "tests/statistical/test_privacy_per_bin.py",
     }
     assert named == {"tests/conformance", *exact}
@@ -201,7 +201,9 @@ def test_a_proof_obligation_names_a_suite_that_is_there(year: PipelineSpec) -> N
     assert "composite(None" in cases
     assert "composite(MAXIMUM" in cases
     assert "per_bin(ADD" in cases
-    assert "RearmedAlerts" in (ROOT / "tests/unit/audit/test_exact_mechanisms.py").read_text()
+    assert (
+        "RearmedAlerts" in (ROOT / "tests/unit/verify/exact/test_exact_mechanisms.py").read_text()
+    )
 
 
 def test_noise_that_does_not_pay_for_the_claim_is_refused(

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from unit.pipeline.planned_worlds import ran
+from unit.pipeline.routing.planned_worlds import ran
 
+from stream_dp.engine.ports import Batch
 from stream_dp.errors import StreamDPError
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.statistics import STATISTICS
-from stream_dp.runtime.ports import Batch
+from stream_dp.statistics import STATISTICS
 
 TICKS = 2
 FIELDS: dict[str, Any] = {

@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from unit.pipeline.live_series_worlds import PIPELINE, World, batches
-from unit.pipeline.test_message_recovery import lived, rewritten
+from unit.live.live_series_worlds import PIPELINE, World, batches
+from unit.live.test_message_recovery import lived, rewritten
 
-from stream_dp.adapters.memory import MemorySource
+from stream_dp.engine import engine as engines
+from stream_dp.engine.made_series import MadeSeries
+from stream_dp.engine.recovery.recovery import recover
 from stream_dp.errors import FailClosed
-from stream_dp.runtime import engine as engines
-from stream_dp.runtime.commit import Commit, SavedStates
-from stream_dp.runtime.made_series import MadeSeries
-from stream_dp.runtime.recovery import recover
+from stream_dp.files.memory import MemorySource
+from stream_dp.journal.commit import Commit, SavedStates
 
 
 @pytest.mark.parametrize("hidden", [0, 1, 2, 7])

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.app.example_files import flights_folder
+from stream_dp.operate.example_files import flights_folder
 from stream_dp.pipeline import svg
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.pipeline.svg import draw
-from stream_dp.pipeline.yaml import load
 
 SVG = "{http://www.w3.org/2000/svg}"
 Rect = tuple[int, int, int, int]

@@ -1,1 +1,0 @@
-"""Sources, journals and sinks: the implementations of the runtime's ports."""

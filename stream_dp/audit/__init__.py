@@ -1,1 +1,0 @@
-"""Games against mechanisms, and exact or running evidence for and against a claimed guarantee."""

@@ -1,0 +1,109 @@
+"""`stream-dp check`: does a sample of records fit? For the operator's own terminal: NOT PRIVATE."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
+from stream_dp.operate.check.check_pipeline import (
+    check_pipeline,
+    false_alarms,
+    fitting_json,
+    within_limit,
+)
+from stream_dp.operate.check.fitting import Fitting
+
+UNFIT = 2
+
+
+def check(
+    pipeline: PipelineFile,
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A sample: CSV, JSON lines or Parquet, .gz or not."),
+    ] = None,
+    topic: Annotated[
+        str, typer.Option(help="A topic of the pipeline's brokers to take the sample from.")
+    ] = "",
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1_000_000, help="How many records: a file's first, a partition's last."
+        ),
+    ] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT PRIVATE.
+
+    The sample is taken from the pipeline's own source, or from what --data or --topic names. Exit code 2: more of it
+    than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
+    """
+    with progress("Looking at a sample of the records") as line:
+        built, found = asyncio.run(
+            check_pipeline(pipeline, data, topic, sample, key_file, line.say)
+        )
+    if as_json:
+        typer.echo(json.dumps(fitting_json(built, found)))
+    else:
+        _print(built.spec.name, found, [each.words for each in false_alarms(built)])
+    if not within_limit(found, built.spec.source.warn_dead):
+        raise typer.Exit(UNFIT)
+
+
+def _print(name: str, found: Fitting, alarms: list[str]) -> None:
+    console = wide_console()
+    console.print(_fields(name, found))
+    if found.reasons:
+        console.print(_reasons(found))
+    lines = Console(soft_wrap=True, highlight=False)
+    if not found.records:
+        lines.print(f"There is nothing in {found.origin} yet, so nothing was learnt.", markup=False)
+    for hint in found.hints:
+        lines.print(f"  {hint.records:,} x {hint.says}", markup=False)
+    for alarm in alarms:
+        lines.print(f"  {alarm}", markup=False)
+    counts = {"dead": found.dead, "late": found.late, "other": found.other}
+    said = ", ".join(f"{n:,} {what} ({_share_text(found.share(n))})" for what, n in counts.items())
+    said += f", of which {found.null:,} null" if found.null else ""
+    lines.print(
+        f"NOT PRIVATE: {how_many(found.records, 'record')} of {found.origin}: {said}.", markup=False
+    )
+
+
+def _fields(name: str, found: Fitting) -> Table:
+    table = Table(title=f"{name}: how {found.origin} fits, NOT PRIVATE")
+    for column in ("field", "type", "fits", "null", "missing", "wrong type", "other"):
+        table.add_column(column, overflow="fold")
+    for fit in found.fields:
+        counts = (fit.fits, fit.null, fit.missing, fit.wrong, fit.other)
+        unused = "" if fit.used else " (not used)"
+        table.add_row(f"{fit.name}{unused}", fit.type, *(f"{len(each):,}" for each in counts))
+    return table
+
+
+def _reasons(found: Fitting) -> Table:
+    table = Table(title="what cannot be used")
+    for column in ("reason", "field", "records", "such as"):
+        table.add_column(column, overflow="fold")
+    for each in found.reasons:
+        table.add_row(each.reason, each.field or "", f"{each.records:,}", each.example)
+    return table
+
+
+def _share_text(share: float) -> str:
+    """A share in percent; what is there is never told as nothing.
+
+    >>> _share_text(0.0), _share_text(0.0001), _share_text(0.0769)
+    ('0.0%', 'under 0.1%', '7.7%')
+    """
+    return "under 0.1%" if 0 < share < 0.001 else f"{share:.1%}"

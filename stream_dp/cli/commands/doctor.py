@@ -1,0 +1,49 @@
+"""`stream-dp doctor`: what a run needs of the cluster and of this machine. Changes nothing."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.progress_line import progress
+from stream_dp.operate.doctor.diagnosis import diagnose_pipeline
+from stream_dp.operate.doctor.observation import Level, exit_code
+
+_COLOURS = {Level.OK: "green", Level.UNCHECKED: "dim", Level.WARNING: "yellow", Level.WRONG: "red"}
+
+
+def doctor(
+    pipeline: PipelineFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write",
+            help="Compare clocks by empty records in NAME.private.clock, as a run does.",
+        ),
+    ] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends each.
+
+    Exit codes: 0 all well, 4 `run` would stop rather than risk something, 5 something cannot be reached or is denied.
+    """
+    with progress(f"Looking at what {pipeline} needs"):
+        found = asyncio.run(diagnose_pipeline(pipeline, key_file, write=write))
+    code = exit_code(found)
+    if as_json:
+        checks = [asdict(finding) for finding in found]
+        typer.echo(json.dumps({"checks": checks, "exit_code": code}))
+    else:
+        console = Console(soft_wrap=True, highlight=False)
+        for one in found:
+            console.print(f"[{_COLOURS[one.level]}]{one.level:>11}[/]", end="  ")
+            console.print(f"{one.about}: {one.says}", markup=False)
+            if one.mend:
+                console.print(f"{'':>11}  -> {one.mend}", markup=False)
+    raise typer.Exit(code)

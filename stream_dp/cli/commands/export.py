@@ -1,0 +1,50 @@
+"""`stream-dp export`: released values as rows of a table. Needs no key and touches no journal."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from stream_dp.cli.logged import LogForm, LogFormat, logged
+from stream_dp.cli.options import PipelineFile
+from stream_dp.cli.progress_line import progress
+from stream_dp.cli.until_stopped import until_stopped
+from stream_dp.core.how_many import how_many
+from stream_dp.operate.export.exporting import FORMS, export_releases
+
+
+def export(
+    pipeline: PipelineFile,
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until stopped.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
+    ] = 1.0,
+    log_format: LogFormat = LogForm.TEXT,
+) -> None:
+    """Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.
+
+    What is there already is not written again; with --follow it goes on until stopped.
+    """
+    written, said, text = "", 0, log_format is LogForm.TEXT
+    with (
+        progress(f"Reading what {pipeline} has released", silent=not text) as line,
+        logged(pipeline, log_format) as log,
+    ):
+
+        def told(place: str, releases: int, rows: int) -> None:
+            nonlocal written, said
+            written = f"{how_many(releases, 'release')}, {how_many(rows, 'row')} written to {place}"
+            if releases > said:
+                log("exported", releases=releases)
+                if follow:
+                    line.say(written)
+            line("" if follow else f"Writing to {place}", releases, 0, "release")
+            said = releases
+
+        exported = export_releases(pipeline, to, every if follow else None, told, log)
+        asyncio.run(until_stopped(exported) if follow else exported)
+    typer.echo(written)

@@ -1,0 +1,111 @@
+"""`stream-dp init`: a first pipeline file from a sample of records. NOT PRIVATE, so for the operator's own terminal."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from stream_dp.cli.options import Bootstrap
+from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
+from stream_dp.operate.init.column import OPEN
+from stream_dp.operate.init.first_pipeline import LOCAL, Drafted, SampleWanted, draft_pipeline
+
+_MOST_SHOWN = 50
+_FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"
+
+
+def init(
+    *,
+    csv: Annotated[Path | None, typer.Option(help="A sample: a CSV, .gz or not.")] = None,
+    jsonl: Annotated[Path | None, typer.Option(help="A sample: JSON lines, .gz or not.")] = None,
+    topic: Annotated[
+        str, typer.Option(help="The topic to read; it is the sample where no file is.")
+    ] = "",
+    bootstrap: Bootstrap = "",
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write. Default: NAME.yaml, never over another.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="The pipeline's name. Default: after the topic or the file.")
+    ] = "",
+    show_values: Annotated[
+        bool,
+        typer.Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE."),
+    ] = False,
+) -> None:
+    """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.
+
+    It looks at the first 1,000 records of a file, or the last 1,000 of a topic. Names and types of columns are
+    proposed; domains and ranges are for you to declare, for one that was taken from data would tell of the data. No
+    value of the sample is ever written.
+    """
+    wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
+    with progress("Looking at a sample of the records") as line:
+        done = asyncio.run(draft_pipeline(wanted, line.say))
+    _show(done, values=show_values)
+    typer.echo("\n".join(_next(done, wanted)))
+
+
+def _show(done: Drafted, *, values: bool) -> None:
+    sample = done.sample
+    table = Table(
+        title=f"{done.path}: proposed from {how_many(sample.records, 'record')}, NOT PRIVATE"
+    )
+    for column in ("field", "type", "null", *(["values"] if values else []), "look at"):
+        table.add_column(column, overflow="fold")
+    for each in sample.columns:
+        found = done.draft.told(each.name)
+        listed = "domain" in found.keys
+        shown = [_shown(each.texts) if listed else ""] if values else []
+        declare = ", ".join(k for k, value in found.keys.items() if value in OPEN)
+        look = "; ".join(
+            filter(None, (declare and f"declare: {declare}", found.note, found.why_not))
+        )
+        table.add_row(each.name, found.type or "-", "yes" if found.nullable else "", *shown, look)
+    console = wide_console()
+    console.print(table, markup=False)
+    for many, what, which in (
+        (sample.bad, "line or record", "that is no row or no JSON object"),
+        (sample.rare, "name", "that few records have"),
+        (sample.unnamed, "column", "without a name of its own"),
+    ):
+        if many:
+            console.print(f"NOT PRIVATE: left out: {how_many(many, what)} {which}.", markup=False)
+    if sample.stamped is False:
+        console.print(
+            "The brokers of this topic do not stamp records on arrival, which a wall clock needs: `stream-dp topic` "
+            "makes one that does.",
+            markup=False,
+        )
+
+
+def _shown(texts: list[str]) -> str:
+    more = f", and {len(texts) - _MOST_SHOWN:,} more" if len(texts) > _MOST_SHOWN else ""
+    return f"{', '.join(texts[:_MOST_SHOWN])}{more}"
+
+
+def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
+    """What to do now."""
+    path, many = done.path, done.draft.open_places
+    places = "the place" if many == 1 else f"the {how_many(many, 'place')}"
+    says = "says" if many == 1 else "say"
+    edit = f"declare what you know in {places} that {says} `declare this`" if many else "read it"
+    lines = [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
+    lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]
+    if done.live and wanted.file is not None:
+        if port := _local_port(wanted.bootstrap or LOCAL):
+            lines += [f"  stream-dp broker --port {port} &   # or your own Kafka, named in {path}"]
+        lines += [f"  stream-dp topic {wanted.topic or done.draft.name} --pipeline {path}"]
+        lines += [f"  stream-dp send {wanted.file} --pipeline {path}   # {_FOR_CHECK}"]
+    lines += [f"  stream-dp check {path}", f"  stream-dp run {path} --serve"]
+    return lines
+
+
+def _local_port(bootstrap: str) -> str:
+    """The port where a broker of one's own would have to listen; empty where Kafka is on another machine."""
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
+    return port if host in ("127.0.0.1", "localhost", "[::1]") else ""

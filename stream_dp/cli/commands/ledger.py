@@ -1,0 +1,95 @@
+"""`stream-dp ledger`: what was spent, and whether the journal is whole. Works while the engine runs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.printing import budget_text, tick_text, wide_console
+from stream_dp.cli.progress_line import Line, progress
+from stream_dp.core.how_many import how_many
+from stream_dp.operate.audit.ledger_view import read_ledger
+from stream_dp.operate.audit.message_trail import message_trail
+
+
+def ledger(
+    pipeline: PipelineFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="One JSON line for each message: who asked what, when."),
+    ] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Show what was charged to PIPELINE.yaml's budget and check its journal from end to end."""
+    if messages:
+        with progress(f"Reading {pipeline}") as line:
+            asyncio.run(_trail(pipeline, key_file, line))
+        return
+    with progress(f"Reading {pipeline}") as line:
+        shown = asyncio.run(read_ledger(pipeline, key_file, line.say, line))
+    if as_json:
+        typer.echo(json.dumps(shown))
+    else:
+        _print(shown)
+
+
+async def _trail(pipeline: Path, key_file: Path | None, line: Line) -> None:
+    async for message in message_trail(pipeline, key_file, line.say, line):
+        line.hide()
+        typer.echo(json.dumps(message))
+
+
+def _messages(shown: dict[str, Any]) -> str:
+    """How many messages were answered and refused, where there were any."""
+    answered = sum(each["answered"] for each in shown["messages"])
+    refused = sum(each["refused"] for each in shown["messages"])
+    if not answered + refused:
+        return ""
+    return f" {how_many(answered, 'message')} answered, {refused} refused; `--messages` shows who asked what."
+
+
+def _loss(shown: dict[str, Any]) -> str:
+    """The bound on the loss at all times, where there is one that says more than the odometer."""
+    loss = shown.get("loss")
+    if loss is None or loss["bound"] == shown["odometer"]["bound"]:
+        return ""
+    return f" Loss at any time: at most {loss['bound']}, but for a probability of {loss['delta']}."
+
+
+def _print(shown: dict[str, Any]) -> None:
+    console = Console(soft_wrap=True)
+    table = Table(title=f"{shown['pipeline']}: ledger")
+    for column in ("commit", "charge", "analyst", "epsilon", "start", "end", "rule"):
+        table.add_column(column, overflow="fold")
+    for charge in shown["charges"]:
+        table.add_row(
+            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
+            tick_text(charge, "start"), tick_text(charge, "end"), charge["rule"],
+        )  # fmt: skip
+    wide_console().print(table)
+    if shown["accepted"]:
+        console.print(
+            f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",
+            markup=False,
+        )
+    console.print(f"Unit {shown['protects']}; neighbours {shown['neighbors']}.", markup=False)
+    if "condition" in shown:
+        console.print(f"All of it on the condition that {shown['condition']}.", markup=False)
+    if not shown["private"]:
+        console.print(
+            "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."
+        )
+    console.print(
+        f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
+        f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
+        f"{how_many(shown['ticks'], 'tick')}, {how_many(shown['releases'], 'release')}; "
+        f"the journal is whole and adds up."
+        f"{_messages(shown)}"
+    )

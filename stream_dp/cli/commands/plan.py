@@ -1,0 +1,114 @@
+"""`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from stream_dp.cli.options import PipelineFile
+from stream_dp.cli.printing import budget_text, derivation_tree, wide_console
+from stream_dp.cli.progress_line import progress
+from stream_dp.operate.plan_view import PlanView
+
+_PADDING = 3  # of a column: a space to each side, and a line
+
+
+def plan(
+    pipeline: PipelineFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    proof: Annotated[
+        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="TREE.svg", help="Write the derivation tree there as a picture."),
+    ] = None,
+) -> None:
+    """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
+    with progress(f"Deriving what {pipeline} guarantees"):
+        view = PlanView(pipeline)
+        if picture is not None:
+            view.draw(picture)
+        shown = view.json() if as_json else view.shown()
+    if as_json:
+        typer.echo(json.dumps(shown))
+        return
+    console = wide_console()
+    console.print(shown["plainly"], highlight=False, soft_wrap=True, style="bold", markup=False)
+    console.print()
+    console.print(_guarantee(shown), highlight=False)
+    if proof:
+        console.print(derivation_tree(shown["derivation"]))
+    console.print(_errors(shown, console.width))
+    for series in shown["series"]:
+        console.print(f"{series['name']}: {series['why']}", highlight=False)
+        for alarm in series["alarms"]:
+            console.print(f"  {alarm}", highlight=False)
+    for note in shown["notes"]:
+        console.print(f"[yellow]Note[/yellow]: {note}")
+    if not proof:
+        console.print(
+            "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
+        )
+
+
+def _guarantee(shown: dict[str, Any]) -> str:
+    budget = shown["budget"]
+    condition = "" if shown["condition"] is None else f", if {shown['condition']}"
+    lists = f", {shown['lists']}" if shown["lists"] else ""
+    return (
+        f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit "
+        f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
+        f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
+        f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
+    )
+
+
+def _paid_for(budget: dict[str, Any]) -> str:
+    """Whose ledgers are a part of what is spent, though nothing is asked of them yet.
+
+    >>> _paid_for({"analysts": [{"name": "ann", "budget": "1"}, {"name": "bob", "budget": "1/2"}]})
+    '; spent is also what analysts may ask with: ann 1, bob 1/2'
+    """
+    theirs = ", ".join(f"{one['name']} {one['budget']}" for one in budget["analysts"])
+    return f"; spent is also what analysts may ask with: {theirs}" if theirs else ""
+
+
+def _errors(shown: dict[str, Any], width: int) -> Table:
+    """The predicted half-widths: a row for each series, or each of its windows, and as many ticks as have room."""
+    table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
+    rows: list[tuple[tuple[str, str, str], dict[int, float]]] = []
+    for series in (each for each in shown["series"] if each["errors"]):
+        by = f"{series['mechanism']}, eps {series['epsilon']}", series["supposing"]
+        about = series["name"], ", ".join(filter(None, by))
+        for window, errors in (series["windows"] or {"": series["errors"]}).items():
+            rows.append(((about[0], window, about[1]), errors))
+            about = "", ""
+    heads = zip(*(head for head, _ in rows), strict=True)
+    left = width - 1 - sum(_PADDING + max(map(len, column)) for column in heads)
+    ticks = _fitting(
+        {tick: [f"{errors[tick]:,}" for _, errors in rows] for tick in rows[0][1]}, left
+    )
+    for name in ("series", "over", "by"):
+        table.add_column(name, overflow="fold")
+    for tick in ticks:
+        table.add_column(f"tick {tick}", justify="right", no_wrap=True)
+    for head, errors in rows:
+        table.add_row(*head, *(f"{errors[tick]:,}" for tick in ticks))
+    return table
+
+
+def _fitting(told: dict[int, list[str]], room: int) -> list[int]:
+    """The ticks whose columns have room together: the last one, then the first, then the later ones before others."""
+    widths = {
+        tick: max(map(len, (f"tick {tick}", *texts))) + _PADDING for tick, texts in told.items()
+    }
+    last, first, *others = [*told][-1:] + [*told][:1] + [*told][-2:0:-1]
+    chosen = [last]
+    for tick in dict.fromkeys((first, *others)):
+        if tick != last and sum(widths[each] for each in (*chosen, tick)) <= room:
+            chosen.append(tick)
+    return sorted(chosen)

@@ -1,0 +1,385 @@
+"""`stream-dp query`: preview, create, halt, list, ask and watch the mechanisms of an engine that runs.
+
+Rules: the engine decides and charges; these commands ask it over HTTP or by Kafka, with a token made from the
+operator's key or with an analyst's own.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import JustifyMethod
+from rich.markup import escape
+from rich.table import Table
+
+from stream_dp.cli.lazy import WholeHelpGroup
+from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
+from stream_dp.cli.printing import (
+    answer_text,
+    derivation_tree,
+    promise_text,
+    tick_text,
+    watch_end_text,
+    watch_text,
+    wide_console,
+)
+from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
+from stream_dp.errors import BudgetRefused, MostlyNoise
+from stream_dp.operate.query.remote_series import RemoteSeries, noise_lines, told_in
+
+if TYPE_CHECKING:
+    from stream_dp.operate.query.remote_messages import RemoteMessages
+
+_T = TypeVar("_T")
+query = typer.Typer(
+    cls=WholeHelpGroup,
+    help="Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Series = Annotated[
+    str,
+    typer.Option(
+        metavar="JSON|@FILE",
+        help="The series, as an entry of `series:` in the pipeline file, JSON or YAML; or @ and a file with it.",
+    ),
+]
+
+
+class Via(StrEnum):
+    """How an engine is reached."""
+
+    HTTP = "http"
+    KAFKA = "kafka"
+
+
+Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
+Url = Annotated[str, typer.Option(help="The engine's address, as it printed it.")]
+By = Annotated[
+    Via,
+    typer.Option(
+        "--via",
+        help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
+    ),
+]
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
+    ),
+]
+Id = Annotated[
+    str,
+    typer.Option(
+        "--id",
+        metavar="ID",
+        help="The message's own name: sent again with it, the same message gets the answer that it had.",
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="Run it even if it fires mostly by noise, without being asked."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")]
+HERE = "http://127.0.0.1:8765"
+
+
+def _engine(
+    via: Via,
+    pipeline: Path,
+    url: str,
+    bootstrap: str,
+    key_file: Path | None,
+    token_file: Path | None,
+    analyst: str = "",
+) -> "RemoteSeries | RemoteMessages":
+    """The engine that is asked."""
+    if via is Via.HTTP:
+        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst, say_on_stderr)
+    from stream_dp.operate.query.remote_messages import RemoteMessages  # not without Kafka
+
+    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst, say_on_stderr)
+
+
+@query.command()
+def create(
+    pipeline: PipelineFile,
+    *,
+    series: Series,
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
+
+    What would fire mostly by noise is created only once that is confirmed.
+    """
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    _say(
+        _confirmed(lambda accept: engine.create(series, accept_noise=accept), yes),
+        as_json,
+        "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
+    )
+
+
+@query.command()
+def preview(
+    pipeline: PipelineFile,
+    *,
+    series: Series,
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+    proof: Annotated[
+        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
+    ] = False,
+) -> None:
+    """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    answer = _answered(lambda: engine.preview(series))
+    _say(
+        answer,
+        as_json,
+        "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
+        + _ERROR,
+    )
+    if not as_json and "start" in answer:
+        typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
+    if not as_json:
+        for line in noise_lines(answer):
+            typer.echo(line)
+    if not as_json and "derivation" in answer:
+        why = "" if proof else "; `--proof` shows why"
+        typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
+        if proof:
+            wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
+    if not answer.get("fits"):
+        raise typer.Exit(BudgetRefused.exit_code)
+
+
+@query.command()
+def halt(
+    pipeline: PipelineFile,
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    *,
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    _say(
+        _answered(lambda: engine.halt(name)),
+        as_json,
+        "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
+    )
+
+
+@query.command("list")
+def list_(
+    pipeline: PipelineFile,
+    *,
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every series that runs, of the file and created, and the last twenty halted ones of each ledger.
+
+    `ledger` shows all that ever were. Over HTTP this needs no key.
+    A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
+    """
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    found = _answered(engine.queries)
+    if as_json:
+        typer.echo(json.dumps({"queries": found}))
+        return
+    table = Table()
+    for column in ("series", "statistic", "analyst", "epsilon", "start", "end"):
+        justify: JustifyMethod = "right" if column == "epsilon" else "left"
+        table.add_column(column, justify=justify, overflow="fold")
+    for each in found:
+        cells = [str(each.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
+        start, end = tick_text(each, "start"), tick_text(each, "end")
+        table.add_row(*map(escape, [*cells, start, end]))
+        for watch in each.get("watches") or ():
+            start, end = tick_text(watch, "start"), watch_end_text(watch)
+            cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]
+            table.add_row(*map(escape, cells))
+        if each.get("more_watches"):
+            table.add_row(f"  and {how_many(each['more_watches'], 'older watch', 'older watches')}")
+    wide_console().print(table)
+
+
+@query.command()
+def ask(
+    pipeline: PipelineFile,
+    series: Annotated[str, typer.Argument(metavar="SERIES", show_default=False)],
+    *,
+    keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = "",
+    first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = "",
+    last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = "",
+    window: Annotated[str, typer.Option(help="One window of a series with windows.")] = "",
+    watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = "",
+    threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None,
+    name: Id = "",
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a series: what it released last, of all keys or of some, or a watch of a monitor at a threshold.
+
+    --json prints the answer as it was published, byte for byte.
+    """
+    parameters = {
+        "keys": keys.split(",") if keys else None, "from": first, "to": last, "window": window, "watch": watch,
+    }  # fmt: skip
+    asked: dict[str, Any] = {key: value for key, value in parameters.items() if value}
+    if threshold is not None:
+        asked["threshold"] = threshold
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    line = _answered(lambda: engine.ask(series, asked, name))
+    typer.echo(line.decode() if as_json else answer_text(series, *told_in(line)))
+
+
+_Monitor = Annotated[str, typer.Argument(metavar="SERIES", show_default=False)]
+
+
+@query.command()
+def watch(
+    pipeline: PipelineFile,
+    series: _Monitor,
+    *,
+    watch: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON|@FILE",
+            help="The watch, as an entry of `watch:` of a monitor, JSON or YAML; or @ and a file with it.",
+        ),
+    ],
+    name: Id = "",
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more.
+
+    What would fire mostly by noise is added only once that is confirmed.
+    """
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    _say(
+        _confirmed(lambda accept: engine.watch(series, watch, name, accept_noise=accept), yes),
+        as_json,
+        "{watch}: watched in {series}. Start: tick {start}, the first it sees.",
+    )
+
+
+@query.command()
+def unwatch(
+    pipeline: PipelineFile,
+    series: _Monitor,
+    watch: Annotated[str, typer.Argument(metavar="WATCH", show_default=False)],
+    *,
+    name: Id = "",
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a watch of a monitor; what it released stays."""
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    _say(
+        _answered(lambda: engine.unwatch(series, watch, name)),
+        as_json,
+        "{watch}: watched in {series} no more. End: tick {end}, the first it does not see.",
+    )
+
+
+@query.command("token")
+def own_token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
+    """Print the operator's token, or that of an analyst. Whoever has it can spend the budget: keep it like the key."""
+    typer.echo(RemoteSeries.of(pipeline, key_file=key_file, analyst=analyst).token())
+
+
+_START = "Start: tick {start}, the first it sees. "
+_ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence{supposing}."
+_AMOUNTS = (
+    "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
+    "series", "watch",
+)  # fmt: skip
+
+
+def _answered(asking: Callable[[], _T]) -> _T:
+    """What the engine answers, which may take a while: a message is executed at a tick's end."""
+    with progress("Waiting for the engine's answer"):
+        return asking()
+
+
+def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
+    """What the engine answers to what may be mostly noise: with --yes, or where a person confirms it, in any case.
+
+    Raises:
+        MostlyNoise: it is, and nobody is there to confirm it, or somebody does not.
+    """
+    try:
+        return _answered(lambda: asking(yes))
+    except MostlyNoise as refusal:
+        if not sys.stdin.isatty():
+            raise MostlyNoise(f"{refusal} (--yes)") from None
+        typer.echo(str(refusal), err=True)
+        if not typer.confirm("Run it all the same?", err=True):
+            raise
+    return _answered(lambda: asking(True))
+
+
+def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer as the texts show it: "?" for an amount that it lacks, a unit where that is not epsilon."""
+    shown: dict[str, Any] = {**dict.fromkeys(_AMOUNTS, "?"), **answer}
+    shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
+    shown["supposing"] = f", {answer['supposing']}" if answer.get("supposing") else ""
+    shown["fits"] = "fits" if answer.get("fits") else "does not fit"
+    unit = answer.get("unit", "epsilon")
+    shown["unit"] = "" if unit == "epsilon" else f" {unit}"
+    if "confidence" in answer:
+        shown["confidence"] = f"{answer['confidence'] * 100:g}%"
+    return shown
+
+
+def _say(answer: Mapping[str, Any], as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(answer) if as_json else text.format_map(_shown(answer)))

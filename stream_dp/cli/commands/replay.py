@@ -1,0 +1,65 @@
+"""`stream-dp replay`: feed a file into a topic, with tick marks."""
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_dp.cli.options import KeyFile, say_on_stderr
+from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
+from stream_dp.errors import UsageError
+from stream_dp.operate.feed.replay_feed import Fed, replay_file
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="The topic to write.")],
+    pipeline: Annotated[
+        Path, typer.Option("--pipeline", help="The pipeline file with schema, clock and broker.")
+    ] = Path("pipeline.yaml"),
+    speed: Annotated[
+        float | None, typer.Option(help="Ticks per second; as fast as it goes if not given.")
+    ] = None,
+    create: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Create the topic with so many partitions if it is missing; 0: do not create it.",
+        ),
+    ] = 0,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave out the records that the pipeline cannot use."),
+    ] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.
+
+    All records are examined first: what the pipeline cannot use is listed (NOT PRIVATE), and nothing is sent. The marks
+    are signed with the operator's key. A replay that was interrupted goes on after its last complete tick; no record
+    is sent twice. A topic that holds anything else is refused.
+    """
+    if speed is not None and not 0 < speed < math.inf:
+        raise UsageError("--speed: must be more than 0 ticks per second, and finite")
+    with progress(f"Reading {pipeline}") as line:
+        fed = asyncio.run(
+            replay_file(
+                pipeline, file, topic, speed, create, key_file, line.say, skip_bad, progress=line
+            )
+        )
+    say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
+
+
+def _told(fed: Fed) -> str:
+    """What became of the records.
+
+    >>> _told(Fed(1200, 0)), _told(Fed(0, 1200, 3))
+    ('1,200 records sent', '0 records sent, 1,200 there already from an earlier run, 3 skipped')
+    """
+    before = f", {fed.before:,} there already from an earlier run" if fed.before else ""
+    skipped = f", {fed.skipped:,} skipped" if fed.skipped else ""
+    return f"{how_many(fed.sent, 'record')} sent{before}{skipped}"

@@ -1,0 +1,145 @@
+"""One actor per mechanism: a task that owns the state and takes messages from a bounded mailbox.
+
+Rules: nobody else touches the state. A tick message is one row, never single events; it updates, asks once and
+answers with the release. A query of an analyst comes between two ticks. `Snapshot` and `Halt` are commands of the
+runtime, not messages of the mechanism.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.series import Series
+from stream_dp.errors import RejectedMessage
+
+MAILBOX = 256
+_A = TypeVar("_A")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tick:
+    """Update with `row` (the whole tick row), ask, and answer the body of release number `sequence`."""
+
+    tick: int
+    sequence: int
+    row: IntArray
+    noise: Noise
+    reply: "asyncio.Future[bytes]"
+
+
+class MechanismAnswer(NamedTuple):
+    """What a mechanism answers to a query, and the half-width of that, where there is one."""
+
+    answer: IntArray
+    band: int | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ask:
+    """Answer `query` at once, before `tick`; a message that the mechanism refuses is an error for who asks."""
+
+    tick: int
+    query: Query
+    noise: Noise
+    reply: "asyncio.Future[MechanismAnswer]"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Answer `read(state)` between two messages."""
+
+    read: Callable[[Any], bytes]
+    reply: "asyncio.Future[bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End the actor after the messages before this one."""
+
+
+ActorCommand: TypeAlias = Tick | Ask | Snapshot | Halt
+
+
+class Actor:
+    """Runs `series.mechanism` from `state`; start `run()` in a task group."""
+
+    def __init__(self, series: Series, grid: TickGrid, state: Any) -> None:
+        self._series = series
+        self._grid = grid
+        self._state = state
+        self._mailbox: asyncio.Queue[ActorCommand] = asyncio.Queue(MAILBOX)
+
+    def change(self, series: Series) -> None:
+        """Name the answers of the next messages as this series does; at a cut, where no message waits."""
+        self._series = series
+
+    async def send(self, command: ActorCommand) -> None:
+        """Put a command into the mailbox; waits while it is full."""
+        await self._mailbox.put(command)
+
+    async def run(self) -> None:
+        """Take commands one by one until `Halt`; an exception ends the engine."""
+        while True:
+            match await self._mailbox.get():
+                case Tick() as command:
+                    _answer(command.reply, self._tick(command))
+                case Ask() as command:
+                    self._ask(command)
+                case Snapshot(read, reply):
+                    _answer(reply, read(self._state))
+                case Halt():
+                    return
+
+    def _tick(self, command: Tick) -> bytes:
+        self._state, body = step(
+            self._series, self._grid, self._state, command.tick, command.sequence,
+            command.row, command.noise,
+        )  # fmt: skip
+        return body
+
+    def _ask(self, command: Ask) -> None:
+        band = self._series.ask_band(command.tick, command.query, self._state)
+        try:
+            self._state, answer = ask(self._series, self._state, command.query, command.noise)
+        except RejectedMessage as refusal:
+            if not command.reply.cancelled():
+                command.reply.set_exception(refusal)
+        else:
+            _answer(command.reply, MechanismAnswer(answer, band))
+
+
+def _answer(reply: "asyncio.Future[_A]", answer: _A) -> None:
+    """Answer, unless the engine was cancelled while it waited."""
+    if not reply.cancelled():
+        reply.set_result(answer)
+
+
+def step(
+    series: Series,
+    grid: TickGrid,
+    state: Any,
+    tick: int,
+    sequence: int,
+    row: IntArray,
+    noise: Noise,
+) -> tuple[Any, bytes]:
+    """One tick of one series: update, query, release body. Recovery replays commits through it too."""
+    state, _ = series.mechanism.step(state, Update(row[series.rows]), noise)
+    state, answer = ask(series, state, Query(), noise)
+    return state, series.body(grid, sequence, tick, state, answer)
+
+
+def ask(series: Series, state: Any, query: Query, noise: Noise) -> tuple[Any, IntArray]:
+    """One query to one series. Recovery asks again through it too.
+
+    Raises:
+        RejectedMessage: the mechanism takes no such query; `state` is as it was.
+    """
+    state, answer = series.mechanism.step(state, query, noise)
+    if answer is None:
+        raise TypeError(f"the mechanism of {series.name} did not answer a query")
+    return state, answer

@@ -1,0 +1,288 @@
+"""Admission of series to a run: which ones run, what was charged for them, and every change of both.
+
+Rules: charge first, then open; a refusal leaves everything as it was. What a journal records is done again here, and
+derived again: a recorded charge that is not what its definition costs, or that its ledger would refuse, ends the
+start. This file knows no state, noise or actor.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import MAIN, Subledgers
+from stream_dp.core.near_names import meant
+from stream_dp.engine.proposals import Proposal, SeriesPlanner, WatchProposal
+from stream_dp.engine.registry import LiveSeries, Registry
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.journal.answer_body import read_answer
+from stream_dp.journal.commit import Asked, Charge, Commit, Created, Halted, Unwatched, Watched
+
+REMEMBERED = 20
+"""How many of the series that a ledger paid for, and that were halted, are remembered: the last ones."""
+_by_end = attrgetter("end")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`.
+
+    `told` is what its planner says of it.
+    """
+
+    name: str
+    analyst: str
+    start: int
+    end: int
+    told: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Admission:
+    """The series that run, and the ledgers that paid for them; changed by creations and halts only.
+
+    `names` are all names ever used, for releases bear them: a name means one series for ever. Of what was halted
+    nothing else is kept, but for the last ones of each ledger. Where `private` is False (the noise of the test kit),
+    every release of what is created says so.
+    """
+
+    registry: Registry
+    subledgers: Subledgers
+    planner: SeriesPlanner | None = None
+    names: set[str] = field(default_factory=set)
+    private: bool = True
+    _ended: dict[str, deque[Ended]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the names of the series of the first start."""
+        self.names |= {series.name for series in self.registry.releasing}
+
+    @property
+    def ended(self) -> Sequence[Ended]:
+        """The last series that were halted, up to `REMEMBERED` of each ledger, by their ends."""
+        return sorted(chain.from_iterable(self._ended.values()), key=_by_end)
+
+    def propose(self, definition: bytes, start: int) -> Proposal:
+        """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
+
+        Raises:
+            UsageError: no series of this pipeline, or a name that was used before.
+            NotDerivable: no rule covers it.
+        """
+        if self.planner is None:
+            raise UsageError("this engine takes no live series")
+        proposal = self.planner.propose(definition, start)
+        self._require_new(proposal)
+        proposal.predicted()  # told once it is charged: what cannot be told is refused before
+        return proposal
+
+    def _require_new(self, proposal: Proposal) -> None:
+        """Do nothing where no series had its name; asked at the cut too, for others are created meanwhile."""
+        if proposal.name in self.names:
+            raise UsageError("name: a series of this name is or was there; choose another name")
+
+    def preview(self, proposal: Proposal, analyst: str) -> Preview:
+        """Return what creating the series would do to its ledger; changes nothing.
+
+        Raises:
+            UsageError, NoRoom, BudgetRefused: see `create`.
+        """
+        self._require_new(proposal)
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        self._place(proposal, analyst)  # what has no room is refused here too
+        return self.subledgers.preview(entry, analyst)
+
+    def create(
+        self, proposal: Proposal, analyst: str, start: int
+    ) -> tuple[Created, Charge, LiveSeries]:
+        """Charge for a series that sees ticks from `start` on, and open it.
+
+        Raises:
+            UsageError: no such analyst, or a name that was used before.
+            NoRoom: the analyst's live series leave none.
+            BudgetRefused: it does not fit. In all cases nothing has changed.
+        """
+        self._require_new(proposal)
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        column = self._place(proposal, analyst)
+        self.subledgers.charge(entry, analyst, start)
+        number = self.registry.next_number
+        created = Created(number, proposal.definition, start, column, proposal.mechanism)
+        return created, charge_of(entry, analyst), self._admit(proposal, created)
+
+    def halt(self, name: str, end: int) -> Halted:
+        """End a series that was created; it sees no tick from `end` on, and none at all where it has not begun by then.
+
+        Raises:
+            UnknownMechanism: none of this name was created and runs; nothing has changed.
+        """
+        live = self._named(name)
+        return self._end(live.number, name, max(end, live.start))
+
+    def hold(self) -> None:
+        """Let everything count as it does now, whatever begins or ends, until `renew`."""
+        if self.planner is not None:
+            self.planner.hold()
+
+    def renew(self) -> None:
+        """Let count what has begun since `hold`, and no more what has ended."""
+        if self.planner is not None:
+            self.planner.renew()
+
+    def watched(
+        self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
+    ) -> WatchProposal:
+        """Understand a watch of a series that runs, from tick `at` on; changes nothing.
+
+        It is the definition of an analyst's, or the name of one that is to end.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        if self.planner is None:
+            raise UsageError("this engine takes no watches")
+        if isinstance(watch, str):
+            return self.planner.unwatch(live, watch, at)
+        return self.planner.watch(live, watch, at, analyst)
+
+    def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
+        """Let a watch begin or end, and return its series as it is then."""
+        proposal.take()
+        return self.registry.change(number, proposal.series)
+
+    def watched_again(self, change: Watched | Unwatched) -> WatchProposal:
+        """Understand again what a journal records of a watch.
+
+        Raises:
+            UsageError: it is none any more, or would have another place.
+        """
+        live = self.registry.numbered(change.number)
+        if live is None:
+            raise UsageError(f"series number {change.number} has a watch, and does not run")
+        if isinstance(change, Unwatched):
+            return self.watched(live, change.name, change.at)
+        proposal = self.watched(live, change.definition, change.at, change.analyst)
+        if proposal.place != change.place:
+            raise UsageError("a watch would have another place than the journal says")
+        return proposal
+
+    def answered(self, commit: Commit) -> None:
+        """Take what the answers of a commit, which is durable, tell of the series that it asked.
+
+        Raises:
+            FailClosed: it has none of them.
+        """
+        bodies = {answer.number: answer.body for answer in commit.answers}
+        for change in commit.changes:
+            live = self.registry.numbered(change.number)
+            if not isinstance(change, Asked) or live is None or live.series.asking is None:
+                continue
+            if change.answer not in bodies:
+                raise self._broken(commit, "it asks without an answer")
+            told = read_answer(bodies[change.answer]).answer or {}
+            asking = live.series.asking.answered(told, change.at)
+            self.registry.change(live.number, replace(live.series, asking=asking))
+
+    def fresh_columns(self, live: LiveSeries) -> slice:
+        """Return the columns of a series, if no other that runs counts on them; an empty slice otherwise."""
+        mine = live.series.rows
+        others = (other.series.rows for other in self.registry.live if other is not live)
+        shared = any(rows.start < mine.stop and mine.start < rows.stop for rows in others)
+        return slice(0, 0) if shared else mine
+
+    def replay(self, commit: Commit) -> list[LiveSeries]:
+        """Do what the commit recorded, and derive it again; return what it created.
+
+        Raises:
+            FailClosed: the journal's ledger does not add up.
+        """
+        charges, created = list(commit.charges), []
+        try:
+            for change in commit.changes:
+                if isinstance(change, Halted):
+                    self._halt_again(change)
+                elif isinstance(change, Created):
+                    created.append(self._create_again(change, charges.pop(0) if charges else None))
+                elif isinstance(change, Watched | Unwatched):
+                    self.take(change.number, self.watched_again(change))
+        except (UsageError, BudgetRefused) as error:
+            raise self._broken(commit, str(error)) from None
+        if charges:
+            raise self._broken(commit, "it charges for what it does not create")
+        self.answered(commit)
+        return created
+
+    def _place(self, proposal: Proposal, analyst: str) -> int:
+        """Return where the entries would begin, beside what the analyst has; a journal's creations never ask it.
+
+        Raises:
+            NoRoom: see `Proposal.place`.
+        """
+        payers = self.subledgers.running
+        created = (live for live in self.registry.live if live.created)
+        return proposal.place(
+            analyst, [live.number for live in created if payers[live.series.name][0] == analyst]
+        )
+
+    def _create_again(self, created: Created, charge: Charge | None) -> LiveSeries:
+        proposal = self.propose(created.definition, created.start)
+        analyst = MAIN if charge is None else charge.analyst
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        if charge_of(entry, analyst) != charge:
+            raise UsageError(f"the charge for {proposal.name} is not what it costs")
+        if proposal.mechanism != created.mechanism:
+            raise UsageError(
+                f"{proposal.name} would run on with another mechanism or other parameters"
+            )
+        self.subledgers.charge(entry, analyst, created.start)
+        return self._admit(proposal, created)
+
+    def _halt_again(self, halted: Halted) -> None:
+        live = self.registry.numbered(halted.number)
+        if live is None or not live.created:
+            raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
+        self._end(halted.number, live.series.name, halted.end)
+
+    def _admit(self, proposal: Proposal, created: Created) -> LiveSeries:
+        series = replace(proposal.open(created), private=self.private)
+        self.names.add(proposal.name)
+        return self.registry.add(created.number, series, created.start)
+
+    def _end(self, number: int, name: str, end: int) -> Halted:
+        analyst, _ = self.subledgers.halt(name, end)
+        live = self.registry.remove(number)
+        told = {} if self.planner is None else self.planner.close(number)
+        last = self._ended.setdefault(analyst, deque(maxlen=REMEMBERED))
+        last.append(Ended(name, analyst, live.start, end, told))
+        return Halted(number, end)
+
+    def _named(self, name: str) -> LiveSeries:
+        live = self.registry.named(name)
+        if live is not None and live.created:
+            return live
+        if any(series.name == name for series in self.registry.releasing):
+            raise UnknownMechanism(
+                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
+                "halted"
+            )
+        near = meant(name, [live.series.name for live in self.registry.live if live.created])
+        raise UnknownMechanism(
+            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows "
+            f"all{near}"
+        )
+
+    @staticmethod
+    def _broken(commit: Commit, why: str) -> FailClosed:
+        return FailClosed(
+            f"the ledger in the journal does not add up at commit {commit.sequence}: {why}. Restore the journal, or "
+            "run the version of the code that wrote it"
+        )
+
+
+def charge_of(entry: Entry, analyst: str = MAIN) -> Charge:
+    """Return the ledger entry as a journal holds it."""
+    return Charge(entry.name, entry.epsilon, entry.delta, entry.rule, entry.measure, analyst)

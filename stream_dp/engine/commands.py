@@ -1,0 +1,164 @@
+"""The engine's inbox: closed ticks from the reader, and commands of people, taken one by one between commits.
+
+Rules: a command is executed at a cut, and its sender learns the outcome; what goes wrong because of it is the
+sender's, anything else ends the engine too. A closed tick waits for one command at most, and a command for the ticks
+of one commit. There is room for a few ticks only: the reader waits.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stream_dp.engine.phases import EnginePhase, Lifecycle
+from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.errors import BudgetRefused, EngineEnded, UsageError, WorldError
+
+QUEUED = 4
+TOGETHER = 8
+"""How many commands in a row share one reading again, beside those that waited when the ticks were dropped."""
+ENDED = (
+    "the engine has ended, so nothing is previewed, created, halted, asked or watched any more. What was released "
+    "stays, and is read as before"
+)
+UNKNOWN = (
+    "the engine stopped while it did this; it may be durable and paid for: look with `stream-dp query list`, once the "
+    "engine runs again, before you try again"
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Command:
+    """What somebody wants done at the next cut (`act`), and the future in which she waits for the outcome."""
+
+    act: Callable[[], Awaitable[Any]]
+    reply: "asyncio.Future[Any]"
+
+    async def execute(self) -> None:
+        """Run `act` and answer its sender.
+
+        Raises whatever `act` raises, except refusals (UsageError, BudgetRefused), which go to the sender only.
+        """
+        try:
+            answer = await self.act()
+        except (UsageError, BudgetRefused) as refusal:
+            self._answer(None, refusal)
+        except BaseException:
+            self._answer(None, WorldError(UNKNOWN))
+            raise
+        else:
+            self._answer(answer, None)
+
+    def refuse(self) -> None:
+        """Answer the sender that the engine has ended."""
+        self._answer(None, EngineEnded(ENDED))
+
+    def _answer(self, answer: Any, error: Exception | None) -> None:
+        if self.reply.done():
+            return
+        if error is None:
+            self.reply.set_result(answer)
+        else:
+            self.reply.set_exception(error)
+
+
+class Inbox:
+    """Ticks and commands until the engine's `lifecycle` is over: in turn where both wait, else in their order."""
+
+    def __init__(self, lifecycle: Lifecycle[EnginePhase]) -> None:
+        self._lifecycle = lifecycle
+        self._ticks: deque[list[ClosedTick]] = deque()
+        self._commands: deque[Command] = deque()
+        self._there = asyncio.Event()
+        self._room = asyncio.Semaphore(QUEUED)
+        self._commanded = False
+        self._returned = 0
+        self._left = 0
+        self._together = 0
+
+    async def put(self, ticks: list[ClosedTick]) -> None:
+        """Take the reader's next ticks; none means the end of its source. Waits while there is no room."""
+        await self._room.acquire()
+        self._ticks.append(ticks)
+        self._there.set()
+
+    async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
+        """Have `act` done at the next cut, and return its result.
+
+        Raises:
+            EngineEnded: nothing was done; or what `act` raises.
+            WorldError: it ended while it did this, so the outcome shows at the next start.
+        """
+        command = Command(act, asyncio.get_running_loop().create_future())
+        if self._lifecycle.over:
+            command.refuse()
+        else:
+            self._commands.append(command)
+            self._there.set()
+        return await command.reply
+
+    async def get(self, most: int) -> Command | list[ClosedTick]:
+        """Return a command, or the ticks that have come, `most` at most if no more were put at once.
+
+        After a command, ticks that wait come first. Cancelled, it takes nothing.
+        """
+        while not (self._ticks or self._commands):
+            self._there.clear()
+            await self._there.wait()
+        behind = self._commanded and self._ticks and self._ticks[0]
+        if self._commands and not behind:
+            self._commanded = True
+            return self._ordered()
+        self._commanded = False
+        found = self._taken()
+        while found and self._ticks and 0 < len(self._ticks[0]) <= most - len(found):
+            found = found + self._taken()
+        return found
+
+    def back(self, ticks: list[ClosedTick]) -> None:
+        """Take ticks back, before all others."""
+        self._ticks.appendleft(ticks)
+        self._returned += 1
+        self._there.set()
+
+    async def commanded(self) -> None:
+        """Wait until there is a command."""
+        while not self._commands:
+            self._there.clear()
+            await self._there.wait()
+
+    def command(self) -> Command | None:
+        """Return a command, if there is one."""
+        return self._ordered() if self._commands else None
+
+    def drop_ticks(self) -> None:
+        """Forget the ticks, keep the commands: what follows is read again."""
+        while self._ticks:
+            self._taken()
+        self._left = len(self._commands)
+
+    async def command_first(self) -> bool:
+        """Return whether a command comes before the dropped ticks are read again: they are read once for several."""
+        for _ in range(2):  # a sender of several messages has sent the next one by then
+            await asyncio.sleep(0)
+        first = self._left > 0 or (bool(self._commands) and self._together < TOGETHER)
+        self._together = self._together + 1 if first else 0
+        return first
+
+    def close(self) -> None:
+        """Refuse the commands that wait."""
+        self.drop_ticks()
+        while self._commands:
+            self._commands.popleft().refuse()
+
+    def _ordered(self) -> Command:
+        self._left = max(0, self._left - 1)
+        return self._commands.popleft()
+
+    def _taken(self) -> list[ClosedTick]:
+        if self._returned:
+            self._returned -= 1  # they gave their room back already
+        else:
+            self._room.release()
+        return self._ticks.popleft()

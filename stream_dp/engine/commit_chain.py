@@ -1,0 +1,128 @@
+"""The chain of commits that a running engine adds to, and the cut where it stands.
+
+Rules: a commit says where its cut lies and links to the one before it. One is in flight at a time and its outcome is
+always awaited. This file knows no actor, message or source.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.gate import Gate
+from stream_dp.engine.memories.identifiers import write_identifiers
+from stream_dp.engine.memories.open_identifiers import added_behind
+from stream_dp.engine.memories.user_memory import UserMemory
+from stream_dp.engine.recovery.recovery import Recovered
+from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
+from stream_dp.journal.answer_body import AnswerCut
+from stream_dp.journal.commit import Commit, Release, SavedStates
+from stream_dp.journal.dead_letters import DeadLetters
+
+
+class CommitChain:
+    """Seals and commits through `gate`, behind what was `recovered`, which goes on with it."""
+
+    def __init__(self, gate: Gate, grid: TickGrid, recovered: Recovered) -> None:
+        self._gate = gate
+        self._grid = grid
+        self.now = recovered
+        self.settled = recovered.cut.next_tick
+        """The first tick that is not durable."""
+
+    @property
+    def next_tick(self) -> int:
+        """The tick that comes next: changes made now take effect from it on."""
+        return self.now.cut.next_tick
+
+    @property
+    def shown(self) -> int:
+        """The first tick that is not public, as if nothing were in hand behind it."""
+        unpublished = self._gate.unpublished
+        return self.settled if unpublished is None else unpublished
+
+    @property
+    def standing(self) -> AnswerCut:
+        """The cut, as answers name it."""
+        return AnswerCut.before(self.next_tick, self._grid)
+
+    def opened(self, width: int, fresh: slice) -> Cut:
+        """Stand at the cut with rows of `width` entries, of which `fresh` begin to count; return the cut."""
+        cut, arriving = self.now.cut.opened(width, fresh), self.now.identifiers.content()
+        self.now.cut = replace(cut, arriving=arriving)
+        return self.now.cut
+
+    async def add(self, commit: Commit) -> None:
+        """Make the next commit, at the cut, durable, and its releases and answers visible."""
+        commit = self._placed(commit)
+        sealed, self.now.previous = self._gate.seal(commit)
+        self.now.next_commit += 1
+        self.now.identifiers.replay(commit)
+        await uncancelled(self._gate.commit(commit, sealed))
+        if commit.ticks:
+            self.settled = commit.ticks[-1] + 1
+
+    def _placed(self, commit: Commit) -> Commit:
+        """The commit as the next one of the chain, at the cut."""
+        now, cut = self.now, self.now.cut
+        asked, refused = now.conversation.settle()
+        admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
+        now.partitions += admitted
+        return msgspec.structs.replace(
+            commit,
+            sequence=now.next_commit,
+            previous=now.previous,
+            positions=dict(cut.positions),
+            marks=dict(cut.marks),
+            pending=cut.sparse,
+            admitted=admitted,
+            behind={partition: tuple(one) for partition, one in cut.behind.items()},
+            asked=asked,
+            refused=refused,
+        )
+
+
+def commit_of(
+    ticks: Sequence[ClosedTick],
+    seeds: Sequence[bytes],
+    releases: tuple[Release, ...],
+    snapshot: SavedStates | None,
+    users: UserMemory,
+    arrived: Mapping[int, Mapping[int, bytes]] | None = None,
+) -> Commit:
+    """Return what a commit holds of these ticks, with no place in the chain yet; `users` moves on to their cut.
+
+    `arrived` is what a memory of identifiers recorded of them.
+    """
+    return Commit(
+        0,
+        b"",
+        ticks=tuple(t.tick for t in ticks),
+        rows=tuple(tuple(t.row.tolist()) for t in ticks),
+        seeds=tuple(seeds),
+        releases=releases,
+        dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
+        late=sum(t.late for t in ticks),
+        records=sum(t.records for t in ticks),
+        snapshot=snapshot,
+        users=users.settle(chain.from_iterable(t.used for t in ticks), ticks[-1].tick + 1),
+        capped=sum(t.capped for t in ticks),
+        arriving=write_identifiers(added_behind(ticks[-1].tick, (t.arriving for t in ticks))),
+        arrived={column: dict(found) for column, found in (arrived or {}).items()},
+    )
+
+
+async def uncancelled(commit: Coroutine[Any, Any, None]) -> None:
+    """Await a commit; a cancellation waits for its outcome, which must be known."""
+    task = asyncio.create_task(commit)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation already says why the engine ends
+        raise

@@ -1,0 +1,358 @@
+"""Changes at a cut, between two commits with ticks: series created and halted, and mechanisms asked.
+
+Rules: charge first, make it durable, and only then let a mechanism exist. A series, or a watch, sees whole ticks,
+whatever the engine had read: what was read behind the cut is read again, once for all that was changed there. Where a
+tick is too long for that, it begins behind the open tick: with that tick's cut, and nothing of the tick is read again.
+That depends on the declared step alone. Every change that draws has a seed
+of its own, and a refusal takes none: neither state nor ledger nor randomness changes. Several queries may share a
+commit; a series is created or halted by the last change of one. This file knows no message.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Query
+from stream_dp.engine.actor import MechanismAnswer
+from stream_dp.engine.admission import Admission
+from stream_dp.engine.commit_chain import CommitChain
+from stream_dp.engine.ensemble import Ensemble
+from stream_dp.engine.made_series import MadeSeries
+from stream_dp.engine.messages.asked_parameters import read_parameters, write_parameters
+from stream_dp.engine.messages.release_asks import selected
+from stream_dp.engine.messages.work import WATCH_STEPS, limited
+from stream_dp.engine.proposals import Proposal
+from stream_dp.engine.recovery.recovery import Coming, NoiseMaker, initial_states
+from stream_dp.engine.registry import LiveSeries
+from stream_dp.engine.series import Series
+from stream_dp.engine.ticks.reader import Reader
+from stream_dp.engine.ticks.tick_assembler import Router
+from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
+from stream_dp.journal.commit import (
+    Asked,
+    Change,
+    Charge,
+    Commit,
+    Created,
+    Halted,
+    Unwatched,
+    Watched,
+)
+
+NONE = slice(0, 0)
+
+
+@dataclass(slots=True, repr=False)
+class Pending:
+    """What the next commit records, and what is done once it is durable."""
+
+    changes: list[Change] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)
+    seeds: list[bytes] = field(default_factory=list)
+    then: Callable[[], Awaitable[None]] | None = None
+
+
+class CutChanges:
+    """Changes what runs, at the cut where `chain` stands; `group` says how many ticks may share a commit.
+
+    What begins does so `lead` ticks later.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        chain: CommitChain,
+        ensemble: Ensemble,
+        reader: Reader,
+        router: Router,
+        seeds: Callable[[], bytes],
+        make_noise: NoiseMaker,
+        tasks: asyncio.TaskGroup,
+        group: Callable[[], int],
+        lead: int = 0,
+    ) -> None:
+        self.admission = admission
+        self.chain = chain
+        self._ensemble = ensemble
+        self._reader = reader
+        self._router = router
+        self._seeds = seeds
+        self._make_noise = make_noise
+        self._tasks = tasks
+        self._group = group
+        self._pending = Pending()
+        self._stale = False
+        self.lead = lead
+
+    @property
+    def begins(self) -> int:
+        """The tick with which a change begins that is made now."""
+        return self.chain.next_tick + self.lead
+
+    async def create(self, proposal: Proposal, analyst: str, *, accept_noise: bool) -> Created:
+        """Charge for a series that was derived for the ticks from `begins` on; it exists after `flush`.
+
+        Raises:
+            UsageError, BudgetRefused: nothing has changed.
+            MostlyNoise: an alarm of it fires mostly by noise, which was not accepted; nothing has changed.
+        """
+        start = self.begins
+        noise = "" if accept_noise else proposal.noise
+        if noise and self.admission.preview(proposal, analyst).fits:
+            raise _mostly_noise("series", noise)
+        with self._held():
+            created, charge, live = self.admission.create(proposal, analyst, start)
+        seed, fresh = self._seeds(), self.admission.fresh_columns(live)
+
+        async def begin() -> None:
+            self._start(live, seed)
+
+        if self.lead:
+            self.chain.now.coming.append(Coming(live.number, fresh, seed))
+        else:
+            await self._open(fresh)
+        self._pending.charges.append(charge)
+        self._pending.seeds.append(seed)
+        self._change(created, None if self.lead else begin)
+        return created
+
+    def halt(self, name: str) -> Halted:
+        """End a series at this cut, or where it would begin behind it; it is durable after `flush`.
+
+        Raises:
+            UnknownMechanism: none of this name was created and runs; nothing has changed.
+        """
+        halted = self.admission.halt(name, self.chain.next_tick)
+
+        async def end() -> None:
+            await self._ensemble.halt(halted.number)
+
+        self._change(halted, end)
+        return halted
+
+    async def watch(
+        self, live: LiveSeries, watch: bytes | str, analyst: str, *, accept_noise: bool
+    ) -> Mapping[str, Any]:
+        """Begin an analyst's watch of this definition with the tick `begins`, or end the one of this name.
+
+        It is durable after `flush`.
+
+        Raises:
+            UsageError: it is none for this series; nothing has changed.
+            MostlyNoise: it fires mostly by noise, which was not accepted; nothing has changed.
+        """
+        at = self.begins
+        with limited(WATCH_STEPS) as steps:
+            try:
+                watched = self.admission.watched
+                proposal = await asyncio.to_thread(watched, live, watch, at, analyst)
+            finally:
+                self.chain.now.conversation.worked(analyst, steps.taken)
+        proposal.require_room()
+        if not accept_noise and proposal.noise:
+            raise _mostly_noise("watch", proposal.noise)
+        if self.lead:
+            seed = self._seeds()
+            self._pending.seeds.append(seed)
+            self.chain.now.coming.append(
+                Coming(live.number, proposal.columns, seed, proposal.query, live.series)
+            )
+            with self._held():
+                self.admission.take(live.number, proposal)
+        else:
+            await self._asked(live, proposal.query)
+            self._ensemble.change(self.admission.take(live.number, proposal))
+            await self._open(proposal.columns)
+        change: Change = (
+            Unwatched(live.number, watch, at)
+            if isinstance(watch, str)
+            else Watched(live.number, watch, proposal.place, at, analyst)
+        )
+        self._change(change)
+        moment = "end" if isinstance(watch, str) else "start"
+        return {"series": live.series.name, "watch": proposal.name, moment: at}
+
+    async def ask(
+        self, live: LiveSeries, parameters: Mapping[str, Any], answer: int
+    ) -> Mapping[str, Any]:
+        """Return what a series answers, now: its mechanism, or its last public release.
+
+        What a mechanism was asked is recorded with the number of the `answer` that tells it. Raises:
+            UsageError: it takes no such parameters, or has released nothing yet; nothing has changed.
+        """
+        series = live.series
+        if series.asking is not None:
+            form = write_parameters(parameters)
+            read = read_parameters(form)
+            query = series.asking.query(read)
+            self._require_begun(live, read)
+            found = await self._asked(live, query)
+            self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
+            return series.told(read, found.answer, found.band)
+        return self.last_of(series, parameters)
+
+    def _require_begun(self, live: LiveSeries, parameters: Mapping[str, Any]) -> None:
+        """Do nothing where what is asked has begun.
+
+        Raises:
+            UsageError: it begins behind the tick that is open.
+        """
+        at, asking = self.chain.next_tick, live.series.asking
+        if live.start > at:
+            raise UsageError(f"series: begins with tick {live.start}; ask it from then on")
+        begins = None if asking is None else asking.begins(parameters)
+        if begins is not None and begins > at:
+            raise UsageError(f"watch: begins with tick {begins}; ask it from then on")
+
+    def last_of(
+        self, series: Series | MadeSeries, parameters: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return what the last public release of a series says of what is asked.
+
+        Raises:
+            UsageError: it takes no such parameters, or has released nothing yet.
+        """
+        if series.name not in self.chain.now.latest:
+            raise UsageError(
+                "series: has not released anything yet; ask again after its first tick"
+            )
+        return selected(series, self.chain.now.latest[series.name], parameters)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits for its commit."""
+        return bool(self._pending.changes)
+
+    async def begin(self) -> None:
+        """Let begin what was to begin behind the tick that has been stepped, at whose cut the chain stands."""
+        now = self.chain.now
+        coming, now.coming = now.coming, []
+        if not coming:
+            return
+        await self._reader.forget()
+        self.admission.renew()
+        for each in coming:
+            await self._open(each.fresh)
+            live = self.admission.registry.numbered(each.number)
+            if live is None:  # halted since
+                continue
+            if each.query is None:
+                self._start(live, each.seed)
+            else:
+                self._ensemble.change(live)
+                noise = self._make_noise(each.seed, each.number)
+                await self._ensemble.ask(each.number, self.chain.next_tick, each.query, noise)
+        self._ensemble.widen(self._router.width)
+
+    @property
+    def stale(self) -> bool:
+        """Whether something was changed at the cut for which what lies behind it must be read again."""
+        return self._stale
+
+    async def read_on(self) -> None:
+        """Read again behind the cut, once, if something was changed there."""
+        if self._stale:
+            self._stale = False
+            cut = self.chain.opened(self._router.width, NONE)
+            await self._reader.again(self._tasks, cut, self._group())
+
+    @contextmanager
+    def _held(self) -> Generator[None, None, None]:
+        """Let what is changed inside count only once it begins; where it is refused, as if it had not been asked."""
+        if self.lead:
+            self.admission.hold()
+        try:
+            yield
+        except BaseException:
+            if not self.chain.now.coming:
+                self.admission.renew()
+            raise
+
+    async def _open(self, fresh: slice) -> None:
+        """Let columns count from this cut on; nothing is read before `read_on`."""
+        self._stale = True
+        await self._reader.forget()
+        self.chain.opened(self._router.width, fresh)
+
+    def _start(self, live: LiveSeries, seed: bytes) -> None:
+        states = initial_states((live,), seed, self._make_noise)
+        self._ensemble.start(live, states[live.number])
+        self._ensemble.widen(self._router.width)
+
+    async def flush(self) -> None:
+        """Make what was changed durable with the answers that wait, and let it take effect."""
+        done, self._pending = self._pending, Pending()
+        chain = self.chain
+        commit = Commit(
+            0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
+            changes=tuple(done.changes), answers=chain.now.conversation.drain(chain.standing),
+        )  # fmt: skip
+        await chain.add(commit)
+        self.admission.answered(commit)
+        if done.then is not None:
+            await done.then()
+
+    async def _asked(self, live: LiveSeries, query: Query) -> MechanismAnswer:
+        """What a mechanism answers, now, with noise of its own; the seed of that waits for the commit.
+
+        Raises:
+            UsageError: it takes no such query; nothing has changed.
+        """
+        noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
+        try:
+            found = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
+        except RejectedMessage as refusal:
+            raise UsageError(str(refusal)) from None
+        self._pending.seeds.append(noise.seed)
+        return found
+
+    def _change(self, change: Change, then: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._pending.changes.append(change)
+        self._pending.then = then
+
+
+def _mostly_noise(key: str, noise: str) -> MostlyNoise:
+    return MostlyNoise(
+        f"{key}: {noise}. Nothing was done; to run it all the same, confirm it: accept_noise"
+    )
+
+
+class FreshNoise:
+    """Noise under a seed that is taken with the first draw: who is refused before takes none.
+
+    `seed` is the one that was taken; of who has not drawn, a fresh one.
+    """
+
+    def __init__(self, seeds: Callable[[], bytes], make_noise: Callable[[bytes], Noise]) -> None:
+        self._seeds = seeds
+        self._make_noise = make_noise
+        self._seed: bytes | None = None
+        self._noise: Noise | None = None
+
+    @property
+    def seed(self) -> bytes:
+        """The seed."""
+        if self._seed is None:
+            self._seed = self._seeds()
+        return self._seed
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Draw as `Noise` does."""
+        return self._drawn().laplace(scale, size)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Draw as `Noise` does."""
+        return self._drawn().geometric(scale, size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Draw as `Noise` does."""
+        return self._drawn().gaussian(variance, size)
+
+    def _drawn(self) -> Noise:
+        if self._noise is None:
+            self._noise = self._make_noise(self.seed)
+        return self._noise

@@ -1,0 +1,526 @@
+"""The engine: source -> guard -> ticks -> actors -> gate, on one event loop, failing closed.
+
+Rules: the order is charge, step, private commit, publish. One commit is in flight while the next rows are gathered;
+when the engine is behind, some `group` ticks share a private commit. State is taken at a tick's cut. Messages are
+executed, series created and halted between two commits, at a cut. An error anywhere ends the run; nothing is retried in
+place. This file knows no file, topic or HTTP.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.admission import Admission
+from stream_dp.engine.commands import ENDED, Command, Inbox
+from stream_dp.engine.commit_chain import CommitChain, commit_of
+from stream_dp.engine.cut_changes import NONE, CutChanges
+from stream_dp.engine.ensemble import Ensemble
+from stream_dp.engine.gate import Gate, due
+from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.messages.addressed import Addressed
+from stream_dp.engine.messages.answering import (
+    Answering,
+    NeedsDerivation,
+    Understanding,
+    outcome_of,
+    recorded,
+)
+from stream_dp.engine.messages.conversation import PER_TICK, Conversation
+from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
+from stream_dp.engine.ports import Ports, Published, Questions
+from stream_dp.engine.proposals import Derived, Deriver, OnThread, Proposal, SeriesPlanner
+from stream_dp.engine.recovery.header_check import require_same
+from stream_dp.engine.recovery.history import GENESIS
+from stream_dp.engine.recovery.recovery import (
+    NoiseMaker,
+    Recovered,
+    initial_states,
+    recover,
+    served_until,
+)
+from stream_dp.engine.registry import Registry
+from stream_dp.engine.run_config import RunConfig
+from stream_dp.engine.ticks.reader import Reader
+from stream_dp.engine.ticks.record_guard import EveryRecord, RecordGuard
+from stream_dp.engine.ticks.tick_assembler import ClosedTick, Router
+from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
+from stream_dp.journal.commit import Commit, Created, Halted, Header, Release, SavedStates
+from stream_dp.journal.release import release_of
+
+SNAPSHOT_TICKS = 1000
+ATTEMPTS = 3
+"""How often something is derived for a cut that has moved meanwhile, before a cut waits for it."""
+
+
+class Engine:
+    """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
+
+    `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
+    after the charges of the first start. Who has the releases up to `known` is not told of them again, nor of those of
+    ticks before `wanted`, which is asked with the first tick that is not public. Where `messages` is None no message is
+    taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record counts. What is to be
+    created or previewed is derived by `deriver`, which the engine closes; without one, on a thread.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        router: Router,
+        ports: Ports,
+        make_noise: NoiseMaker,
+        published: Published = lambda release: None,
+        *,
+        planner: SeriesPlanner | None = None,
+        subledgers: Subledgers | None = None,
+        known: int = -1,
+        wanted: Callable[[int], int] = lambda tick: 0,
+        messages: Understanding | None = None,
+        per_tick: int = PER_TICK,
+        guard: RecordGuard | None = None,
+        seen: SeenMemory | None = None,
+        deriver: Deriver | None = None,
+    ) -> None:
+        self._known, self._wanted = known, wanted
+        self._config = config.marked
+        self._router = router
+        self._guard = guard or EveryRecord()
+        self._seen = seen or SeenMemory()
+        self._ports = ports
+        self._make_noise = make_noise
+        self._published = published
+        self._asked_to_stop = asyncio.Event()
+        self._lifecycle = Lifecycle(ENGINE)
+        self.admission = Admission(
+            Registry(self._config.series, self._config.made),
+            subledgers or Subledgers({}),
+            planner,
+            private=config.private,
+        )
+        self._deriver = deriver or OnThread(planner)
+        self._messages = messages
+        self._per_tick = per_tick
+        self._since_snapshot = 0
+        self._under_way: set[asyncio.Event] = set()
+        self._heard = False
+        self._inbox = Inbox(self._lifecycle)
+
+    @property
+    def phase(self) -> EnginePhase:
+        """What the engine is doing."""
+        return self._lifecycle.phase
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """The event that is set once the engine runs."""
+        return self._lifecycle.reached(EnginePhase.RUNNING)
+
+    @property
+    def advanced(self) -> bool:
+        """Whether a commit has become durable since it runs."""
+        return self.ready.is_set() and self._gate.durable > 0
+
+    def stop(self) -> None:
+        """End after the commit in flight; before `run`, or while it recovers: as soon as it runs."""
+        self._asked_to_stop.set()
+
+    async def create(
+        self, definition: bytes, analyst: str = "", *, accept_noise: bool = True
+    ) -> Created:
+        """Create a series at the next cut; durable and charged on return. It sees the ticks from its `start` on.
+
+        `accept_noise`: even if it fires mostly by noise; code is not asked to confirm that. Raises:
+            UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
+        """
+        act = partial(self._create, definition, analyst, accept_noise)
+        with self._in_hand():
+            return cast("Created", await self._done(act))
+
+    async def halt(self, name: str) -> Halted:
+        """Halt a series that was created; durable on return. What it released stays.
+
+        Raises:
+            UnknownMechanism: none of this name was created and runs; or the engine has ended.
+        """
+        halted = await self._inbox.executed(lambda: self._halt(name))
+        return cast("Halted", halted)
+
+    async def preview(self, definition: bytes, analyst: str = "") -> tuple[Proposal, Preview]:
+        """Return what `create` would do from the first tick that is not published, which tells nothing of work in hand.
+
+        Raises:
+            UsageError, NotDerivable, BudgetRefused: see `create`.
+        """
+        self._chain.now.conversation.require_steps(analyst)
+        needed = NeedsDerivation(definition, self._chain.shown + self._config.lead, analyst)
+        outcome = (await self._derived(needed)).outcome
+        if isinstance(outcome, UsageError):
+            raise outcome
+        return outcome, self.admission.preview(outcome, analyst)
+
+    @property
+    def now(self) -> int:
+        """The engine's time, ms since 1970: the stamp of what is told."""
+        return self._ports.clock.now()
+
+    async def tell(self, text: bytes, signer: str) -> bytes:
+        """Return the answer to a message of somebody whose token has been checked; errors as of `answer`."""
+        if self._messages is None:
+            raise UsageError("this engine takes no messages")
+        return await self.answer(self._messages.reader.said(text, signer))
+
+    async def answer(self, message: Addressed) -> bytes:
+        """Return the answer to a message; durable and public on return.
+
+        The same message has the same answer, whenever it comes. Raises:
+            NotAccepted: it is not accepted as the message of its id.
+            UsageError: this engine takes no messages, or has ended. In both cases nothing has changed.
+        """
+        if self._messages is None:
+            raise UsageError("this engine takes no messages")
+        with self._in_hand():
+            number, body = cast(
+                "tuple[int, bytes | None]",
+                await self._done(
+                    lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
+                ),
+            )
+        return await recorded(self._ports.answers, number) if body is None else body
+
+    async def run(self) -> None:
+        """Recover, then run; once.
+
+        Raises:
+            FailClosed, WorldError: the engine stopped; what was published stays valid.
+            IllegalMove: it was run before.
+        """
+        ports = self._ports
+        self._lifecycle.move(EnginePhase.RECOVERING)
+        try:
+            with ports.spans("recovery"):
+                recovered = await self._start()
+            self._lifecycle.move(EnginePhase.RUNNING)
+            await self._run(recovered)
+            self._lifecycle.move(EnginePhase.ENDED)
+        except BaseException as error:
+            self._lifecycle.move(EnginePhase.FAILED)
+            if isinstance(error, BaseExceptionGroup):
+                raise _first(error) from None
+            raise
+        finally:
+            self._inbox.close()
+            async with AsyncExitStack() as stack:  # one that fails leaves no other open
+                for port in (
+                    self._deriver,
+                    ports.journal,
+                    ports.sink,
+                    ports.source,
+                    ports.questions,
+                    ports.answers,
+                ):
+                    if port is not None:
+                        stack.push_async_callback(port.close)
+
+    async def _start(self) -> Recovered:
+        config, ports = self._config, self._ports
+        recovered = await recover(
+            ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
+            self._grid_of, self._make_noise,
+            lambda releases: due(releases, config.block, config.horizon),
+            ports.answers, Conversation(self._per_tick), self._guard.memory, self._seen,
+            ports.spans, ports.progress,
+        )  # fmt: skip
+        origin = config.origin if recovered is None else recovered.header.origin
+        ports.progress("Opening the source")
+        partitions = await ports.source.open(origin)
+        self._grid = config.grid(origin)
+        self._gate = Gate(
+            ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
+            config.block, config.hold, self._show, ports.answers, ports.spans,
+        )  # fmt: skip
+        header = config.header(
+            ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
+        )
+        self._guard.begin((header if recovered is None else recovered.header).partitions)
+        if recovered is None:
+            recovered = await self._first_commit(header)
+        then = msgspec.structs.replace(recovered.header, partitions=recovered.partitions)
+        require_same(then, header, grows=ports.source.grows)
+        self._partitions = partitions
+        if recovered.charges != config.charges:
+            raise FailClosed(
+                f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
+                "run the version of the code and of the file that wrote it"
+            )
+        self._latest = recovered.latest
+        ports.progress("Reading what is published")
+        wanted = recovered.numbers.before(self._wanted(recovered.shown))
+        async for body in ports.sink.read(max(self._known, wanted)):
+            self._show(release_of(body))
+        await self._gate.tell(recovered.unanswered)
+        await self._gate.publish(recovered.unpublished)
+        await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
+        if ports.questions is not None and self._messages is not None:
+            await ports.questions.open()
+            await ports.questions.seek(recovered.conversation.place)
+        return recovered
+
+    def _show(self, release: Release) -> None:
+        """Hand on what is public now; who asks is answered from it."""
+        self._latest[release.series] = release.body
+        self._published(release)
+
+    def _grid_of(self, header: Header) -> TickGrid:
+        """The journal's grid, once it is sure that its steps are those of this configuration."""
+        config, key_id = self._config, self._ports.sealer.key_id
+        require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
+        return config.grid(header.origin)
+
+    async def _first_commit(self, header: Header) -> Recovered:
+        """Charge before anything exists: the header, the ledger and the first seed become durable."""
+        seed = self._ports.seeds()
+        commit = Commit(0, GENESIS, header, self._config.charges, seeds=(seed,))
+        sealed, link = self._gate.seal(commit)
+        await self._gate.commit(commit, sealed)
+        states = initial_states(self.admission.registry.live, seed, self._make_noise)
+        return Recovered(
+            header, commit.charges, states, link, next_commit=1, partitions=header.partitions,
+            conversation=Conversation(self._per_tick),
+        )  # fmt: skip
+
+    async def _run(self, recovered: Recovered) -> None:
+        self._chain = CommitChain(self._gate, self._grid, recovered)
+        self._since_snapshot = recovered.replayed
+        self._reader = Reader(
+            self._ports.source, self._guard, self._router, self._partitions, self._inbox
+        )
+        async with asyncio.TaskGroup() as tasks:
+            self._ensemble = Ensemble(
+                self.admission.registry, self._grid, self._make_noise, tasks, self._router.width
+            )
+            until = served_until(recovered.coming)
+            self._ensemble.begin(recovered.states, recovered.cut.next_tick, until)
+            self._changes = CutChanges(
+                self.admission, self._chain, self._ensemble, self._reader, self._router,
+                lambda: self._ports.seeds(), self._make_noise, tasks, lambda: self._group,
+                self._config.lead,
+            )  # fmt: skip
+            cut = self._chain.opened(self._router.width, NONE)
+            self._reader.begin(tasks, cut, self._group)
+            async with self._listening(tasks):
+                await self._commit_all()
+                if self._messages is not None:
+                    await self._answering.end()
+            self._lifecycle.move(EnginePhase.STOPPING)
+            await self._reader.end()
+            await self._ensemble.end()
+
+    @property
+    def _group(self) -> int:
+        """How many ticks may share a commit, with the series that live now."""
+        releasing = self.admission.registry.releasing
+        return self._config.ticks_together(self._router.width, releasing)
+
+    @asynccontextmanager
+    async def _listening(self, tasks: asyncio.TaskGroup) -> AsyncGenerator[None, None]:
+        """Take messages while the block runs, from the queue and from who waits."""
+        if self._messages is None:
+            yield
+            return
+        self._answering = Answering(self._changes, self._messages, self._derived)
+        listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
+        try:
+            yield
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+    async def _flush_refusals(self) -> None:
+        """Put refusals on record that waited for this tick."""
+        if self._messages is not None:
+            await self._answering.flush()
+
+    async def _listen(self, answering: Answering, questions: Questions | None) -> None:
+        """Have what the queue holds executed, one message after the other."""
+        while questions is not None:
+            found = deque(await questions.read())
+            ended = suppress(WorldError, EngineEnded)  # it says itself why
+            with ended, self._in_hand():
+                while found:
+                    await self._done(partial(answering.hear, found))
+
+    @contextmanager
+    def _in_hand(self) -> Iterator[None]:
+        """Note that messages are under way."""
+        over = asyncio.Event()
+        self._under_way.add(over)
+        try:
+            yield
+        finally:
+            self._under_way.discard(over)
+            over.set()
+
+    async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
+        """Execute what is under way before the last ticks of a replay, which are never late; return whether it did.
+
+        It does so once, and the ticks are taken back meanwhile.
+        """
+        if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
+            return False
+        self._heard = True
+        self._inbox.back(ticks)  # a series that is created reads them again
+        for over in tuple(self._under_way):
+            while not (over.is_set() or self._asked_to_stop.is_set()):
+                waits = [
+                    asyncio.create_task(each)
+                    for each in (over.wait(), self._asked_to_stop.wait(), self._inbox.commanded())
+                ]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for each in waits:
+                        each.cancel()
+                while (command := self._inbox.command()) is not None:
+                    await command.execute()
+        return True
+
+    async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
+        """Have `act` done at a cut, with what it must have derived before; ticks go on meanwhile.
+
+        Where each time the cut has moved, so that something else must be derived, it is derived at the cut in the end.
+        """
+        derived = None
+        for _ in range(ATTEMPTS):
+            found = await self._inbox.executed(partial(act, derived))
+            if not isinstance(found, NeedsDerivation):
+                return found
+            derived = await self._derived(found)
+        return await self._inbox.executed(partial(act, derived, hold=True))
+
+    async def _derived(self, needed: NeedsDerivation) -> Derived:
+        """Derive what a message defines, and count the steps that it took.
+
+        Raises:
+            EngineEnded: the engine was told to stop meanwhile.
+        """
+        work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
+        stop = asyncio.create_task(self._asked_to_stop.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise EngineEnded(ENDED)
+            derived = work.result()
+        finally:
+            work.cancel()
+            stop.cancel()
+        self._chain.now.conversation.worked(needed.analyst, derived.steps)
+        return derived
+
+    async def _commit_all(self) -> None:
+        """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
+        while self._chain.next_tick != self._config.horizon:
+            if self._changes.stale and not await self._inbox.command_first():
+                await self._changes.read_on()
+            match await self._next():
+                case Command() as command:
+                    with self._ports.spans("query"):
+                        await command.execute()
+                case [] as ticks:
+                    if not await self._heard_out(ticks):
+                        return
+                case ticks:
+                    if ticks[-1].tick + 1 == self._config.horizon and await self._heard_out(ticks):
+                        continue
+                    with self._ports.spans("tick", tick=ticks[-1].tick):
+                        await self._chain.add(await self._step(ticks))
+                        await self._flush_refusals()
+
+    async def _next(self) -> Command | list[ClosedTick]:
+        """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
+        got = asyncio.create_task(self._inbox.get(self._group))
+        stop = asyncio.create_task(self._asked_to_stop.wait())
+        try:
+            await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            _refuse(got)
+            raise
+        finally:
+            got.cancel()
+            stop.cancel()
+        if self._asked_to_stop.is_set():
+            _refuse(got)
+            return []
+        found, horizon = got.result(), self._config.horizon
+        if isinstance(found, Command) or horizon is None:
+            return found
+        return [each for each in found if each.tick < horizon]
+
+    async def _create(
+        self,
+        definition: bytes,
+        analyst: str,
+        accept_noise: bool,
+        derived: Derived | None,
+        *,
+        hold: bool = False,
+    ) -> Created | NeedsDerivation:
+        needed = NeedsDerivation(definition, self._changes.begins, analyst)
+        outcome = await outcome_of(needed, derived, self._derived, hold=hold)
+        if outcome is None:
+            return needed
+        if isinstance(outcome, UsageError):
+            raise outcome
+        created = await self._changes.create(outcome, analyst, accept_noise=accept_noise)
+        await self._changes.flush()
+        return created
+
+    async def _halt(self, name: str) -> Halted:
+        halted = self._changes.halt(name)
+        await self._changes.flush()
+        return halted
+
+    async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
+        """Step all actors over these ticks, and return the commit that records them.
+
+        Of the first tick alone where something begins behind it; the others are read again.
+        """
+        now = self._chain.now
+        closed = closed[:1] if now.coming else closed
+        ticks, arrived = self._seen.settle(closed)
+        seeds = [self._ports.seeds() for _ in ticks]
+        releases = await self._ensemble.releases(ticks, seeds, now.next_release)
+        now.cut = ticks[-1].cut
+        now.conversation.ticked()
+        now.next_release += len(releases)
+        await self._changes.begin()
+        snapshot = await self._snapshot(len(ticks))
+        return commit_of(ticks, seeds, releases, snapshot, self._guard.memory, arrived)
+
+    async def _snapshot(self, ticks: int) -> SavedStates | None:
+        """All states at the cut, every `SNAPSHOT_TICKS` ticks."""
+        self._since_snapshot += ticks
+        if self._since_snapshot < SNAPSHOT_TICKS:
+            return None
+        self._since_snapshot = 0
+        return await self._ensemble.states()
+
+
+def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:
+    """Refuse a command that was taken when the engine ended, or its sender would wait for ever."""
+    if got.done() and not got.cancelled() and isinstance(command := got.result(), Command):
+        command.refuse()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first leaf of an exception group: one cause, one message."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,123 @@
+"""The actors of the series that run: started, stepped, asked and ended together.
+
+Rules: a tick goes to every actor, in the order of the series' numbers, each with noise of its own from the tick's seed.
+A query goes to one actor, with noise from a seed that nothing else has. This file knows no commit and no journal.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import Query
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.actor import Actor, Ask, Halt, MechanismAnswer, Snapshot, Tick
+from stream_dp.engine.guard import Guard
+from stream_dp.engine.made_series import with_made
+from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.registry import LiveSeries, Registry
+from stream_dp.engine.series import Series
+from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.journal.commit import Release, SavedStates
+from stream_dp.mechanisms.states import STATES
+
+NOTHING: Mapping[int, Series] = MappingProxyType({})
+
+
+class Ensemble:
+    """One actor for each series of `registry`, in the task group `tasks`; rows have `width` entries."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        grid: TickGrid,
+        make_noise: NoiseMaker,
+        tasks: asyncio.TaskGroup,
+        width: int,
+    ) -> None:
+        self._registry = registry
+        self._grid = grid
+        self._make_noise = make_noise
+        self._tasks = tasks
+        self._guard = Guard(width)
+        self._actors: dict[int, Actor] = {}
+
+    def begin(
+        self, states: Mapping[int, Any], tick: int = 0, until: Mapping[int, Series] = NOTHING
+    ) -> None:
+        """Give every series that sees this tick its actor, from these states.
+
+        `until` are series, by number, that are served otherwise than their registry says for a while.
+        """
+        for live in self._registry.at(tick):
+            series = until.get(live.number, live.series)
+            self.start(replace(live, series=series), states[live.number])
+
+    def start(self, live: LiveSeries, state: Any) -> None:
+        """Give a series its actor."""
+        amounts, rows = self._guard.amounts, live.series.rows
+        if live.series.amounts and rows not in amounts:
+            self._guard = replace(self._guard, amounts=(*amounts, rows))
+        actor = self._actors[live.number] = Actor(live.series, self._grid, state)
+        self._tasks.create_task(actor.run())
+
+    def change(self, live: LiveSeries) -> None:
+        """Let the actor of a series serve it as it is from this cut on."""
+        self._actors[live.number].change(live.series)
+
+    def widen(self, width: int) -> None:
+        """Take rows of `width` entries from now on."""
+        self._guard = replace(self._guard, width=width)
+
+    async def halt(self, number: int) -> None:
+        """End the actor of a series, if it has begun."""
+        if number in self._actors:
+            await self._actors.pop(number).send(Halt())
+
+    async def end(self) -> None:
+        """End every actor."""
+        for actor in self._actors.values():
+            await actor.send(Halt())
+
+    async def releases(
+        self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes], sequence: int
+    ) -> tuple[Release, ...]:
+        """Send each tick's row to every actor and collect the bodies from number `sequence` on: ticks, then series."""
+        loop = asyncio.get_running_loop()
+        made = self._registry.made
+        waiting: list[list[tuple[int, str, int, asyncio.Future[bytes]]]] = []
+        for closed, seed in zip(ticks, seeds, strict=True):
+            row = self._guard.admit(closed.row)
+            waiting.append([])
+            for live in self._registry.at(closed.tick):
+                reply: asyncio.Future[bytes] = loop.create_future()
+                noise = self._make_noise(seed, live.number)
+                await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
+                waiting[-1].append((sequence, live.series.name, closed.tick, reply))
+                sequence += 1
+            sequence += len(made)
+        found: list[Release] = []
+        for tick in waiting:
+            told = [Release(n, name, at, await reply) for n, name, at, reply in tick]
+            found += with_made(told, made, self._grid)
+        return tuple(found)
+
+    async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
+        """Return what the mechanism of a series answers to a query before this tick.
+
+        Raises:
+            RejectedMessage: it takes no such query; its state is as it was.
+        """
+        reply: asyncio.Future[MechanismAnswer] = asyncio.get_running_loop().create_future()
+        await self._actors[number].send(Ask(tick, query, noise, reply))
+        return await reply
+
+    async def states(self) -> SavedStates:
+        """Return the states of all actors."""
+        loop = asyncio.get_running_loop()
+        replies = {number: loop.create_future() for number in self._actors}
+        for number, reply in replies.items():
+            await self._actors[number].send(Snapshot(STATES.encode, reply))
+        return SavedStates({number: await reply for number, reply in replies.items()})

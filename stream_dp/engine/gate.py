@@ -1,0 +1,112 @@
+"""The gate: a private commit first, then the outbox. The only way out for private data.
+
+Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and then as those
+bytes. An answer is published at once.
+Public blocks are cut by tick numbers, never by load: a block of the declared number of ticks is published at once,
+not before its hold is over. One commit is in flight at a time and is never cancelled.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.ports import Answers, Clock, Journal, Published, Sink, Spans, untold
+from stream_dp.journal.commit import Answer, Commit, Release, digest, encode
+from stream_dp.journal.keys import Sealer
+
+
+class Gate:
+    """Seals, commits and publishes; `block` ticks go into one public block, `hold` ms after a tick's end."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        sink: Sink,
+        sealer: Sealer,
+        clock: Clock,
+        grid: TickGrid,
+        block: int = 1,
+        hold: int | None = None,
+        published: Published = lambda release: None,
+        answers: Answers | None = None,
+        spans: Spans = untold,
+    ) -> None:
+        self._journal = journal
+        self._sink = sink
+        self._sealer = sealer
+        self._clock = clock
+        self._grid = grid
+        self._block = block
+        self._hold = hold
+        self._published = published
+        self._answers = answers
+        self._spans = spans
+        self._waiting: deque[Release] = deque()
+        self.durable = 0
+        """How many commits this gate has made durable."""
+
+    @property
+    def unpublished(self) -> int | None:
+        """The first tick that is durable and waits for the rest of its block; None if there is none."""
+        return self._waiting[0].tick if self._waiting else None
+
+    def seal(self, commit: Commit) -> tuple[bytes, bytes]:
+        """The sealed bytes of a commit and their digest, the `previous` of the next one."""
+        sealed = self._sealer.seal(commit.sequence, encode(commit))
+        return sealed, digest(sealed)
+
+    async def commit(self, commit: Commit, sealed: bytes) -> None:
+        """Make the commit durable, then publish its answers and the blocks it completes."""
+        with self._spans("commit"):
+            await self._journal.append(commit, sealed)
+        self.durable += 1
+        await self.tell(commit.answers)
+        await self.publish(commit.releases)
+
+    async def tell(self, durable: Sequence[Answer]) -> None:
+        """Publish answers that are durable already."""
+        if durable and self._answers is not None:
+            with self._spans("answer"):
+                await self._answers.publish(durable)
+
+    async def publish(self, durable: Sequence[Release]) -> None:
+        """Queue releases that are durable already and publish every complete block."""
+        self._waiting.extend(durable)
+        while self._waiting and self._waiting[-1].tick >= self._end_of_block(self._waiting[0].tick):
+            last = self._end_of_block(self._waiting[0].tick)
+            block = self._waiting_until(last)
+            if not block:
+                raise ValueError(
+                    "releases must come in the order of their ticks, within the horizon"
+                )
+            if self._hold is not None:
+                await self._clock.sleep_until(self._grid.end(last) + self._hold)
+            with self._spans("publish", tick=last):
+                await self._sink.publish(block)
+            for _ in block:
+                self._waiting.popleft()
+            for release in block:
+                self._published(release)
+
+    def _waiting_until(self, last: int) -> list[Release]:
+        """Return what waits of the ticks up to `last`; the rest is not looked at."""
+        found = []
+        for release in self._waiting:
+            if release.tick > last:
+                break
+            found.append(release)
+        return found
+
+    def _end_of_block(self, tick: int) -> int:
+        return end_of_block(tick, self._block, self._grid.horizon)
+
+
+def end_of_block(tick: int, block: int, horizon: int | None) -> int:
+    """Return the last tick of the public block that `tick` lies in."""
+    end = (tick // block + 1) * block - 1
+    return end if horizon is None else min(end, horizon - 1)
+
+
+def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
+    """Say whether these releases, in the order of their ticks, hold a whole block: it should be public by now."""
+    return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)

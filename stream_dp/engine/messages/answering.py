@@ -1,0 +1,345 @@
+"""Messages, executed one by one at a cut: from the queue or from somebody who waits, by one path.
+
+Rules: a message is executed once; its answer becomes durable with what it changed and with the place up to which the
+queue was read, in one commit of its own, and only then is it visible. What it defines is derived before, while ticks
+go on; the cut checks it against the ledger and the names of then. A message that is refused changes nothing but the
+record of its id. The operator may act on every series, an analyst on those of the file, of the main ledger and her own,
+and create and halt by her own ledger only; a mechanism that answers by itself is asked by its owner and whom it names.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import MAIN
+from stream_dp.core.near_names import meant
+from stream_dp.engine.admission import Admission
+from stream_dp.engine.cut_changes import CutChanges
+from stream_dp.engine.messages.addressed import Addressed, MessageReader, Wanted
+from stream_dp.engine.messages.answer_words import not_accepted
+from stream_dp.engine.ports import Answers, Question, closing
+from stream_dp.engine.proposals import Derived, Proposal
+from stream_dp.engine.registry import LiveSeries
+from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
+from stream_dp.journal.answer_body import RefusalKind, answer_head
+from stream_dp.journal.commit import Answer, Created, Halted
+
+DEFINE = ("create", "preview", "watch")
+"""What brings a definition, which takes steps to understand."""
+AT_A_CUT = 100
+"""How many records that are no messages are refused at most before ticks that wait have their turn."""
+
+
+class Wording(Protocol):
+    """What answers tell of series that come and go: plain public values; implemented above."""
+
+    def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
+        """Say what was created, once it is charged."""
+        ...
+
+    def halted(
+        self, admission: Admission, name: str, halted: Halted, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what was halted."""
+        ...
+
+    def previewed(
+        self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what creating a series would do."""
+        ...
+
+    def listed(
+        self, admission: Admission, payers: Collection[str] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Say every series that runs, and the last halted ones of each ledger.
+
+        In detail what those count that `payers` paid for (None: anybody).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Understanding:
+    """What an engine needs to take messages: who reads them, and who words the answers."""
+
+    reader: MessageReader
+    wording: Wording
+
+
+class NeedsDerivation(NamedTuple):
+    """What must be derived before a message can be executed: of `analyst`, for a series from tick `start` on."""
+
+    definition: bytes
+    start: int
+    analyst: str
+
+
+async def outcome_of(
+    needed: NeedsDerivation,
+    derived: Derived | None,
+    derive: Callable[[NeedsDerivation], Awaitable[Derived]],
+    *,
+    hold: bool,
+) -> Proposal | UsageError | None:
+    """Return what came of a definition for its tick; None where it must be derived first, unless `hold`: then now."""
+    outcome = None if derived is None else derived.at(needed.start)
+    if outcome is None and hold:
+        outcome = (await derive(needed)).outcome
+    return outcome
+
+
+class Answering:
+    """Executes messages through `changes`; `messages` says what they mean and what is answered.
+
+    `derive` derives what a message defines. It is called at a cut only where `hold` says so.
+    """
+
+    def __init__(
+        self,
+        changes: CutChanges,
+        messages: Understanding,
+        derive: Callable[[NeedsDerivation], Awaitable[Derived]],
+    ) -> None:
+        self._changes = changes
+        self._reader = messages.reader
+        self._wording = messages.wording
+        self._derive = derive
+
+    async def hear(
+        self, questions: deque[Question], derived: Derived | None = None, *, hold: bool = False
+    ) -> NeedsDerivation | None:
+        """Execute the next message of the queue, record it with its answer, and take it from `questions`.
+
+        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between two
+        ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
+        executes nothing and returns what must be derived.
+        """
+        conversation = self._changes.chain.now.conversation
+        for _ in range(min(AT_A_CUT, len(questions))):
+            question = questions[0]
+            try:
+                message = self._reader.opened(question.value, question.stamp)
+                found = await self._ready(message, question.stamp, derived, hold=hold)
+                if isinstance(found, NeedsDerivation):
+                    return found
+                conversation.admit(message, question.stamp)
+            except NotAccepted as refusal:
+                conversation.place = questions.popleft().place + 1
+                conversation.refuse(refusal, question.place)
+                derived = None
+            else:
+                conversation.place = questions.popleft().place + 1
+                await self._answered(message, found, (question.place,))
+                return None
+        await self.flush()
+        return None
+
+    async def tell(
+        self, message: Addressed, stamp: int, derived: Derived | None = None, *, hold: bool = False
+    ) -> tuple[int, bytes | None] | NeedsDerivation:
+        """Execute a message of somebody who waits; return its answer's number and bytes, None where it is on record.
+
+        What it defines must be `derived` before, as for `hear`.
+
+        Raises:
+            NotAccepted: it is not accepted as the message of its id; nothing has changed.
+        """
+        conversation = self._changes.chain.now.conversation
+        known = conversation.number_of(message)
+        if known is not None:
+            return known, None
+        found = await self._ready(message, stamp, derived, hold=hold)
+        if isinstance(found, NeedsDerivation):
+            return found
+        conversation.admit(message, stamp)
+        answer = await self._answered(message, found)
+        return answer.number, answer.body
+
+    async def end(self) -> None:
+        """Put refusals on record that would wait for a tick; none follows."""
+        self._changes.chain.now.conversation.end()
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Put on record what waits, if anything does."""
+        if self._changes.pending or self._changes.chain.now.conversation.waits:
+            await self._changes.flush()
+
+    async def _ready(
+        self, message: Addressed, stamp: int, derived: Derived | None, *, hold: bool
+    ) -> "_Ready | NeedsDerivation":
+        """What a message wants, with what it defines; or what must be derived before.
+
+        Raises:
+            NotAccepted: it would not be accepted, or its sender's definitions took too many steps.
+        """
+        conversation, chain = self._changes.chain.now.conversation, self._changes.chain
+        conversation.check(message, stamp)
+        try:
+            wanted = message.wanted or self._reader.wanted(message)
+        except UsageError as refusal:
+            return _Ready(Wanted(message.do), refused=refusal)
+        if wanted.do not in DEFINE:
+            return _Ready(wanted)
+        if derived is None:
+            conversation.require_steps(message.analyst)
+        if wanted.do == "watch":
+            return _Ready(wanted)
+        start = (chain.next_tick if wanted.do == "create" else chain.shown) + self._changes.lead
+        if derived is not None and wanted.do == "preview":
+            start = derived.start  # it is a preview of the tick that was next when it was read
+        needed = NeedsDerivation(wanted.definition, start, message.analyst)
+        outcome = await outcome_of(needed, derived, self._derive, hold=hold)
+        if outcome is None:
+            return needed
+        if isinstance(outcome, UsageError):
+            return _Ready(wanted, refused=outcome)
+        return _Ready(wanted, outcome)
+
+    async def _answered(
+        self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
+    ) -> Answer:
+        """Execute what is ready, and put it on record with its answer."""
+        conversation, chain = self._changes.chain.now.conversation, self._changes.chain
+        told, refused = dict[str, Any](), ready.refused
+        if refused is None:
+            try:
+                told = dict(await self._executed(ready, message))
+            except (UsageError, BudgetRefused) as refusal:
+                refused = refusal
+        series = ready.wanted.series or str(told.get("name", ""))
+        answer = conversation.answer(message, refused or told, chain.standing, series, places)
+        await self._changes.flush()
+        return answer
+
+    async def _executed(self, ready: "_Ready", message: Addressed) -> Mapping[str, Any]:
+        admission, changes, wanted = self._changes.admission, self._changes, ready.wanted
+        match wanted.do:
+            case "create":
+                created = await changes.create(
+                    ready.defined, message.analyst, accept_noise=wanted.accept_noise
+                )
+                return self._wording.created(admission, created, message.analyst)
+            case "watch" | "unwatch":
+                live = self._asked(wanted, message)
+                self._require_own(wanted, message, "change")
+                if not changes.lead:
+                    changes.chain.now.conversation.count_watch(message.analyst)
+                begin = wanted.do == "watch"
+                watch = wanted.definition if begin else str(wanted.parameters["watch"])
+                return await changes.watch(
+                    live, watch, message.analyst, accept_noise=wanted.accept_noise
+                )
+            case "halt":
+                if not message.operator:
+                    self._asked(wanted, message)
+                owner = self._require_own(wanted, message, "halt")
+                halted = changes.halt(wanted.series)
+                return self._wording.halted(admission, wanted.series, halted, owner)
+            case "preview":
+                found = admission.preview(ready.defined, message.analyst)
+                return self._wording.previewed(admission, ready.defined, found, message.analyst)
+            case "list":
+                readers = None if message.operator else (MAIN, message.analyst)
+                return {"queries": self._wording.listed(admission, readers)}
+            case _:
+                made = admission.registry.made_named(wanted.series)
+                if made is not None:
+                    return changes.last_of(made, wanted.parameters)
+                live = self._asked(wanted, message)
+                self._require_right(live, message)
+                number = changes.chain.now.conversation.next_answer
+                return await changes.ask(live, wanted.parameters, number)
+
+    def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
+        """Return whose ledger paid for a series.
+
+        Raises:
+            NotYours: another's than the sender's.
+        """
+        owner = self._owner(wanted.series)
+        if not message.operator and owner != message.analyst:
+            raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
+        return owner
+
+    def _require_right(self, live: LiveSeries, message: Addressed) -> None:
+        """Do nothing where the sender may ask the series: its last release, or its mechanism, which that may change.
+
+        Raises:
+            NotYours: it is the mechanism, and she is neither its owner nor among those whom the series names.
+        """
+        mine = message.operator or self._owner(live.series.name) == message.analyst
+        if live.series.asking is not None and not (mine or _granted(live, message)):
+            raise NotYours(
+                "series: you may not ask this monitor, for what is asked may fire, and so begin again or end, its "
+                "watches; its key `ask` names who may, beside its owner"
+            )
+
+    def _owner(self, name: str) -> str:
+        """Whose ledger paid for a series; of those of the file, the main one."""
+        analyst, _ = self._changes.admission.subledgers.running.get(name, (MAIN, None))
+        return analyst
+
+    def _asked(self, wanted: Wanted, message: Addressed) -> LiveSeries:
+        """The series that is asked.
+
+        Raises:
+            UnknownMechanism: there is none.  NotYours: another analyst's.
+        """
+        admission, name = self._changes.admission, wanted.series
+        live = admission.registry.named(name)
+        if live is None:
+            if admission.registry.made_named(name) is not None:
+                raise UnknownMechanism(
+                    "series: is made of what others release, and runs as long as they do; it keeps no watches"
+                )
+            if name in admission.names:
+                raise UnknownMechanism("series: was halted; it answers no more")
+            near = meant(name, [one.name for one in admission.registry.releasing])
+            raise UnknownMechanism(
+                f"series: none of this name runs; `list` names those that do{near}"
+            )
+        mine = message.operator or self._owner(name) in (MAIN, message.analyst)
+        if not (mine or _granted(live, message)):
+            raise NotYours("series: is another analyst's")
+        return live
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A message that can be executed: what it wants, what it defines, or why it is refused."""
+
+    wanted: Wanted
+    proposal: Proposal | None = None
+    refused: UsageError | BudgetRefused | None = None
+
+    @property
+    def defined(self) -> Proposal:
+        """The series that it defines."""
+        if self.proposal is None:
+            raise UsageError("series: is missing")
+        return self.proposal
+
+
+def _granted(live: LiveSeries, message: Addressed) -> bool:
+    """Whether a series names the sender among those who may ask its mechanism."""
+    askers = live.series.askers
+    return askers is None or message.analyst in askers
+
+
+async def recorded(answers: Answers | None, number: int) -> bytes:
+    """Return the public answer of this number.
+
+    Raises:
+        NotAccepted: answers are not kept here, or this one no more.
+    """
+    if answers is not None:
+        async with closing(answers.read(number - 1)) as bodies:
+            async for body in bodies:
+                if answer_head(body).number == number:
+                    return body
+                break
+    raise not_accepted(RefusalKind.REPEATED)

@@ -1,0 +1,224 @@
+"""The messages of analysts: which is accepted as the message of its id, and how answers are numbered and written.
+
+Rules: an id is used once for ever, although it is remembered only until nothing that bears it could be accepted any
+more. Everything here is public: ids, stamps and moments decide, never data. What is not accepted uses up no id, and
+all refusals between two ticks share one answer. No clock and no port: what a journal holds is replayed here. This
+file knows no topic, actor or form of a message.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_dp.engine.messages.addressed import Addressed
+from stream_dp.engine.messages.answer_words import AHEAD, WORK, body_of, not_accepted, refusals_body
+from stream_dp.engine.messages.work import TICK_STEPS
+from stream_dp.errors import NotAccepted, StreamDPError, UsageError
+from stream_dp.journal.answer_body import AnswerCut, RefusalKind
+from stream_dp.journal.commit import Answer, Commit, Refused
+
+PER_TICK = 100
+"""How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
+WATCHES = 20
+"""How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
+WATCHING = ("watch", "unwatch")
+"""What begins or ends a watch."""
+LONGEST_MS = 24 * 3_600_000
+"""How far ahead of its stamp a message may be valid."""
+PLACES = 20
+"""How many of the records that are refused for one reason are named by their places; the others are counted."""
+
+
+@dataclass(slots=True, repr=False)
+class Conversation:
+    """Ids, rates, and the answers that wait for the next commit.
+
+    `place` is where reading the queue continues, `recorded` the same for what commits record already.
+    """
+
+    per_tick: int = PER_TICK
+    place: int = -1
+    recorded: int = -1
+    next_number: int = 1
+    _used: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    _ends: list[tuple[int, str]] = field(default_factory=list)
+    _floor: int = 0
+    _taken: Counter[str] = field(default_factory=Counter)
+    _steps: Counter[str] = field(default_factory=Counter)
+    _waiting: list[Answer] = field(default_factory=list)
+    _watches: Counter[str] = field(default_factory=Counter)
+    _refused: dict[tuple[str, str], Refused] = field(default_factory=dict)
+    _told: bool = False
+
+    def number_of(self, message: Addressed) -> int | None:
+        """Return the number of the answer to this very message, if it has one.
+
+        Raises:
+            NotAccepted: its id was used for another one.
+        """
+        if message.id not in self._used:
+            return None
+        digest, number = self._used[message.id]
+        if digest != message.digest:
+            raise not_accepted(RefusalKind.USED)
+        return number
+
+    def check(self, message: Addressed, stamp: int) -> None:
+        """Do nothing where a message that came at `stamp` (ms since 1970) would be accepted now.
+
+        Raises:
+            NotAccepted: expired, used, repeated, or too many.
+        """
+        if self.number_of(message) is not None:
+            raise not_accepted(RefusalKind.REPEATED)
+        if message.until > stamp + LONGEST_MS:
+            raise not_accepted(RefusalKind.EXPIRED, AHEAD)
+        if message.until < max(stamp, self._floor + 1):
+            raise not_accepted(RefusalKind.EXPIRED)
+        self.require_rate(message.analyst)
+
+    def require_rate(self, analyst: str) -> None:
+        """Do nothing where one more message of an analyst may be executed before the next tick.
+
+        Raises:
+            NotAccepted: too many.
+        """
+        if self._taken[analyst] >= self.per_tick:
+            raise not_accepted(RefusalKind.RATE)
+
+    def require_steps(self, analyst: str) -> None:
+        """Do nothing where definitions of the analyst may take more steps before the next tick.
+
+        Raises:
+            NotAccepted: they may not.
+        """
+        if self._steps[analyst] >= TICK_STEPS:
+            raise not_accepted(RefusalKind.RATE, WORK)
+
+    def worked(self, analyst: str, steps: int) -> None:
+        """Count the steps that a definition of the analyst took."""
+        self._steps[analyst] += steps
+
+    def admit(self, message: Addressed, stamp: int) -> None:
+        """Accept a message that came at `stamp` (ms since 1970): its id is used, and counts in the rate.
+
+        Raises:
+            NotAccepted: see `check`; nothing has changed.
+        """
+        self.check(message, stamp)
+        self._taken[message.analyst] += 1
+        self._use(message.id, message.digest, message.until, self.next_number)
+        self._forget(stamp - LONGEST_MS)
+
+    def count_watch(self, analyst: str) -> None:
+        """Count one more message of an analyst before the next tick that begins or ends a watch.
+
+        Raises:
+            UsageError: too many.
+        """
+        if self._watches[analyst] >= WATCHES:
+            raise UsageError(
+                f"watch: an analyst may begin or end {WATCHES} watches between two ticks, for the records of the open "
+                "tick are read again for them; go on after the next tick"
+            )
+        self._watches[analyst] += 1
+
+    def ticked(self) -> None:
+        """A tick has closed: everybody may send as many again."""
+        self._taken.clear()
+        self._watches.clear()
+        self._steps.clear()
+        self._told = False
+
+    def refuse(self, refusal: NotAccepted, place: int) -> None:
+        """Refuse a record that is accepted as no message: it is counted, and told with all others."""
+        reason = (str(refusal.kind), str(refusal))
+        found = self._refused.get(reason) or Refused(*reason, 0, (), place)
+        places = (*found.places, place) if len(found.places) < PLACES else found.places
+        self._refused[reason] = Refused(*reason, found.records + 1, places, place)
+
+    def end(self) -> None:
+        """No tick follows: refusals that wait may be told."""
+        self._told = False
+
+    @property
+    def due(self) -> bool:
+        """Whether refusals wait that may be told now: once between two ticks."""
+        return bool(self._refused) and not self._told
+
+    def answer(
+        self,
+        message: Addressed,
+        told: Mapping[str, Any] | StreamDPError,
+        standing: AnswerCut,
+        series: str = "",
+        places: tuple[int, ...] = (),
+    ) -> Answer:
+        """Write the answer to an accepted message: what is told, or the error that refuses it; `places` is where it lay
+        in the queue, if it came by that.
+        """
+        body = body_of(self.next_number, message.id, message.do, standing, told, places)
+        answer = Answer(
+            self.next_number, message.id, message.digest, message.until, body,
+            message.analyst, message.do, series,
+        )  # fmt: skip
+        self._used[message.id] = (message.digest, answer.number)
+        self._add(answer)
+        return answer
+
+    @property
+    def next_answer(self) -> int:
+        """The number of the answer that is written next."""
+        return self.next_number
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer waits for its commit."""
+        return bool(self._waiting) or self.due
+
+    def drain(self, standing: AnswerCut) -> tuple[Answer, ...]:
+        """Return the answers that wait for their commit, and that to what is no message if it is due."""
+        if self.due:
+            body = refusals_body(self.next_number, standing, tuple(self._refused.values()))
+            self._add(Answer(self.next_number, None, b"", 0, body))
+            self._refused.clear()
+            self._told = True
+        waiting, self._waiting = tuple(self._waiting), []
+        return waiting
+
+    def settle(self) -> tuple[int, tuple[Refused, ...]]:
+        """Return what the next commit records: the place up to which was read, and the refusals that wait."""
+        self.recorded = self.place
+        return self.recorded, tuple(self._refused.values())
+
+    def replay(self, commit: Commit) -> None:
+        """Remember what a journal's commit says."""
+        if commit.ticks:
+            self.ticked()
+        self.place = self.recorded = max(self.place, commit.asked)
+        self._refused = {(each.reason, each.detail): each for each in commit.refused}
+        for answer in commit.answers:
+            self.next_number = answer.number + 1
+            self._told = self._told or answer.id is None
+            if answer.id is not None:
+                self._taken[answer.analyst] += 1
+                self._watches[answer.analyst] += answer.do in WATCHING
+                self._use(answer.id, answer.digest, answer.until, answer.number)
+                earliest = answer.until - LONGEST_MS  # that its stamp can have been
+                self._forget(earliest - LONGEST_MS)
+
+    def _add(self, answer: Answer) -> None:
+        self._waiting.append(answer)
+        self.next_number += 1
+
+    def _use(self, id_: str, digest: bytes, until: int, number: int) -> None:
+        self._used[id_] = (digest, number)
+        heapq.heappush(self._ends, (until, id_))
+
+    def _forget(self, floor: int) -> None:
+        """Forget the ids of messages that were valid until `floor` at most; none such is accepted any more."""
+        self._floor = max(self._floor, floor)
+        while self._ends and self._ends[0][0] <= self._floor:
+            self._used.pop(heapq.heappop(self._ends)[1], None)

@@ -1,0 +1,195 @@
+"""The tokens that an operator has made for analysts: which there are, until when each is valid, which are revoked.
+
+Rules: a token is good only while a line of the list names it, so a list that is lost admits nobody. The list holds no
+secret: a token's secret is made from the operator's key, its id, its analyst and its end, and a line that was changed
+names a token that nobody has. Lines are only ever added. Nobody else may write the file; it is read again when it has
+changed. An older copy of it brings back what was revoked since.
+"""
+
+import hmac
+import os
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from stream_dp.core.moments import moment_text, parse_moment
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.journal.keys import Sealer
+from stream_dp.noise import fresh_seed
+
+VERSION = 1
+DAY_MS = 86_400_000
+LONGEST_DAYS = 3650
+_ID_BYTES = 6
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A token that was made (`analyst`, `made`, `expires`), or one that was `revoked`."""
+
+    v: int
+    id: str
+    analyst: str = ""
+    made: str = ""
+    expires: str = ""
+    revoked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A token as the list tells it; times are RFC 3339 in UTC, `revoked` is empty where it was not."""
+
+    id: str
+    analyst: str
+    made: str
+    expires: str
+    revoked: str = ""
+
+    def state(self, now: int) -> str:
+        """Whether it is valid, has expired or was revoked, at this moment (ms since 1970)."""
+        if self.revoked:
+            return "revoked"
+        end = parse_moment(self.expires)
+        return "valid" if end is not None and now < end else "expired"
+
+
+@dataclass(slots=True)
+class IssuedTokens:
+    """The list in the file `path`, of the pipeline and the key of `sealer`; only these `analysts` hold tokens."""
+
+    path: Path
+    sealer: Sealer = field(repr=False)
+    analysts: Collection[str] = ()
+    _read: tuple[object, dict[str, IssuedToken]] = (None, {})
+
+    def make(self, analyst: str, days: int, now: int) -> tuple[IssuedToken, str]:
+        """Return a new token for an analyst, and its text, which is nowhere kept; durable on the list on return.
+
+        Raises:
+            UsageError: no such analyst, or no such number of days.
+        """
+        if analyst not in self.analysts:
+            known = ", ".join(self.analysts) or "none"
+            raise UsageError(
+                f"--analyst: there is no analyst of this name; `privacy.analysts` of the pipeline file names {known}"
+            )
+        if not 1 <= days <= LONGEST_DAYS:
+            raise UsageError(f"--days: must be from 1 to {LONGEST_DAYS}")
+        made = IssuedToken(
+            fresh_seed()[:_ID_BYTES].hex(), analyst, moment_text(now), moment_text(now + days * DAY_MS),
+        )  # fmt: skip
+        self._add(_Line(VERSION, made.id, made.analyst, made.made, made.expires))
+        return made, self._text(made)
+
+    def revoke(self, id_: str, now: int) -> IssuedToken:
+        """Take a token back for ever; durable on return.
+
+        Raises:
+            UsageError: there is none of this id, or it was revoked before.
+        """
+        found = self.all().get(id_)
+        if found is None:
+            raise UsageError(f"--revoke: {self.path} names no token of this id; --list shows them")
+        if found.revoked:
+            raise UsageError(f"--revoke: this token was revoked before, {found.revoked}")
+        self._add(_Line(VERSION, id_, revoked=moment_text(now)))
+        return replace(found, revoked=moment_text(now))
+
+    def all(self) -> dict[str, IssuedToken]:
+        """Return the tokens by their ids, in the order in which they were made.
+
+        Raises:
+            FailClosed: the file is damaged, or others may write it.
+            WorldError: it cannot be read.
+        """
+        try:
+            mark = self._mark()
+            if mark is None:
+                return {}
+            if self._read[0] != mark:
+                self._read = mark, _tokens(self.path, self.path.read_bytes())
+        except OSError as error:
+            raise WorldError(f"{self.path}: cannot be read: {error.strerror}") from None
+        return self._read[1]
+
+    def text_of(self, id_: str) -> tuple[IssuedToken, str] | None:
+        """Return the token of this id and its text; None where there is none, or its analyst is none any more.
+
+        Raises:
+            FailClosed, WorldError: see `all`.
+        """
+        found = self.all().get(id_)
+        if found is None or found.analyst not in self.analysts:
+            return None
+        return found, self._text(found)
+
+    def shown(self, text: str) -> IssuedToken | None:
+        """Return the token of this text, which may have expired or be revoked; None where it is none of the list's.
+
+        Raises:
+            FailClosed, WorldError: see `all`.
+        """
+        found = self.text_of(id_of(text))
+        known = "" if found is None else found[1]
+        same = hmac.compare_digest(text.encode(), known.encode())
+        return found[0] if found is not None and same else None
+
+    def _text(self, token: IssuedToken) -> str:
+        return self.sealer.issued_token(token.id, token.analyst, token.expires)
+
+    def _mark(self) -> object:
+        """What changes when the file does; None: there is no file."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        if stat.S_IMODE(found.st_mode) & 0o022:
+            raise FailClosed(
+                f"the list of tokens {self.path} can be written by others, who could take back what was revoked: run "
+                f"`chmod 600 {self.path}`"
+            )
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _add(self, line: _Line) -> None:
+        self.all()  # a damaged list is not made longer
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(handle, msgspec.json.encode(line) + b"\n")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise WorldError(f"{self.path}: cannot be written: {error.strerror}") from None
+
+
+def id_of(text: str) -> str:
+    """Return the id that a token's text begins with; empty where it has none."""
+    return text.partition(".")[0] if "." in text else ""
+
+
+def _tokens(path: Path, content: bytes) -> dict[str, IssuedToken]:
+    found: dict[str, IssuedToken] = {}
+    try:
+        lines = [msgspec.json.decode(each, type=_Line) for each in content.splitlines()]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise FailClosed(_damaged(path)) from None
+    for line in lines:
+        known = found.get(line.id)
+        if line.v != VERSION or (known is None) == bool(line.revoked):
+            raise FailClosed(_damaged(path))
+        made = known or IssuedToken(line.id, line.analyst, line.made, line.expires)
+        found[line.id] = replace(made, revoked=line.revoked)
+    if content and not content.endswith(b"\n"):
+        raise FailClosed(_damaged(path))
+    return found
+
+
+def _damaged(path: Path) -> str:
+    return (
+        f"the list of tokens {path} is damaged, so no analyst's token is accepted: restore its newest copy, or remove "
+        "it and make new tokens"
+    )

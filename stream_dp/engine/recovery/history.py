@@ -1,0 +1,244 @@
+"""The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
+
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages, its
+memory of users and those of identifiers are replayed while it is read, for they are remembered longer than states.
+This file knows no mechanism and no state.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Generic, NamedTuple, Protocol
+
+from stream_dp.engine.ports import Journal, closing
+from stream_dp.errors import FailClosed
+from stream_dp.journal.commit import (
+    Answer,
+    Asked,
+    Change,
+    Commit,
+    Created,
+    Halted,
+    Header,
+    Release,
+    Unwatched,
+    Watched,
+    decode,
+    digest,
+)
+from stream_dp.journal.keys import Sealer
+from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
+
+GENESIS = b""
+
+
+class ReleaseNumbers:
+    """Which number the first release of each tick has: at every tick as many, until a series comes or goes."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []
+
+    def replay(self, commit: Commit) -> None:
+        """Take the next commit."""
+        if not commit.ticks:
+            return
+        each = len(commit.releases) // len(commit.ticks)
+        if not self._runs or self._runs[-1][2] != each:
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
+
+    def before(self, tick: int) -> int:
+        """Return the number of the last release before this tick, -1 where there is none."""
+        if tick <= 0 or not self._runs:
+            return -1
+        begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
+        first, number, each = self._runs[begin]
+        return number + (tick - first) * each - 1
+
+
+@dataclass(slots=True, repr=False)
+class History:
+    """The journal as read: the first commit, those since the last snapshot, and the links of the chain.
+
+    `changing` are the commits before `since` that created or halted; `ticked` is the last one with ticks.
+    """
+
+    first: Commit
+    since: list[Commit]
+    last: Commit
+    previous: bytes
+    after_head: list[Release]
+    unanswered: list[Answer] = field(default_factory=list)
+    changing: list[Commit] = field(default_factory=list)
+    ticked: Commit | None = None
+    partitions: tuple[int, ...] = ()
+
+
+class Remembering(Protocol):
+    """What remembers more of a journal than its last states."""
+
+    def replay(self, commit: Commit) -> None:
+        """Take the next commit.
+
+        Raises:
+            FailClosed: it holds what this version has not written.
+        """
+        ...
+
+
+async def unsealed(
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
+) -> AsyncIterator[tuple[Commit, bytes]]:
+    """Every commit of a journal with the digest of its sealed form, in order.
+
+    Raises:
+        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names another
+            tick than the one at which it lies.
+    """
+    sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
+    async with closing(journal) as blobs:
+        async for sealed in blobs:
+            plain = sealer.open(sequence, sealed)
+            commit = decode(plain, f"commit {sequence} of the journal of {pipeline}")
+            if commit.sequence != sequence or commit.previous != previous:
+                raise FailClosed(
+                    f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
+                )
+            if sequence == 0 and commit.header is None:
+                raise FailClosed(f"the journal of {pipeline} does not begin with its header")
+            if not all(_lies(each, next_tick, coming) for each in commit.changes):
+                raise FailClosed(
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
+                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
+                    "the version of the code that wrote it"
+                )
+            if commit.ticks:
+                next_tick = commit.ticks[-1] + 1
+                coming.clear()
+            sequence, previous = sequence + 1, digest(sealed)
+            yield commit, previous
+
+
+def tick_of(change: Change) -> int:
+    """Return the first tick that a change changes."""
+    match change:
+        case Created(start=tick) | Halted(end=tick):
+            return tick
+        case Asked(at=tick) | Watched(at=tick) | Unwatched(at=tick):
+            return tick
+
+
+def _lies(change: Change, cut: int, coming: set[int]) -> bool:
+    """Whether a change begins at the cut before this tick or, where nothing is read again, a tick later.
+
+    `coming` are the numbers of the series that are created so; only these end a tick later, before they have begun.
+    """
+    at = tick_of(change)
+    match change:
+        case Created(number=number):
+            coming |= {number} if at == cut + 1 else set()
+            return at in (cut, cut + 1)
+        case Watched() | Unwatched():
+            return at in (cut, cut + 1)
+        case Halted(number=number):
+            return at == cut + (number in coming)
+        case Asked():
+            return at == cut
+
+
+async def read_history(
+    journal: Journal,
+    sealer: Sealer,
+    pipeline: str,
+    heads: "Heads",
+    memories: Sequence[Remembering],
+) -> History | None:
+    """Read and check the whole journal, and replay it to what remembers of it; None if it is empty.
+
+    Raises:
+        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+    """
+    history: History | None = None
+    async for commit, link in unsealed(journal.read(), sealer, pipeline):
+        if history is None:
+            history = History(commit, [commit], commit, link, [])
+        _extend(history, commit, link)
+        for each in memories:
+            each.replay(commit)
+        history.after_head += heads.releases.beyond(commit.releases)
+        history.unanswered += heads.answers.beyond(commit.answers)
+    for head in (heads.releases, heads.answers):
+        if not head.met:
+            raise FailClosed(
+                f"the journal of {pipeline} is older than, or differs from, what its {head.place} already "
+                "shows; going on would publish second versions. Restore the newest journal"
+            )
+    return history
+
+
+class PublicHead(Generic[P]):
+    """The `body` that is public last of a sequence (None: nothing is), met in the journal or not yet.
+
+    Raises where it is made:
+        FailClosed: the body is none of the sequence.
+    """
+
+    def __init__(self, sequence: PublicSequence[P], place: str, body: bytes | None) -> None:
+        self.place = place
+        self._number_of = sequence.number
+        self._body = body
+        self._number = (
+            0 if body is None else sequence.number_of(body, f"what comes last in the {place}")
+        )
+        self.met = body is None
+
+    def beyond(self, those: Sequence[P]) -> list[P]:
+        """Return what of a commit comes after it, and note whether it is among them itself."""
+        fresh: list[P] = []
+        for each in those:
+            number = self._number_of(each)
+            self.met = self.met or (number == self._number and each.body == self._body)
+            if number > self._number:
+                fresh.append(each)
+        return fresh
+
+
+class Heads(NamedTuple):
+    """What is public last: a release and an answer."""
+
+    releases: PublicHead[Release]
+    answers: PublicHead[Answer]
+
+    @classmethod
+    def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
+        """Return the heads with these bodies, None where nothing is public; errors as of `PublicHead`."""
+        return cls(
+            PublicHead(RELEASES, "release topic or file", release),
+            PublicHead(ANSWERS, "answer topic or file", answer),
+        )
+
+
+def last_of(commit: Commit) -> dict[str, bytes]:
+    """Return the bodies of the last releases of a commit with ticks, by series."""
+    return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
+
+
+def _extend(history: History, commit: Commit, link: bytes) -> None:
+    if commit.snapshot is not None:
+        history.changing += [each for each in history.since if each.changes]
+        history.since = [commit]
+    elif commit.sequence > 0:
+        history.since.append(commit)
+    if commit.header is not None:
+        history.partitions = commit.header.partitions
+    history.partitions += commit.admitted
+    history.last, history.previous = commit, link
+    if commit.ticks:
+        history.ticked = commit
+
+
+def header_in(history: History) -> Header:
+    """The journal's header, which `unsealed` has made sure of."""
+    if history.first.header is None:
+        raise TypeError("a journal's first commit holds its header")
+    return history.first.header

@@ -1,0 +1,95 @@
+"""The configuration of a run: what an engine runs, fixed before the first event and public."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.made_series import MadeSeries
+from stream_dp.engine.series import Series
+from stream_dp.journal.commit import Charge, Header
+
+GROUP = 100
+"""How many ticks share a private commit at most, when the engine is behind."""
+COMMIT_BYTES = 4_000_000
+"""How large a private commit of several ticks gets, about and at most; a tick that is larger has its own."""
+READ_AGAIN_MS = 10_000
+"""The longest tick whose records are read again for a change, so that it begins with the tick that is open."""
+_COUNT_BYTES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """The series of the first start with their charges, on a tick grid; times in ms.
+
+    A public block has `block` ticks and waits for `hold` after its end; `parts` are fingerprints that say what changed;
+    `accepted` names a new guarantee on a source that was seen before; `group` ticks share a commit when it is behind.
+    `made` are series made of the releases of those. Where a tick is longer than `read_again`, what is created, and a
+    watch that begins or ends, does so with the next tick.
+    """
+
+    pipeline: str
+    fingerprint: str
+    origin: int
+    step: int
+    horizon: int | None
+    block: int
+    hold: int | None
+    private: bool
+    series: tuple[Series, ...]
+    charges: tuple[Charge, ...]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    accepted: str = ""
+    group: int = GROUP
+    made: tuple[MadeSeries, ...] = ()
+    read_again: int = READ_AGAIN_MS
+
+    @property
+    def lead(self) -> int:
+        """How many ticks after the one that is open a change begins: 0 or 1, by the declared step alone."""
+        return int(self.step > self.read_again)
+
+    @property
+    def marked(self) -> "RunConfig":
+        """This configuration; under the test kit's noise with series whose releases say that they are not private."""
+        if self.private:
+            return self
+        return replace(
+            self,
+            series=tuple(replace(series, private=False) for series in self.series),
+            made=tuple(replace(series, private=False) for series in self.made),
+        )
+
+    def grid(self, origin: int) -> TickGrid:
+        """The tick grid from this origin."""
+        return TickGrid(origin, self.step, self.horizon)
+
+    def ticks_together(self, width: int, series: Iterable[Series | MadeSeries]) -> int:
+        """How many ticks share a commit at most, for rows of `width` entries and the releases of these series.
+
+        Only what is public decides: a row of zeros takes as much room as any other. What else a commit holds is small
+        (dead letters, `dead_letters.DETAIL`) or there once, however many ticks it has (snapshot, pending rows).
+        """
+        size = _COUNT_BYTES * width + sum(each.most_bytes for each in series)
+        return max(1, min(self.group, COMMIT_BYTES // max(1, size)))
+
+    def header(
+        self,
+        source: str,
+        partitions: tuple[int, ...],
+        origin: int,
+        key_id: str,
+        identity: str = "",
+    ) -> Header:
+        """The header a journal of this configuration on that source begins with."""
+        return Header(
+            pipeline=self.pipeline,
+            fingerprint=self.fingerprint,
+            source=source,
+            partitions=partitions,
+            identity=identity,
+            origin=origin,
+            private=self.private,
+            key_id=key_id,
+            parts=dict(self.parts),
+            accepted=self.accepted,
+        )

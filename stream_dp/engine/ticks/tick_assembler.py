@@ -1,0 +1,355 @@
+"""From batches to closed ticks: which rows a tick holds and where its cut lies.
+
+A tick closes in a partition at that partition's mark, and closes when it has closed in all of them. What a record
+adds, and to which tick, depends on that record and on the marks before it in its own partition, never on when
+it was read. The cut carries everything read before it: the closed row, rows of ticks still open, dead letters
+and late records. Sans I/O: this file knows no source, clock or journal.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.memories.identifiers import ByColumn, Came
+from stream_dp.engine.memories.user_memory import Used
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behind, Behinds
+from stream_dp.engine.ticks.tick_rows import (
+    NARROW,
+    OpenRow,
+    Row,
+    ThinRow,
+    added,
+    dense,
+    of_entries,
+    thin,
+    without,
+)
+from stream_dp.journal.dead_letters import DeadLetters, Span
+
+NO_ENTRY = of_entries({})
+_ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
+NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
+
+
+@dataclass(slots=True, repr=False)
+class Routed:
+    """What a batch adds: rows (`tick_rows.Row`) and their number of records by tick, and what was refused.
+
+    `arrived` are, by tick, the identifiers that come in columns which count them.
+    """
+
+    rows: dict[int, Any]
+    dead: Sequence[Span]
+    records: dict[int, int]
+    arrived: Mapping[int, ByColumn] = field(default_factory=dict)
+
+
+class Router(Protocol):
+    """Turns payloads into rows; never raises for anything a payload holds."""
+
+    @property
+    def width(self) -> int:
+        """Entries of a row."""
+        ...
+
+    def decode(self, batch: Batch) -> Batch:
+        """Return the batch with what it decoded, which is for the guard and for `route`."""
+        ...
+
+    def route(self, batch: Batch) -> Routed:
+        """Route one batch, and decode it where nobody has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Cut:
+    """Where a tick ended: all that the next one needs, and what a commit keeps of it.
+
+    `arriving` is given where reading begins (`CommitChain.opened`): the chain adds it up, and a cut alone lacks it.
+    """
+
+    next_tick: int = 0
+    positions: Mapping[int, int] = field(default_factory=dict)
+    marks: Mapping[int, int] = field(default_factory=dict)
+    pending: Mapping[int, Any] = field(default_factory=dict)
+    behind: Behinds = field(default_factory=dict)
+    arriving: Mapping[int, ByColumn] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        next_tick: int,
+        positions: Mapping[int, int],
+        marks: Mapping[int, int],
+        sparse: Mapping[int, Mapping[int, int]],
+        behind: Mapping[int, tuple[int, int]],
+    ) -> "Cut":
+        """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
+        pending = {tick: of_entries(dict(counts)) for tick, counts in sparse.items()}
+        open_there = {n: Behind(*one) for n, one in behind.items()}
+        return cls(next_tick, positions, marks, pending, open_there)
+
+    @property
+    def sparse(self) -> dict[int, dict[int, int]]:
+        """The entries of the pending rows that are not 0, by tick and column: no larger than the records make them."""
+        found = {tick: thin(row) for tick, row in self.pending.items()}
+        return {
+            tick: dict(zip(row.columns.tolist(), row.counts.tolist(), strict=True))
+            for tick, row in found.items()
+        }
+
+    def opened(self, width: int, fresh: slice) -> "Cut":
+        """Return this cut for rows of `width` entries, of which those of `fresh` begin to count behind it.
+
+        What lies before the cut never counts in them, also for ticks still open.
+        """
+        pending = {}
+        for tick, row in self.pending.items():
+            kept = without(row, fresh)
+            few = width > NARROW and isinstance(kept, ThinRow)
+            pending[tick] = without(kept, slice(width, sys.maxsize)) if few else dense(kept, width)
+        return replace(self, pending=pending)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClosedTick:
+    """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut.
+
+    These rows are shared by all ticks that hold them, so nobody can write to them: the assembler makes new ones.
+    `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`. `used` is what the records
+    before the cut used of their users' caps since the last one, and `capped` how many did not count. `arrived` are the
+    tick's identifiers, of which nobody has said yet who was there before, and `arriving` those of later ticks that came
+    since the last cut and not before.
+    """
+
+    tick: int
+    row: IntArray
+    positions: dict[int, int]
+    marks: dict[int, int]
+    pending: Mapping[int, Any]
+    dead_letters: DeadLetters
+    late: int
+    records: int
+    behind: Behinds = field(default_factory=dict)
+    used: Sequence[Used] = ()
+    capped: int = 0
+    arrived: ByColumn = field(default_factory=dict)
+    arriving: Mapping[int, ByColumn] = field(default_factory=dict)
+
+    @property
+    def cut(self) -> Cut:
+        """The cut at which the tick ended, without identifiers."""
+        return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
+
+
+class _Later(Mapping[int, Row]):
+    """The rows of ticks behind `tick`, of those that several ticks share: nobody writes to these."""
+
+    def __init__(self, shared: Mapping[int, Row], tick: int) -> None:
+        self._shared, self._tick = shared, tick
+
+    def __getitem__(self, tick: int) -> Row:
+        if tick <= self._tick:
+            raise KeyError(tick)
+        return self._shared[tick]
+
+    def __iter__(self) -> Iterator[int]:
+        return (tick for tick in self._shared if tick > self._tick)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return "<_Later>"
+
+
+@dataclass(slots=True, repr=False)
+class _Segment:
+    """What a partition holds between two of its marks."""
+
+    rows: dict[int, OpenRow] = field(default_factory=dict)
+    dead: DeadLetters = field(default_factory=DeadLetters)
+    late: int = 0
+    records: int = 0
+    mark: int = -1
+    position: int = 0
+    behind: Behind | None = None
+    used: list[Used] = field(default_factory=list)
+    capped: int = 0
+    arrived: dict[int, Came] = field(default_factory=dict)
+
+
+@dataclass(slots=True, repr=False)
+class _Partition:
+    """`marked` is the last mark read, `cut` the last one taken into a closed tick, at `position`."""
+
+    marked: int
+    cut: int
+    position: int | None
+    behind: Behind | None = None
+    current: _Segment = field(default_factory=_Segment)
+    closed: deque[_Segment] = field(default_factory=deque)
+
+
+class TickAssembler:
+    """Collects routed batches and hands out ticks in order, each at its cut.
+
+    `next_tick` is the first tick not yet closed, `pending`, `positions` and `marks` are those of the last commit.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[int],
+        width: int,
+        next_tick: int = 0,
+        pending: Mapping[int, Row] | None = None,
+        positions: Mapping[int, int] | None = None,
+        marks: Mapping[int, int] | None = None,
+        behind: Behinds = NOTHING_BEHIND,
+        arriving: Mapping[int, ByColumn] | None = None,
+    ) -> None:
+        known, passed, open_there = positions or {}, marks or {}, behind
+        self._partitions: dict[int, _Partition] = {}
+        for number in partitions:
+            mark = passed.get(number, next_tick - 1)
+            self._partitions[number] = _Partition(
+                mark, mark, known.get(number), open_there.get(number)
+            )
+        self._width = width
+        self._next = next_tick
+        self._merged: dict[int, Row] = dict(pending or {})
+        self._shared: dict[int, Row] | None = None
+        self._arrived = {tick: Came(found) for tick, found in (arriving or {}).items()}
+        self._grown: set[int] = set()
+        self._dead = DeadLetters()
+        self._late = 0
+        self._records = 0
+        self._used: list[Used] = []
+        self._capped = 0
+
+    @classmethod
+    def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
+        """Return an assembler that goes on behind this cut."""
+        return cls(
+            partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind,
+            cut.arriving,
+        )  # fmt: skip
+
+    def passed(self, partition: int) -> int:
+        """The last tick that is over in a partition: records of ticks up to it are late."""
+        known = self._partitions.get(partition)
+        return self._next - 1 if known is None else known.marked
+
+    def add(
+        self,
+        batch: Batch,
+        routed: Routed,
+        used: Sequence[Used] = (),
+        capped: int = 0,
+        users: Mapping[int, ByColumn] = NOBODY,
+    ) -> None:
+        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it.
+
+        `users` are those whom the guard counts, by tick: identifiers as those that the router found.
+        """
+        partition = self._partitions.get(batch.partition)
+        if partition is None:
+            over = self._next - 1
+            partition = self._partitions[batch.partition] = _Partition(over, over, batch.position)
+        segment = partition.current
+        for tick, row in routed.rows.items():
+            if tick <= partition.marked:
+                segment.late += routed.records.get(tick, 0)
+            else:
+                if tick not in segment.rows:
+                    segment.rows[tick] = OpenRow(self._width)
+                roomy = len(segment.rows) * self._width <= _ROOM
+                segment.rows[tick].add(row, roomy=roomy)
+        for tick, found in chain(routed.arrived.items(), users.items()):
+            if tick > partition.marked:
+                segment.arrived.setdefault(tick, Came()).add(found)
+        segment.records += sum(routed.records.values())
+        segment.dead.add(batch.partition, routed.dead)
+        segment.used += used
+        segment.capped += capped
+        if batch.mark is not None and batch.mark > partition.marked:
+            segment.mark, segment.position, segment.behind = (
+                batch.mark,
+                batch.position,
+                batch.behind,
+            )
+            if len(partition.closed) * self._width > _ROOM:
+                _shrink(segment.rows.values())
+            partition.closed.append(segment)
+            partition.current, partition.marked = _Segment(), batch.mark
+
+    def closed(self, limit: int) -> list[ClosedTick]:
+        """Return up to `limit` further ticks that have closed in every partition, in order."""
+        ready: list[ClosedTick] = []
+        last = min(p.marked for p in self._partitions.values())
+        while self._next <= last and len(ready) < limit:
+            ready.append(self._close(self._next))
+            self._next += 1
+        return ready
+
+    def _close(self, tick: int) -> ClosedTick:
+        for partition in self._partitions.values():
+            while partition.cut < tick:
+                self._take(partition, partition.closed.popleft(), tick)
+        if self._shared is None:
+            self._shared = dict(self._merged)
+        row = dense(self._merged.pop(tick, NO_ENTRY), self._width)
+        row.flags.writeable = False
+        arrived = self._arrived.pop(tick, Came()).once()
+        arriving = {each: self._arrived[each].fresh() for each in sorted(self._grown - {tick})}
+        self._grown.clear()
+        dead, late, records = self._dead, self._late, self._records
+        self._dead, self._late, self._records = DeadLetters(), 0, 0
+        used, capped = self._used, self._capped
+        self._used, self._capped = [], 0
+        return ClosedTick(
+            tick,
+            row,
+            {n: p.position for n, p in self._partitions.items() if p.position is not None},
+            {n: p.cut for n, p in self._partitions.items()},
+            _Later(self._shared, tick),
+            dead,
+            late,
+            records,
+            {n: p.behind for n, p in self._partitions.items() if p.behind is not None},
+            used,
+            capped,
+            arrived,
+            {each: found for each, found in arriving.items() if found},
+        )
+
+    def _take(self, partition: _Partition, segment: _Segment, closing: int) -> None:
+        partition.cut, partition.position, partition.behind = (
+            segment.mark,
+            segment.position,
+            segment.behind,
+        )
+        self._shared = None if segment.rows else self._shared
+        _shrink(found for tick, found in segment.rows.items() if tick > closing)
+        for tick, found in segment.rows.items():
+            row, present = found.row(), self._merged.get(tick)
+            self._merged[tick] = row if present is None else added((present, row), self._width)
+        for tick, came in segment.arrived.items():
+            self._arrived.setdefault(tick, Came()).add(came.once())
+            self._grown.add(tick)
+        self._dead.merge(segment.dead)
+        self._late += segment.late
+        self._records += segment.records
+        self._used += segment.used
+        self._capped += segment.capped
+
+
+def _shrink(rows: Iterable[OpenRow]) -> None:
+    """Let rows take no more room than they need."""
+    for row in rows:
+        row.shrink()

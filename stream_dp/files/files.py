@@ -1,0 +1,249 @@
+"""A data file as a finite source; a file of JSON lines as a sink.
+
+Rules: the source has one partition and makes a batch with a mark for every tick of the declared
+range, empty ticks too; the grid never comes from the data. Its position counts records and marks in
+reading order: after tick k it is (records of ticks 0..k) + k + 1, so a seek resumes exactly, even
+inside a tick. The sink only ever appends, and writes the same bytes again where a crash cut it
+short. Blocking calls run on threads.
+"""
+
+import asyncio
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from stream_dp.core.moments import ISO, TimeForm
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
+from stream_dp.errors import FailClosed, WorldError
+from stream_dp.files.records import Fields, TickedRecords, load_records, ticked
+from stream_dp.files.threads import OneThread, sync_folder
+from stream_dp.journal.commit import Release
+from stream_dp.journal.public_sequence import RELEASES
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_TICKS_PER_READ = 100
+_CHUNK_BYTES = 1 << 20
+
+
+class FileSource:
+    """The records of one file, on the grid of a replay clock."""
+
+    def __init__(
+        self,
+        path: Path,
+        fields: Fields,
+        time_field: str,
+        grid: TickGrid,
+        form: TimeForm = ISO,
+    ) -> None:
+        self._path = path
+        self._fields = fields
+        self._time_field = time_field
+        self._grid = grid
+        self._form = form
+        self._ticks = TickedRecords({}, 0)
+        self._position = 0
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self._path.name
+
+    @property
+    def identity(self) -> str:
+        """Nothing: a file may be copied."""
+        return ""
+
+    @property
+    def grows(self) -> bool:
+        """It has one partition."""
+        return False
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Load the file.
+
+        Raises:
+            FailClosed: `origin` is not the declared start.
+            UsageError, WorldError: see `load_records`.
+        """
+        if origin != self._grid.origin:
+            raise FailClosed(f"{self._path}: tick 0 does not begin at the declared start")
+        self._ticks = await asyncio.to_thread(self._load)
+        self._position = 0
+        return (0,)
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Continue at the position of partition 0.
+
+        Raises:
+            FailClosed: the file has no such position (it was cut since).
+        """
+        position = positions.get(0, 0)
+        if not 0 <= position <= self._end(len(self._ticks) - 1):
+            raise FailClosed(f"{self._path}: the file is not the one read before; bring it back")
+        self._position = position
+
+    async def read(self) -> Sequence[Batch]:
+        """A batch for each tick up to the next full hundred; nothing at the end."""
+        await asyncio.sleep(0)
+        horizon = len(self._ticks)
+        tick = bisect_right(range(horizon), self._position, key=self._end)
+        stop = min(horizon, (tick // _TICKS_PER_READ + 1) * _TICKS_PER_READ)
+        return [self._batch(each) for each in range(tick, stop)]
+
+    async def close(self) -> None:
+        """Forget the records."""
+        self._ticks = TickedRecords({}, 0)
+
+    def _load(self) -> TickedRecords:
+        records = load_records(self._path, self._fields, self._time_field, self._form)
+        return ticked(records, self._grid)
+
+    def _end(self, tick: int) -> int:
+        """The position after a tick."""
+        return self._ticks.before(tick + 1) + tick + 1
+
+    def _batch(self, tick: int) -> Batch:
+        records, end = self._ticks[tick], self._end(tick)
+        begin = end - len(records) - 1
+        left = records[max(self._position - begin, 0) :]
+        self._position = end
+        return Batch(
+            partition=0,
+            payloads=[record.payload for record in left],
+            labels=[record.line for record in left],
+            position=end,
+            mark=tick,
+        )
+
+
+class FileSink:
+    """One release body per line. Lines may become visible one by one, never torn after `open`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread: OneThread | None = None
+        self._descriptor: int | None = None
+        self._size = 0
+        self._last: bytes | None = None
+
+    async def open(self) -> None:
+        """Open or create the file, and cut off a line that a crash left unfinished.
+
+        Raises:
+            WorldError: the folder is missing, or the file cannot be written.
+        """
+        self._thread = OneThread("stream-dp-sink")
+        await self._run(self._open)
+
+    async def last(self) -> bytes | None:
+        """Return the last line; None in an empty file."""
+        return self._last
+
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """Return the lines after `beyond` that were whole when `open` or the last `publish` returned."""
+        position, stop = 0, self._size
+        if beyond >= 0:
+            position = await self._run(self._start_of, beyond, stop)
+        while position < stop:
+            lines = await self._run(self._lines, position, stop)
+            position += sum(len(line) + 1 for line in lines)
+            for line in lines:
+                if RELEASES.after(line, beyond, str(self._path)):
+                    yield line
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        """Append what is not in the file yet; durable on return.
+
+        Raises:
+            FailClosed: see `PublicSequence.not_yet_visible`.
+            WorldError: the file could not be written; the same releases may be published again.
+        """
+        await self._run(self._publish, tuple(releases))
+
+    async def close(self) -> None:
+        """Give the file back, once running calls are done."""
+        if self._thread is not None:
+            await self._thread.run(self._close)
+            self._thread.stop()
+            self._thread = None
+
+    async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if self._thread is None:
+            raise WorldError(f"{self._path}: the sink is not open")
+        try:
+            return await self._thread.run(call, *args, **kwargs)
+        except OSError as error:
+            raise WorldError(
+                f"{self._path}: {error.strerror}; check its folder, permissions and free space"
+            ) from None
+
+    def _open(self) -> None:
+        self._close()
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        sync_folder(self._path.parent)
+        self._size, self._last = _whole_lines(self._descriptor)
+        os.ftruncate(self._descriptor, self._size)
+        os.fsync(self._descriptor)
+
+    def _publish(self, releases: Sequence[Release]) -> None:
+        fresh = RELEASES.not_yet_visible(releases, self._last, str(self._path))
+        if not fresh or self._descriptor is None:
+            return
+        data = b"".join(release.body + b"\n" for release in fresh)
+        _write_at(self._descriptor, data, self._size)
+        os.fsync(self._descriptor)
+        self._size += len(data)
+        self._last = fresh[-1].body
+
+    def _start_of(self, beyond: int, stop: int) -> int:
+        """Where a line begins at or before the first one after `beyond`: what comes before is hardly looked at."""
+        low, high = 0, stop
+        with self._path.open("rb") as file:
+            while high - low > _CHUNK_BYTES:
+                middle = (low + high) // 2
+                file.seek(middle)
+                begin = middle + len(file.readline())
+                line = file.readline()
+                if begin >= high or RELEASES.after(line[:-1], beyond, str(self._path)):
+                    high = middle
+                else:
+                    low = begin
+        return low
+
+    def _lines(self, position: int, stop: int) -> list[bytes]:
+        with self._path.open("rb") as file:
+            file.seek(position)
+            # readlines ends with the first line that passes its hint
+            lines = file.readlines(min(_CHUNK_BYTES, stop - position - 1))
+        if not lines or not lines[-1].endswith(b"\n"):
+            raise FailClosed(f"{self._path}: the file was cut while it was in use; bring it back")
+        return [line[:-1] for line in lines]
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _whole_lines(descriptor: int) -> tuple[int, bytes | None]:
+    """Where the last finished line ends, and that line."""
+    if os.fstat(descriptor).st_size == 0:
+        return 0, None
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        end = content.rfind(b"\n")
+        if end < 0:
+            return 0, None
+        return end + 1, content[content.rfind(b"\n", 0, end) + 1 : end]
+
+
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written

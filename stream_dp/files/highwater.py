@@ -1,0 +1,193 @@
+"""A mark outside the journal of how far it has been: so that a lost or older journal is not taken for a first start.
+
+The mark is a small file in the user's state folder, one for each pipeline and source; of a file one for each place that
+it lies at. It may lag behind the journal (it is a lower bound and is not synced), it is never ahead of it. Rules: a
+journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the new
+guarantee) lets an empty journal begin all the same. Where a place has no mark yet, a mark of the same names elsewhere
+counts if it was made under the same key: the data may have been moved. Other data under another key are another
+pipeline. This file knows no key, but the id of one, and no content.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from stream_dp.engine.ports import Journal, Positions, closing
+from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat, WorldError
+from stream_dp.journal.commit import Commit
+
+VERSION = 3
+"""Version 1 knows no cluster, version 2 no place and no key."""
+_AGREES = (0, 1)
+"""By how many commits a journal may be ahead of its mark: a crash lies between a commit and its mark at most."""
+
+
+class _Form(msgspec.Struct):
+    version: int
+
+
+class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_fields=True):
+    pipeline: str
+    source: str
+    commits: int
+    cluster: str = ""
+    place: str = ""
+    key: str = ""
+    version: int = VERSION
+
+
+class HighWater:
+    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` says where an open journal lies.
+
+    `place`: where the data of a file lie; empty for a topic. `key`: the id of the operator's key, or empty.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        folder: Path,
+        pipeline: str,
+        source: str,
+        accept: str = "",
+        cluster: Callable[[], str] = lambda: "",
+        place: str = "",
+        key: str = "",
+    ) -> None:
+        self.marked = journal
+        name = _short(f"{pipeline}\0{source}")
+        self._older = folder / f"{name}.json"
+        self._path = folder / f"{name}-{_short(place)}.json" if place else self._older
+        self._elsewhere = f"{name}-*.json"
+        self._place = place
+        self._key = key
+        self._pipeline = pipeline
+        self._source = source
+        self._accept = accept
+        self._cluster = cluster
+        self._commits = 0
+        self._adopted = False
+
+    @property
+    def path(self) -> Path:
+        """The file of the mark; that of an older version, where there is no other."""
+        return self._path if self._path.exists() or not self._older.exists() else self._older
+
+    async def open(self) -> None:
+        """Open the journal."""
+        await self.marked.open()
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Read the journal, counting its commits."""
+        self._commits = 0
+        async with closing(self.marked.read()) as sealed:
+            async for one in sealed:
+                self._commits += 1
+                yield one
+
+    async def verify(self, positions: Positions) -> None:
+        """Compare the journal with its mark as well.
+
+        Raises:
+            Unconfirmed: the journal's own record has expired; its mark agrees.
+            FailClosed: it holds fewer commits than were seen, or none where some were, or lies in another cluster.
+        """
+        unconfirmed: Unconfirmed | None = None
+        try:
+            await self.marked.verify(positions)
+        except Unconfirmed as expired:
+            unconfirmed = expired
+        mark = self._read(self._path)
+        anew = bool(self._accept) and self._commits == 0
+        for seen in () if anew else self._seen(mark):
+            self._require(seen)
+        if unconfirmed is not None:
+            if mark is None or self._commits - mark.commits not in _AGREES:
+                raise FailClosed(str(unconfirmed))
+            raise unconfirmed
+
+    def _require(self, mark: "_Mark") -> None:
+        here = self._cluster()
+        if mark.cluster and here and mark.cluster != here:
+            raise FailClosed(
+                f"the pipeline {self._pipeline} has run on {self._source} of another Kafka cluster, and its journal is "
+                "there: going on here would forget what was spent. Correct the address of the brokers; or, for an "
+                "empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME"
+            )
+        if self._commits >= mark.commits:
+            return
+        what = "is empty" if self._commits == 0 else "is older than it was"
+        where = f", at {mark.place}" if mark.place else ""
+        another = "" if not self._place else " If this is another pipeline, give it another name."
+        raise FailClosed(
+            f"the journal of {self._pipeline} {what}, but the pipeline has run on {self._source} before{where}: going "
+            "on would publish second versions of old facts and forget what was spent. Restore the newest journal; or, "
+            "for an empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME."
+            f"{another}"
+        )
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Append, then move the mark."""
+        await self.marked.append(commit, sealed)
+        self._commits = commit.sequence + 1
+        self._mark()
+        self._adopt()
+
+    async def close(self) -> None:
+        """Close the journal."""
+        await self.marked.close()
+
+    def _seen(self, mine: "_Mark | None") -> "list[_Mark]":
+        """Return the marks that this journal must not be behind: its own; else what may be its own, made elsewhere."""
+        if mine is not None:
+            return [mine]
+        if not self._place:
+            return []
+        older, folder = self._read(self._older), self._path.parent
+        others = [self._read(path) for path in sorted(folder.glob(self._elsewhere))]
+        moved = [
+            mark for mark in others if mark is not None and self._key and mark.key == self._key
+        ]
+        return [*moved, older] if older is not None and older.version < VERSION else moved
+
+    def _read(self, path: Path) -> "_Mark | None":
+        try:
+            content = path.read_bytes()
+            version = msgspec.json.decode(content, type=_Form).version
+            if 1 <= version <= VERSION:
+                return msgspec.json.decode(content, type=_Mark)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            raise FailClosed(
+                f"{path} should say how far the journal of {self._pipeline} has been, but cannot be read; "
+                "delete it only if the journal is known to be the newest"
+            ) from None
+        what = f"{path}, which says how far the journal of {self._pipeline} has been,"
+        raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
+
+    def _adopt(self) -> None:
+        """Delete a mark of an older version, which says no place: this journal was not behind it."""
+        if self._path != self._older and not self._adopted:
+            older = self._read(self._older)
+            if older is not None and older.version < VERSION:
+                self._older.unlink(missing_ok=True)
+            self._adopted = True
+
+    def _mark(self) -> None:
+        mark = _Mark(
+            self._pipeline, self._source, self._commits, self._cluster(), self._place, self._key
+        )
+        content = msgspec.json.encode(mark)
+        fresh = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(content)
+            fresh.replace(self._path)
+        except OSError as error:
+            raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

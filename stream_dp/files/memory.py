@@ -1,0 +1,201 @@
+"""Source, journal, sink, messages and answers in memory, for tests and for embedding: the ports' contract, made plain.
+
+Rules: what outlives an engine is a value that the caller keeps and hands to the next adapter: a
+`MemoryStore`, a list of bodies.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Question
+from stream_dp.errors import FailClosed
+from stream_dp.journal.commit import Answer, Commit, Release
+from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
+
+_POLL_S = 0.001
+
+
+class MemorySource:
+    """The given batches, each partition in its own order; then the end.
+
+    After a seek, a partition continues behind its position. A batch that did not move the position
+    (a mark of the clock) is given again: marks may repeat, records may not.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Batch],
+        *,
+        name: str = "memory",
+        partitions: Iterable[int] | None = None,
+    ) -> None:
+        self._name = name
+        self._batches = tuple(batches)
+        named = (batch.partition for batch in self._batches) if partitions is None else partitions
+        self._partitions = tuple(sorted(set(named)))
+        self._left = list(self._batches)
+
+    @property
+    def name(self) -> str:
+        """What the journal's header calls this source."""
+        return self._name
+
+    @property
+    def identity(self) -> str:
+        """Nothing."""
+        return ""
+
+    @property
+    def grows(self) -> bool:
+        """Its partitions are given."""
+        return False
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Return the partitions."""
+        return self._partitions
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Continue behind these positions."""
+        before: dict[int, int] = {}
+        self._left = []
+        for batch in self._batches:
+            moved = batch.position > before.get(batch.partition, 0)
+            before[batch.partition] = batch.position
+            done = positions.get(batch.partition, 0)
+            if batch.position > done or (batch.position == done and not moved):
+                self._left.append(batch)
+
+    async def read(self) -> Sequence[Batch]:
+        """The next batch; nothing at the end."""
+        await asyncio.sleep(0)
+        return (self._left.pop(0),) if self._left else ()
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """What a `MemoryJournal` leaves for the next one; private."""
+
+    commits: list[bytes] = field(default_factory=list, repr=False)
+    positions: dict[int, int] = field(default_factory=dict, repr=False)
+    epoch: int = 0
+
+
+class MemoryJournal:
+    """The journal over a `MemoryStore`; the one that opened last is the writer."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self._store = MemoryStore() if store is None else store
+        self._epoch: int | None = None
+
+    async def open(self) -> None:
+        """Fence every journal that opened this store before."""
+        self._store.epoch += 1
+        self._epoch = self._store.epoch
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Yield all sealed commits."""
+        self._check_lease()
+        for sealed in tuple(self._store.commits):
+            yield sealed
+
+    async def verify(self, positions: Positions) -> None:
+        """Nothing outside this store knows of the journal."""
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Keep the commit.
+
+        Raises:
+            FailClosed: another journal opened the store since, or the commit is not the next one.
+        """
+        self._check_lease()
+        if commit.sequence != len(self._store.commits):
+            raise FailClosed("memory journal: this commit is not the next one; nothing was written")
+        self._store.commits.append(sealed)
+        self._store.positions.update(commit.positions)
+
+    async def close(self) -> None:
+        """Give the lease back."""
+        self._epoch = None
+
+    def _check_lease(self) -> None:
+        if self._epoch != self._store.epoch:
+            raise FailClosed("memory journal: another engine is running on it, or it is not open")
+
+
+class _MemorySequence(Generic[P]):
+    """The bodies of all that was published of a public sequence, in `bodies`."""
+
+    def __init__(self, sequence: PublicSequence[P], place: str, bodies: list[bytes] | None) -> None:
+        self.bodies: list[bytes] = [] if bodies is None else bodies
+        self._sequence = sequence
+        self._place = place
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def last(self) -> bytes | None:
+        """Return the last body; None where there is none."""
+        return self.bodies[-1] if self.bodies else None
+
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """Return all bodies after `beyond`."""
+        for body in tuple(self.bodies):
+            if self._sequence.after(body, beyond, self._place):
+                yield body
+
+    async def publish(self, durable: Sequence[P]) -> None:
+        """Append what is not visible yet."""
+        fresh = self._sequence.not_yet_visible(durable, await self.last(), self._place)
+        self.bodies.extend(one.body for one in fresh)
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemorySink(_MemorySequence[Release]):
+    """The bodies of all releases, in `bodies`."""
+
+    def __init__(self, bodies: list[bytes] | None = None) -> None:
+        super().__init__(RELEASES, "memory sink", bodies)
+
+
+class MemoryAnswers(_MemorySequence[Answer]):
+    """The bodies of all answers, in `bodies`."""
+
+    def __init__(self, bodies: list[bytes] | None = None) -> None:
+        super().__init__(ANSWERS, "memory answers", bodies)
+
+
+class MemoryQuestions:
+    """The messages in `queue`, which may grow while it is read."""
+
+    def __init__(self, queue: list[Question] | None = None) -> None:
+        self.queue: list[Question] = [] if queue is None else queue
+        self._place = -1
+
+    def put(self, value: bytes, stamp: int) -> None:
+        """Add a message behind the others."""
+        self.queue.append(Question(len(self.queue), value, stamp))
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def seek(self, place: int) -> None:
+        """Continue at this place."""
+        self._place = place
+
+    async def read(self) -> Sequence[Question]:
+        """Wait for what is behind the place."""
+        # the list is grown by its owner, who tells nobody
+        while not (found := [each for each in self.queue if each.place >= self._place]):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        self._place = found[-1].place + 1
+        return found
+
+    async def close(self) -> None:
+        """Nothing to give back."""

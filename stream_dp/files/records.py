@@ -1,0 +1,350 @@
+"""A data file as records: CSV, JSON lines or Parquet, each also with `.gz`.
+
+Rules: every row or line is a record of its own, and a bad one harms no other: what does not convert
+stays a string, a row with too few or too many columns becomes a payload that no decoder takes for
+an object, a broken JSON line or bad UTF-8 passes as it is. The engine makes dead letters of them.
+So is a row of Parquet with a cell that cannot be converted. Blank lines are no records. CSV and Parquet
+give JSON objects with the declared fields that the file has; an empty cell is null. A record's own time is
+what `core.moments` makes of it.
+Error texts name the file and its columns, never a cell.
+"""
+
+import csv
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from enum import StrEnum
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, overload
+
+import msgspec
+
+from stream_dp.core.moments import ISO, TimeForm, own_time, written
+from stream_dp.core.near_names import meant
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.files.parquet_cells import ParquetCells, Row, UnreadableParquet
+
+_T = TypeVar("_T")
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_BROKEN_ROW = b"[]"
+_CACHED = 100_000
+_BOM = b"\xef\xbb\xbf"
+_INTEGER = re.compile(r"-?[0-9]{1,400}")
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+
+
+class FieldType(StrEnum):
+    """What a declared field holds."""
+
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    CATEGORY = "category"
+    TEXT = "text"
+    LIST = "list"
+
+
+class Separated(NamedTuple):
+    """What a declared list field holds whose entries stand in one cell of text, with `separator` between them.
+
+    An empty cell holds the empty list.
+    """
+
+    separator: str
+
+    def entries(self, cell: str) -> list[str]:
+        """The entries of a cell."""
+        return cell.split(self.separator) if cell else []
+
+
+class Record(NamedTuple):
+    """One record: where it lies in the file, its time if readable, and its JSON bytes."""
+
+    line: int
+    time_ms: int | None
+    payload: bytes
+
+    def __repr__(self) -> str:
+        return f"Record(line={self.line})"
+
+
+Fields = Mapping[str, FieldType | Separated]
+_Bytes = gzip.GzipFile | io.BufferedReader
+_Reader = Callable[[_Bytes, Fields, str, TimeForm], Iterator[Record]]
+
+
+def load_records(path: Path, fields: Fields, time_field: str, form: TimeForm = ISO) -> list[Record]:
+    """Read the whole file, in its own order; `form` says how the records write the time; raises as `each_record`."""
+    return list(each_record(path, fields, time_field, form))
+
+
+def each_record(
+    path: Path, fields: Fields, time_field: str, form: TimeForm = ISO
+) -> Iterator[Record]:
+    """Read the file record by record, in its own order; `form` says how the records write the time in `time_field`.
+
+    Raises:
+        UsageError: no such file, an unknown or damaged format, or no column for the time.
+        WorldError: the file cannot be read.
+    """
+    with opened_data(path) as (file, ending):
+        yield from _READERS[ending](file, fields, time_field, form)
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns that a file of CSV or Parquet names, none for JSON lines; raises as `each_record`."""
+    with opened_data(path) as (file, ending):
+        return _NAMES[ending](file)
+
+
+@contextmanager
+def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
+    """The file's content and its format; problems while it is read are told of the file."""
+    compressed = path.suffix == ".gz"
+    ending = (path.with_suffix("") if compressed else path).suffix.lower()
+    if ending not in _READERS:
+        raise UsageError(f"{path}: the name must end in {', '.join(_READERS)}, or one and .gz")
+    try:
+        with path.open("rb") as raw, gzip.open(raw) if compressed else raw as file:
+            yield file, ending
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise UsageError(f"{path}: no such file") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise UsageError(f"{path}: the gzip data is damaged or cut short") from None
+    except _BadFileError as problem:
+        raise UsageError(f"{path}: {problem}") from None
+    except OSError as error:
+        raise WorldError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+class TickedRecords(Sequence[Sequence[Record]]):
+    """The records of each tick of a grid; ticks without any take no memory, so a horizon may be long."""
+
+    def __init__(self, ticks: Mapping[int, Sequence[Record]], horizon: int) -> None:
+        """Take the records of ticks 0 to `horizon` - 1; ticks that are not in `ticks` have none."""
+        self._records, self._ticks = ticks, range(horizon)
+        self._taken = sorted(ticks)
+        self._sums = [0, *accumulate(len(ticks[tick]) for tick in self._taken)]
+
+    def __len__(self) -> int:
+        """How many ticks there are, with records or without."""
+        return len(self._ticks)
+
+    @overload
+    def __getitem__(self, place: int) -> Sequence[Record]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
+    def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
+        """Return the records of a tick, or of each tick of a slice."""
+        if isinstance(place, slice):
+            return [self._records.get(tick, ()) for tick in self._ticks[place]]
+        return self._records.get(self._ticks[place], ())
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Go through the ticks."""
+        return (self._records.get(tick, ()) for tick in self._ticks)
+
+    def before(self, tick: int) -> int:
+        """Return how many records all ticks before this one have."""
+        return self._sums[bisect_left(self._taken, tick)]
+
+
+def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
+    """The records of each tick of the grid, by time; equal times keep the file's order.
+
+    A record outside the range is kept, with the nearest tick; one without a readable time comes
+    first of all. Where a record lands depends on that record alone.
+
+    Raises:
+        ValueError: the grid has no horizon.
+    """
+    if grid.horizon is None:
+        raise ValueError("a file needs a grid with a horizon")
+    ticks: dict[int, list[Record]] = {}
+    for record in sorted(records, key=lambda each: (each.time_ms is not None, each.time_ms or 0)):
+        tick = 0 if record.time_ms is None else grid.tick_of(record.time_ms)
+        ticks.setdefault(min(max(tick, 0), grid.horizon - 1), []).append(record)
+    return TickedRecords(ticks, grid.horizon)
+
+
+class _BadFileError(Exception):
+    """The file as a whole is not what it should be; the text needs only the path."""
+
+
+def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
+    """Check that each column that is used is there, and there once."""
+    if time_field not in header:
+        near = meant(time_field, header)
+        raise _BadFileError(
+            f"the first line names no column {time_field!r}, which holds the time{near}"
+        )
+    for name in {time_field, *fields}:
+        if header.count(name) > 1:
+            raise _BadFileError(f"the first line names the column {name!r} more than once")
+
+
+def _number(text: str) -> int | float | str:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    value = float(text) if _DECIMAL.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else text
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+_CONVERT: dict[FieldType, Callable[[str], object]] = {
+    FieldType.INTEGER: _integer,
+    FieldType.NUMBER: _number,
+    FieldType.BOOLEAN: lambda text: _BOOLEANS.get(text.lower(), text),
+    FieldType.TIME: _integer,
+    FieldType.CATEGORY: str,
+    FieldType.TEXT: str,
+    FieldType.LIST: str,
+}
+
+
+class _Memo(dict[Any, _T]):
+    """The results of `make` for the different cells of a column, remembered within bounds."""
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        self._make = make
+
+    def __missing__(self, cell: object) -> _T:
+        if len(self) >= _CACHED:
+            self.clear()
+        result = self[cell] = self._make(cell)
+        return result
+
+
+def _cells(name: str, kind: FieldType | Separated) -> _Memo[str]:
+    """One column: the `"name":value` text of each different cell."""
+    label, value = json.dumps(name), cell_reader(kind)
+    return _Memo(lambda cell: f"{label}:{_ENCODER.encode(value(cell))}")
+
+
+def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
+    """What a cell of a CSV means as a declared kind; what does not convert stays a text, an empty one is null."""
+    if isinstance(kind, Separated):
+        return kind.entries
+    convert = _CONVERT[FieldType(kind)]
+    return lambda cell: convert(cell) if cell else None
+
+
+def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
+    """The cells of each line that is not blank; None where a quote stays open or text follows one.
+
+    Every line is parsed on its own, so no record can swallow another: cells cannot hold line breaks.
+    """
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text:
+            continue
+        if '"' not in text:
+            yield number, text.split(",")
+            continue
+        try:
+            yield number, next(csv.reader([text], strict=True))
+        except csv.Error:
+            yield number, None
+
+
+def _csv_names(file: _Bytes) -> list[str]:
+    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
+        return next(csv_rows(text), (0, None))[1] or []
+
+
+def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+    # surrogateescape carries bad UTF-8 through to the payload unchanged
+    bad = "surrogateescape"
+    with io.TextIOWrapper(file, encoding="utf-8-sig", errors=bad, newline="") as text:
+        rows = csv_rows(text)
+        header = next(rows, (0, None))[1] or []
+        _columns(header, fields, time_field)
+        columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
+        width, at = len(header), header.index(time_field)
+        times = _Memo(lambda cell: own_time(_integer(cell), form))
+        for line, row in rows:
+            if row is None or len(row) != width:
+                yield Record(line, None, _BROKEN_ROW)
+                continue
+            body = ",".join([cells[row[index]] for index, cells in columns])
+            yield Record(line, times[row[at]], f"{{{body}}}".encode("utf-8", bad))
+
+
+def _jsonl(file: _Bytes, _: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+    timed = msgspec.defstruct("Timed", [("time", Any, None)], rename={"time": time_field})
+    decoder = msgspec.json.Decoder(timed)
+    for line, raw in enumerate(file, 1):
+        payload = raw.removeprefix(_BOM).rstrip(b"\r\n") if line == 1 else raw.rstrip(b"\r\n")
+        if not payload.strip():
+            continue
+        try:
+            time = decoder.decode(payload).time  # type: ignore[attr-defined]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            time = None
+        yield Record(line, own_time(time, form), payload)
+
+
+def _parquet_names(file: _Bytes) -> list[str]:
+    try:
+        return ParquetCells(file.read()).names
+    except UnreadableParquet as problem:
+        raise _BadFileError(str(problem)) from None
+
+
+def _parquet(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+    data = file.read()
+    try:
+        cells = ParquetCells(data)
+        _columns(cells.names, fields, time_field)
+        wanted = [name for name in cells.names if name == time_field or name in fields]
+        for line, row in enumerate(cells.rows(wanted, partial(written, form=form)), 1):
+            yield _from_parquet(line, wanted, row, fields, time_field, form)
+    except UnreadableParquet as problem:
+        raise _BadFileError(str(problem)) from None
+
+
+def _from_parquet(
+    line: int, names: Sequence[str], row: Row, fields: Fields, time_field: str, form: TimeForm
+) -> Record:
+    if row is None:
+        return Record(line, None, _BROKEN_ROW)
+    cells = dict(zip(names, row, strict=True))
+    body = {name: _plain(cells[name], kind) for name, kind in fields.items() if name in cells}
+    try:
+        payload = msgspec.json.encode(body, enc_hook=str)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return Record(line, None, _BROKEN_ROW)
+    return Record(line, own_time(_plain(cells[time_field], FieldType.TIME), form), payload)
+
+
+def _plain(cell: object, kind: FieldType | Separated) -> object:
+    """The cell, or its entries; a decimal that is meant as a number as in JSON: 7 is an integer, 7.00 is none."""
+    if isinstance(kind, Separated):
+        return kind.entries(cell) if isinstance(cell, str) else cell
+    if not isinstance(cell, Decimal) or kind in {FieldType.CATEGORY, FieldType.TEXT}:
+        return cell
+    return int(cell) if cell.as_tuple().exponent == 0 else float(cell)
+
+
+_READERS = {".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".parquet": _parquet}
+_NAMES: Mapping[str, Callable[[_Bytes], list[str]]] = {
+    ".csv": _csv_names,
+    ".jsonl": lambda _: [],
+    ".ndjson": lambda _: [],
+    ".parquet": _parquet_names,
+}

@@ -1,0 +1,46 @@
+"""A source over another one: what every wrapper of a source hands on.
+
+Rules: it adds nothing. A wrapper says in a subclass what it does otherwise, and in nothing else.
+"""
+
+from collections.abc import Sequence
+
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
+
+
+class WrappedSource:
+    """The `Source` port over `source`, which does all of it; errors are those of `source`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        """That of the source."""
+        return self._source.name
+
+    @property
+    def identity(self) -> str:
+        """That of the source."""
+        return self._source.identity
+
+    @property
+    def grows(self) -> bool:
+        """As the source."""
+        return self._source.grows
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Open the source and return its partitions."""
+        return await self._source.open(origin)
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Seek in the source."""
+        await self._source.seek(positions, behind)
+
+    async def read(self) -> Sequence[Batch]:
+        """Read the source."""
+        return await self._source.read()
+
+    async def close(self) -> None:
+        """Close the source."""
+        await self._source.close()

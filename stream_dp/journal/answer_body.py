@@ -1,0 +1,190 @@
+"""The body of an answer to a message: its one form, written and read here and nowhere else.
+
+Rules: a body is one line of JSON in UTF-8, made of public values and of what mechanisms answered. It says at which cut
+its message was executed: the last tick before it (null before the first) and when that ended. Its form has a version,
+as that of a release; what was written is never written again in another form: the bytes are the answer. A refusal
+repeats no value of the message. This file knows no actor, journal, topic or page.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from stream_dp.core.moments import parse_moment
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.journal.public_body import PublicBody, decoded_body
+
+VERSION = 1
+"""The form that is written, and the only one that is read."""
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_HalfWidth: TypeAlias = _Number | Annotated[float, msgspec.Meta(ge=0)]
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+class RefusalKind(StrEnum):
+    """Why a message is refused; the first ones say that it is not accepted as the message of an id."""
+
+    UNREADABLE = "unreadable"
+    SIGNATURE = "signature"
+    EXPIRED = "expired"
+    USED = "used"
+    REPEATED = "repeated"
+    RATE = "rate"
+    USAGE = "usage"
+    UNKNOWN = "unknown"
+    FORBIDDEN = "forbidden"
+    DERIVATION = "derivation"
+    ROOM = "room"
+    NOISE = "noise"
+    BUDGET = "budget"
+
+
+class AnswerCut(NamedTuple):
+    """A cut as answers name it: the last tick before it, None before the first, and when that ended, as a text."""
+
+    tick: int | None
+    end: str
+
+    @classmethod
+    def before(cls, next_tick: int, grid: TickGrid) -> "AnswerCut":
+        """Return the cut before tick `next_tick`."""
+        return cls(next_tick - 1 if next_tick else None, grid.start_text(next_tick))
+
+
+class ThresholdAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `answer` holds where a monitor was asked a threshold: a yes or a no, right up to `band` events.
+
+    `fired`: at least `threshold` - `band` events counted; not: fewer than `threshold` + `band`; each with `confidence`.
+    Where the monitor tells counts, that at the firing, right up to `counts_band`. Of a monitor on sums all of it is in
+    the unit of its field, and a sum may be negative.
+    """
+
+    series: str
+    watch: str
+    threshold: int
+    fired: bool
+    band: _HalfWidth
+    confidence: float
+    count: int | float | UnsetType = UNSET
+    counts_band: _HalfWidth | UnsetType = UNSET
+    not_private: bool | UnsetType = UNSET
+
+
+class RefusedMessage(msgspec.Struct, frozen=True):
+    """Why nothing was done; `exit_code` is that of the command line.
+
+    Where it refuses more records than `places` names, `records` is how many, and `last` the place of the last one.
+    """
+
+    kind: str
+    exit_code: int
+    detail: str
+    records: _Number | UnsetType = UNSET
+    last: int | UnsetType = UNSET
+
+
+class RefusedRecords(RefusedMessage, frozen=True, kw_only=True):
+    """Why some other records, at `places`, are no messages."""
+
+    places: tuple[int, ...]
+
+
+class AnswerHead(PublicBody, frozen=True, kw_only=True):
+    """What every answer begins with; `end` is when the tick ended that is the last before its cut, ISO 8601 in UTC.
+
+    `places` is where in the queue lay what it answers; it is not there where that came by another way.
+    """
+
+    number: _Number
+    id: str | None
+    do: str | UnsetType = UNSET
+    places: tuple[int, ...] | UnsetType = UNSET
+    tick: _Number | None
+    end: str
+
+    def __post_init__(self) -> None:
+        if parse_moment(self.end) is None:
+            raise ValueError("the end of an answer's tick is no time with its offset")
+
+    @property
+    def end_ms(self) -> int:
+        """The time of its cut, ms since 1970."""
+        return parse_moment(self.end) or 0
+
+
+class Answered(AnswerHead, frozen=True, kw_only=True):
+    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where no message was accepted.
+
+    Then `also` has the records that were refused for other reasons.
+    """
+
+    answer: Mapping[str, Any] | UnsetType = UNSET
+    refused: RefusedMessage | UnsetType = UNSET
+    also: tuple[RefusedRecords, ...] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.answer is UNSET) == (self.refused is UNSET):
+            raise ValueError("an answer has one of answer and refused")
+
+    @property
+    def records(self) -> int:
+        """How many records it answers."""
+        first = len(self.places or ())
+        if self.refused is not UNSET and self.refused.records is not UNSET:
+            first = self.refused.records
+        others = self.also or ()
+        return first + sum(
+            len(each.places) if each.records is UNSET else each.records for each in others
+        )
+
+    def names(self, place: int) -> bool:
+        """Whether it answers the record at this place of the queue."""
+        return place in (self.places or ()) or self.refusal(place) is not None
+
+    def refusal(self, place: int) -> RefusedMessage | None:
+        """Return why the record at this place of the queue is refused; None where it is not, or not here.
+
+        Of records that it counts without their places, those between its last place and their last one are refused; an
+        accepted message among these has its own answer before this one.
+        """
+        if self.refused is UNSET:
+            return None
+        every = [(self.refused, self.places or ())]
+        every += [(each, each.places) for each in self.also or ()]
+        for refused, places in every:
+            if place in places:
+                return refused
+        for refused, places in every:
+            if places and refused.last is not UNSET and places[-1] < place <= refused.last:
+                return refused
+        return None
+
+
+def write_answer(answered: Answered) -> bytes:
+    """Return the exact public bytes of an answer."""
+    return _ENCODER.encode(answered)
+
+
+def read_answer(body: bytes, what: str = "what should be an answer") -> Answered:
+    """Return an answer, from its bytes; `what` names them in errors.
+
+    Raises:
+        FailClosed: no answer.  UnknownFormat: one of another form than this version reads.
+    """
+    return decoded_body(body, Answered, VERSION, "answer", what)
+
+
+def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHead:
+    """Return what an answer begins with; what it says is not looked at. Errors as of `read_answer`."""
+    return decoded_body(body, AnswerHead, VERSION, "answer", what)
+
+
+def places_in(body: bytes) -> tuple[int, ...]:
+    """Return where in the queue lay what an answer answers; nowhere, where it came by another way. Errors as above."""
+    places = answer_head(body).places
+    return () if places is UNSET else places

@@ -1,0 +1,144 @@
+"""Dead letters: which records could not be used and why, as compact ranges, never what they hold.
+
+Rules: a place is an offset, or a line of a file; places are private. Every refused record is counted. The first
+`DETAIL` ranges of a commit keep their places, what comes beyond is counted only, so that no number of records makes a
+commit large or slow. Work and memory go with the number of ranges, not with that of records. This file knows no
+source and no journal.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from stream_dp.journal.commit import DeadLetter
+
+NOT_JSON: Final = "not_json"
+MISSING_FIELD: Final = "missing_field"
+WRONG_TYPE: Final = "wrong_type"
+TIME_OUT_OF_RANGE: Final = "time_out_of_range"
+TOO_MANY_ENTRIES: Final = "too_many_entries"
+"""A list has more entries than the schema declares."""
+UNREADABLE_BATCH: Final = "unreadable_batch"
+"""A whole batch of the topic cannot be unpacked."""
+UNREADABLE_RECORD: Final = "unreadable_record"
+"""A record's framing is broken, so that its value cannot be found."""
+TOO_LARGE: Final = "expands_too_far"
+"""A batch would expand beyond the declared limit."""
+BAD_MARK: Final = "bad_tick_mark"
+"""A record says that it is a tick mark and is none."""
+WRONG_PARTITION: Final = "wrong_partition"
+"""A user's record lies in another partition than that user's."""
+NAME_TOO_LONG: Final = "name_too_long"
+"""What names a user has more bytes than a name may have."""
+
+DETAIL = 1000
+"""How many ranges of one commit keep their places, over all partitions, reasons and fields."""
+
+_Kind: TypeAlias = tuple[int, str, str | None]
+
+
+class Span(NamedTuple):
+    """Consecutive places of one partition, `first` to `last` inclusive, all refused for one reason.
+
+    `field` is a field's name in the schema, where one is to blame.
+    """
+
+    reason: str
+    field: str | None
+    first: int
+    last: int
+
+    @property
+    def records(self) -> int:
+        """How many records it stands for."""
+        return self.last - self.first + 1
+
+    def __repr__(self) -> str:
+        return "<Span>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
+    """The refused records (place, reason, field), in the order given, neighbours with one cause as one span.
+
+    >>> [(one.first, one.last) for one in as_spans([(4, NOT_JSON, None), (5, NOT_JSON, None), (7, NOT_JSON, None)])]
+    [(4, 5), (7, 7)]
+    """
+    found: list[Span] = []
+    first = last = 0
+    cause: tuple[str, str | None] | None = None
+    for place, reason, field in refused:
+        if cause == (reason, field) and place == last + 1:
+            last = place
+            continue
+        if cause is not None:
+            found.append(Span(*cause, first, last))
+        first = last = place
+        cause = reason, field
+    if cause is not None:
+        found.append(Span(*cause, first, last))
+    return found
+
+
+class _Letters:
+    """The refused records of one kind: how many, and the edges first, last, first, last ... of known ranges."""
+
+    __slots__ = ("edges", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.edges = array("q")
+
+
+class DeadLetters:
+    """Refused records by partition, reason and field: all are counted, `DETAIL` ranges at most keep their places."""
+
+    __slots__ = ("_room", "kinds")
+
+    def __init__(self, *parts: "DeadLetters") -> None:
+        """Hold what all `parts` hold."""
+        self.kinds: dict[_Kind, _Letters] = {}
+        self._room = DETAIL
+        for part in parts:
+            self.merge(part)
+
+    @property
+    def records(self) -> int:
+        """How many records were refused (private)."""
+        return sum(letters.records for letters in self.kinds.values())
+
+    def add(self, partition: int, refused: Iterable[Span]) -> None:
+        """Take these spans of a partition; what continues a range makes it longer."""
+        for span in refused:
+            edges = array("q", (span.first, span.last))
+            self._take((partition, span.reason, span.field), span.records, edges)
+
+    def merge(self, later: "DeadLetters") -> None:
+        """Take all that `later` holds."""
+        for kind, letters in later.kinds.items():
+            self._take(kind, letters.records, letters.edges)
+
+    def sealed(self) -> tuple[DeadLetter, ...]:
+        """What a commit records of them, by partition, reason and field."""
+        return tuple(
+            DeadLetter(*kind, self.kinds[kind].records, tuple(self._ranges(kind)))
+            for kind in sorted(self.kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))
+        )
+
+    def _ranges(self, kind: _Kind) -> Iterator[tuple[int, int]]:
+        edges = self.kinds[kind].edges
+        return zip(edges[::2], edges[1::2], strict=True)
+
+    def _take(self, kind: _Kind, records: int, edges: "array[int]") -> None:
+        mine = self.kinds.get(kind)
+        if mine is None:
+            mine = self.kinds[kind] = _Letters()
+        mine.records += records
+        begin = 0
+        if edges and mine.edges and edges[0] == mine.edges[-1] + 1:
+            mine.edges[-1], begin = edges[1], 2
+        room = min(self._room, (len(edges) - begin) // 2)
+        mine.edges.extend(edges[begin : begin + 2 * room])
+        self._room -= room

@@ -1,0 +1,63 @@
+"""The public sequences of a pipeline, its releases and its answers: numbered, and each body visible in one version.
+
+Rules: what is visible is skipped, and never written in another version. This file knows no file, topic or memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from stream_dp.errors import FailClosed
+from stream_dp.journal.answer_body import answer_head
+from stream_dp.journal.commit import Answer, Release
+from stream_dp.journal.release import read_head
+
+P = TypeVar("P", bound=Release | Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSequence(Generic[P]):
+    """The sequence that is called `name`; what is durable has a `number`, and a body has the one that it says.
+
+    `number_of` takes a body and what errors call it, and raises FailClosed where it is none of this sequence.
+    """
+
+    name: str
+    number: Callable[[P], int]
+    number_of: Callable[[bytes, str], int]
+
+    def after(self, body: bytes, beyond: int, place: str) -> bool:
+        """Say whether a visible body comes after the number `beyond`; `place` is where it is visible, in errors.
+
+        Raises:
+            FailClosed: it is none of this sequence.
+        """
+        return beyond < 0 or self.number_of(body, f"{place}: what is visible") > beyond
+
+    def not_yet_visible(self, durable: Sequence[P], last: bytes | None, place: str) -> list[P]:
+        """Return what of `durable` comes after the body `last`, which is visible at this `place`.
+
+        Raises:
+            FailClosed: `last` is none of this sequence, or visible already with other bytes; out of order.
+        """
+        visible = -1 if last is None else self.number_of(last, f"{place}: what comes last")
+        fresh: list[P] = []
+        for each in durable:
+            if self.number(each) == visible and not fresh and each.body != last:
+                raise FailClosed(
+                    f"{place}: what it shows last was published before with other content, by another journal: "
+                    "bring back the newest journal, or use another sink"
+                )
+            if fresh and self.number(each) <= self.number(fresh[-1]):
+                raise FailClosed(f"{place}: out of order; nothing was published")
+            if self.number(each) > visible:
+                fresh.append(each)
+        return fresh
+
+
+RELEASES: PublicSequence[Release] = PublicSequence(
+    "releases", lambda one: one.sequence, lambda body, what: read_head(body, what).sequence
+)
+ANSWERS: PublicSequence[Answer] = PublicSequence(
+    "answers", lambda one: one.number, lambda body, what: answer_head(body, what).number
+)

@@ -1,0 +1,348 @@
+"""The body of a release: its one form, written and read here and nowhere else.
+
+Rules: a body is one line of JSON in UTF-8, made of an answer and of public values; it says no batch, offset or wall
+time. The form has a version, `v`: the meaning of its fields never changes, a later form has another number, and a form
+that is not known is refused. What was written is never written again in another form: the bytes are the release. This
+file knows no actor, journal, topic or page.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.moments import parse_moment
+from stream_dp.errors import FailClosed
+from stream_dp.journal.commit import Release
+from stream_dp.journal.public_body import PublicBody, decoded_body
+
+VERSION = 1
+"""The form that is written, and the only one that is read."""
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_End: TypeAlias = int | float | None
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+_WIDE = Context(prec=40)
+_ONE = Fraction(1)
+_AS_OF = re.compile(rb',"as_of":(?:null|[0-9]+)(?=,"not_private":|}$)')
+_BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
+
+
+class Shape(StrEnum):
+    """How a series' releases look: a `value`, `values` by key, keys that `fired`, `ranks`, or one of these a window."""
+
+    SCALAR = "scalar"
+    HISTOGRAM = "histogram"
+    FLAGS = "flags"
+    RANKS = "ranks"
+    WINDOWS = "windows"
+
+
+class Head(PublicBody, frozen=True, kw_only=True):
+    """What every release begins with; `end` is the end of its tick, ISO 8601 in UTC."""
+
+    sequence: _Number
+    series: str
+    tick: _Number
+    end: str
+
+    def __post_init__(self) -> None:
+        if parse_moment(self.end) is None:
+            raise ValueError("the end of a release's tick is no time with its offset")
+
+    @property
+    def end_ms(self) -> int:
+        """The end of the tick, ms since 1970."""
+        return parse_moment(self.end) or 0
+
+
+class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a quantile was found: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
+
+    Of a window that ended in place of them the two ends of the one `bucket` that was chosen: of the noise they say
+    nothing, and the exact quantile may lie anywhere. Former versions wrote these as `low` and `high`.
+    """
+
+    value: int | float
+    low: int | float | UnsetType = UNSET
+    high: int | float | UnsetType = UNSET
+    bucket: tuple[int | float, int | float] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.low, self.high, self.bucket).count(UNSET) != (2 if self.bucket else 1):
+            raise ValueError("a quantile has a low and a high end, or the ends of its bucket")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place in a top list: whose it is by the released values, and who else it may be.
+
+    `tied` are the names that are not told apart from `name`, the greatest first; so many `more` are not listed.
+    """
+
+    name: str
+    value: int | float
+    tied: tuple[str, ...]
+    more: _Number = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
+
+    Or `quantiles`, none before the first end of a window that ends; then `band` is in ranks, by how many events a told
+    bucket may miss the rank that was asked. Or `ranks`, the greatest first; then `band` holds for all their values at
+    once. A quotient has its ends in place of a band, as in `Released`.
+    """
+
+    value: _End | UnsetType = UNSET
+    values: dict[str, _End] | UnsetType = UNSET
+    quantiles: dict[str, Quantile] | UnsetType = UNSET
+    ranks: tuple[Rank, ...] | UnsetType = UNSET
+    band: int | float | UnsetType = UNSET
+    low: _End | UnsetType = UNSET
+    high: _End | UnsetType = UNSET
+    lows: tuple[_End, ...] | UnsetType = UNSET
+    highs: tuple[_End, ...] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if [self.value, self.values, self.quantiles, self.ranks].count(UNSET) != 3:
+            raise ValueError("a window has one of value, values, quantiles and ranks")
+        _require_one_width(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole release; of `value`, `values`, `fired`, `ranks` and `windows` exactly one is set.
+
+    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each key
+    that did, `counts_band` their half-width. `ranks` and `windows` are in the order in which they are shown, the
+    greatest and the single tick first. `band` is the half-width that holds with `confidence`; windows have one each,
+    and no other. A quotient has no band but the ends of its interval: `low` and `high` beside `value`, `lows` and
+    `highs` beside `values` in the order of their keys; null is an end that is open, and a value that there is not.
+    `not_private` marks noise of the test kit, which protects nobody. `as_of` stands where the value is held between
+    deadlines: the tick of the last one, at whose end value and band hold; null before the first, where nothing is told.
+    """
+
+    name: str | UnsetType = UNSET
+    value: _End | UnsetType = UNSET
+    values: dict[str, _End] | UnsetType = UNSET
+    fired: tuple[str, ...] | UnsetType = UNSET
+    ranks: tuple[Rank, ...] | UnsetType = UNSET
+    counts: dict[str, int | float] | UnsetType = UNSET
+    windows: dict[str, WindowPart] | UnsetType = UNSET
+    band: int | float | UnsetType = UNSET
+    low: _End | UnsetType = UNSET
+    high: _End | UnsetType = UNSET
+    lows: tuple[_End, ...] | UnsetType = UNSET
+    highs: tuple[_End, ...] | UnsetType = UNSET
+    counts_band: int | float | UnsetType = UNSET
+    confidence: float
+    as_of: _Number | UnsetType | None = UNSET
+    not_private: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if [self.value, self.values, self.fired, self.ranks, self.windows].count(UNSET) != 4:
+            raise ValueError("a release has one of value, values, fired, ranks and windows")
+        if not self.windows:
+            _require_one_width(self)
+        elif [self.band, self.low, self.high, self.lows, self.highs].count(UNSET) != 5:
+            raise ValueError("windows have a band each, and there is no other")
+        if self.name is not UNSET and self.value is UNSET:
+            raise ValueError("a release has a name beside a value only")
+        told = {} if self.counts is UNSET else self.counts
+        if UNSET in (self.counts, self.counts_band):
+            if self.counts is not self.counts_band:
+                raise ValueError("a release has counts and their band, or neither")
+        elif self.fired is UNSET or tuple(told) != self.fired:
+            raise ValueError("counts are those of the keys that fired, in their order")
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the release: which of `value`, `values`, `fired`, `ranks` and `windows` it has."""
+        shown = {
+            Shape.SCALAR: self.value,
+            Shape.HISTOGRAM: self.values,
+            Shape.RANKS: self.ranks,
+            Shape.WINDOWS: self.windows,
+        }
+        return next((shape for shape, told in shown.items() if told is not UNSET), Shape.FLAGS)
+
+
+def _require_one_width(part: "WindowPart | Released") -> None:
+    """Do nothing where there is a band, or both ends of each quotient.
+
+    Raises:
+        ValueError: neither, or more than one of them.
+    """
+    ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
+    there = [each for each in ends if each[:2] != (UNSET, UNSET)]
+    if len(there) != (part.band is UNSET) or any(UNSET in each for each in there):
+        raise ValueError("a value has a band, or a low and a high end")
+    if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
+        raise ValueError("each value has a low and a high end")
+
+
+def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
+    """Return the fields that hold an answer of shape (len(keys),), in the order of the keys.
+
+    Flags with counts have as many entries again behind them, of which those of the keys that fired are told.
+
+    >>> content(Shape.FLAGS, ("AA", "UA"), np.array([0, 1])), content(Shape.SCALAR, ("",), np.array([7]))
+    ({'fired': ('UA',)}, {'value': 7})
+
+    Raises:
+        ValueError: the answer has another number of entries.
+    """
+    counted = shape is Shape.FLAGS and len(answer) == 2 * len(keys) > 0
+    if len(answer) != len(keys) and not counted:
+        raise ValueError("an answer has one entry for each key")
+    match shape:
+        case Shape.WINDOWS | Shape.RANKS:
+            raise ValueError("windows and ranks are told by their series")
+        case Shape.SCALAR:
+            (value,) = answer.tolist()
+            return {"value": value}
+        case Shape.HISTOGRAM:
+            return {"values": dict(zip(keys, answer.tolist(), strict=True))}
+        case Shape.FLAGS:
+            places = np.flatnonzero(answer[: len(keys)]).tolist()
+            fired = tuple([keys[at] for at in places])
+            if not counted:
+                return {"fired": fired}
+            told = answer[len(keys) :][places].tolist()
+            return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
+
+
+def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE) -> WindowPart:
+    """Return what a release says of a window, from its answer of shape (len(keys),) and its band, in units.
+
+    >>> write_part = msgspec.json.encode
+    >>> write_part(part(("",), np.array([7]), 2)), write_part(part(("AA",), np.array([7]), 2))
+    (b'{"value":7,"band":2}', b'{"values":{"AA":7},"band":2}')
+
+    Raises:
+        ValueError: the answer has another number of entries.
+    """
+    shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
+    told: Any = told_number(band, unit)
+    return WindowPart(**in_units(content(shape, keys, answer), unit), band=told)
+
+
+def told_number(units: int, unit: Fraction) -> int | Decimal:
+    """Return so many units as a number: an integer, or on a grid finer than 1 the exact decimal with its places.
+
+    >>> told_number(1250, Fraction(1, 100)), told_number(-3, Fraction(5))
+    (Decimal('12.50'), -15)
+
+    Raises:
+        ValueError: the unit is no decimal of at most 6 places.
+    """
+    if unit.denominator == 1:
+        return units * unit.numerator
+    for places in range(1, 7):
+        if (fine := unit * 10**places).denominator == 1:
+            return Decimal(units * fine.numerator).scaleb(-places, _WIDE)
+    raise ValueError("a unit is a decimal of at most 6 places")
+
+
+def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
+    """Return the fields that `content` gives with numbers in place of units."""
+    if unit == 1:
+        return told
+    scaled = dict(told)
+    if "value" in told:
+        scaled["value"] = told_number(told["value"], unit)
+    for many in told.keys() & {"values", "counts"}:
+        scaled[many] = {key: told_number(units, unit) for key, units in told[many].items()}
+    return scaled
+
+
+def name_bytes(name: str) -> int:
+    """Return how many bytes a name has in a release, without its quotes.
+
+    >>> name_bytes("Wien"), name_bytes("Köln"), name_bytes("東京")
+    (4, 5, 6)
+    """
+    return len(_ENCODER.encode(name)) - 2
+
+
+def write(released: Released) -> bytes:
+    """Return the exact public bytes of a release."""
+    return _ENCODER.encode(released)
+
+
+def former(body: bytes) -> bytes:
+    """Return the bytes that former versions wrote of the same release: without `as_of`, a bucket as a range.
+
+    >>> former(b'{"value":{"value":3,"bucket":[2,4]},"confidence":0.95,"as_of":7}')
+    b'{"value":{"value":3,"low":2,"high":4},"confidence":0.95}'
+    """
+    return _BUCKET.sub(rb'"low":\1,"high":\2', _AS_OF.sub(b"", body))
+
+
+def is_recorded(recorded: bytes, written: bytes) -> bool:
+    """Return whether a journal's body is `written`, as this version writes it or as former ones did."""
+    return recorded == written or recorded == former(written)
+
+
+def read(body: bytes, what: str = "what should be a release") -> Released:
+    """Return a release, from its bytes; `what` names them in errors.
+
+    Raises:
+        FailClosed: no release.  UnknownFormat: one of another form than this version reads.
+    """
+    return decoded_body(body, Released, VERSION, "release", what)
+
+
+def read_exactly(body: bytes) -> dict[str, Any]:
+    """Return the fields of a release that was just written, its numbers as integers and exact decimals, never floats.
+
+    >>> read_exactly(b'{"value":0.10}')
+    {'value': Decimal('0.10')}
+    """
+    found: dict[str, Any] = json.loads(body, parse_float=Decimal)
+    return found
+
+
+def read_head(body: bytes, what: str = "what should be a release") -> Head:
+    """Return what a release begins with; its values are not looked at. Errors as of `read`."""
+    return decoded_body(body, Head, VERSION, "release", what)
+
+
+def release_of(body: bytes) -> Release:
+    """Return a published body with what it says of itself, as the gate hands on what it publishes.
+
+    Raises:
+        FailClosed: no release, one of another form, or more than one line.
+    """
+    if b"\n" in body or b"\r" in body:
+        raise FailClosed(
+            "a published release is more than one line; bring the releases back as they were"
+        )
+    head = read_head(body, "a published release")
+    return Release(head.sequence, head.series, head.tick, body)

@@ -1,0 +1,296 @@
+"""Kafka settings, clients, and the one place where the client library's errors are translated.
+
+Rules: the library is imported on first use only, and its loggers are silenced there, for they write offsets
+and group names. Its exceptions never leave: `speaking` turns them into one line that names the topic or
+broker and what to do, without offsets, counts or contents. What may pass by itself is an `Outage`: look-ups are
+repeated by `patiently`, nothing else is. `KEPT` is what topics of ours are set to. This file knows no commit and no
+tick.
+"""
+
+import asyncio
+import importlib
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stream_dp.errors import FailClosed, Outage, StreamDPError, UsageError, WorldError
+from stream_dp.kafka.client.security import OPEN, KafkaSecurity
+
+_T = TypeVar("_T")
+
+KEPT: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+}
+RECORD_BYTES = 8 * 1024 * 1024
+"""The largest record of ours."""
+_CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+_UNKNOWN_USER = ("Authentication", "Sasl")
+_PASSING = (
+    "KafkaTimeoutError", "KafkaUnavailableError", "BrokerNotAvailableError", "ReplicaNotAvailableError",
+    "UnknownError", "RebalanceInProgressError", "ReassignmentInProgress", "InvalidReplicationFactorError",
+)  # fmt: skip
+"""What brokers say that are about to go or have just come, beside what the library itself would repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """How to reach a cluster; secrets stay in files.
+
+    `patience_s` bounds every wait for an answer, `retry_s` how long a look-up that gets none is repeated.
+    """
+
+    bootstrap: str
+    security: KafkaSecurity = OPEN
+    transaction_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 5
+    patience_s: float = 10.0
+    retry_s: float = 30.0
+
+    def client(self) -> dict[str, Any]:
+        """The arguments that every client of the library takes; files of secrets are read anew.
+
+        Raises:
+            WorldError, UsageError: a file with a secret or certificate cannot be used; names its key.
+        """
+        library()
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "client_id": "stream-dp",
+            "request_timeout_ms": int(self.patience_s * 1000),
+            "retry_backoff_ms": self.retry_backoff_ms,
+            **self.security.arguments(),
+        }
+
+
+def library(part: str = "") -> Any:
+    """The client library (or its submodule `part`), silenced.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        module = importlib.import_module(f"aiokafka{part}")
+    except ImportError:
+        raise UsageError("Kafka needs an extra package: pip install 'stream_dp[kafka]'") from None
+    logger = logging.getLogger("aiokafka")
+    logger.setLevel(logging.CRITICAL + 1)
+    logger.propagate = False
+    return module
+
+
+@contextmanager
+def speaking(settings: KafkaSettings, about: str) -> Iterator[None]:
+    """Translate what the library raises while it speaks to the cluster about `about`."""
+    errors = library(".errors")
+    try:
+        yield
+    except StreamDPError:
+        raise
+    except errors.OffsetOutOfRangeError:
+        raise deleted(about) from None
+    except (errors.KafkaError, errors.IllegalOperation, OSError, TimeoutError) as error:
+        raise refused(settings, about, error) from None
+
+
+def deleted(about: str) -> FailClosed:
+    """The error for a source or journal that lost records."""
+    return FailClosed(
+        f"{about}: records the journal has not seen were deleted, or the topic was made anew; what "
+        "remains would be counted wrongly. Give the topic a longer retention; a new start needs a "
+        "new pipeline name"
+    )
+
+
+def damaged(topic: str, partition: int) -> Outage:
+    """The error for what came over the wire broken; reading it again may help."""
+    return Outage(
+        f"topic {topic!r}: what its broker sends of partition {partition} is damaged; if it "
+        "stays so, look at the broker's disk and the network"
+    )
+
+
+def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldError:
+    """The error for an answer that did not come or said no: an `Outage` where that may pass by itself."""
+    name, where = type(error).__name__, settings.bootstrap
+    if "Authorization" in name:
+        return WorldError(
+            f"{about}: Kafka at {where} denies access; grant this user the rights (ACL)"
+        )
+    if any(part in name for part in _UNKNOWN_USER):
+        return WorldError(
+            f"{about}: Kafka at {where} does not accept this user: check mechanism, user name and password"
+        )
+    cut_off = isinstance(
+        error, ssl.SSLEOFError | ssl.SSLZeroReturnError
+    )  # as a broker that goes does it
+    if isinstance(error, ssl.SSLError) and not cut_off:
+        return WorldError(
+            f"{about}: no TLS connection to Kafka at {where} ({_tls_reason(error)}); check that this listener speaks "
+            "TLS, the ca_file, and that its certificate names this host"
+        )
+    if isinstance(error, socket.gaierror):
+        return Outage(
+            f"{about}: the name of no Kafka broker at {where} can be resolved; check its spelling, and the name "
+            "server"
+        )
+    kind = Outage if passing(error) else WorldError
+    return kind(
+        f"{about}: Kafka at {where} did not answer or refused ({name}); check that its "
+        "brokers run and that their advertised.listeners can be reached from here"
+    )
+
+
+def passing(error: BaseException) -> bool:
+    """Say whether an error of the library may pass by itself; a nameless one is what is left when brokers go away."""
+    nameless = type(error) is library(".errors").KafkaError
+    retriable = nameless or bool(getattr(error, "retriable", False))
+    return retriable or isinstance(error, OSError) or type(error).__name__ in _PASSING
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or "failed"
+    return str(said).lower().replace("_", " ")
+
+
+async def patiently(
+    settings: KafkaSettings, about: str, look_up: Callable[[], Awaitable[_T]]
+) -> _T:
+    """Return what `look_up` answers; where brokers do not answer, repeat it with back-off, for `settings.retry_s`.
+
+    For what changes nothing at the brokers: it may be done any number of times.
+
+    Raises:
+        Outage: no answer in all that time; the last cause is named.
+        FailClosed, WorldError: at once, where waiting would not help.
+    """
+    deadline, waits = time.monotonic() + settings.retry_s, backing_off()
+    while True:
+        wait = next(waits)
+        try:
+            with speaking(settings, about):
+                return await look_up()
+        except Outage:
+            if time.monotonic() + wait > deadline:
+                raise
+        await asyncio.sleep(wait)
+
+
+def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
+    """Yield the seconds to wait before each next attempt: twice as long each time, up to `longest`, for ever."""
+    wait = _FIRST_WAIT_S
+    while True:
+        yield wait
+        wait = min(2 * wait, longest)
+
+
+async def connect(settings: KafkaSettings, client: Any) -> None:
+    """Start a client of the library; gives it back if that fails.
+
+    Raises:
+        WorldError: no broker answers (an `Outage`), or none accepts these credentials.
+    """
+    errors = library(".errors")
+    try:
+        async with asyncio.timeout(settings.patience_s):
+            await client.start()
+    except (errors.KafkaError, OSError, TimeoutError, AssertionError) as error:
+        # an assertion: the library does not notice that a bearer token was refused, and goes on
+        await disconnect(client)
+        raise await _why_not(settings, error) from None
+    except BaseException:
+        await disconnect(client)
+        raise
+
+
+async def _why_not(settings: KafkaSettings, error: BaseException) -> WorldError:
+    """Why no client could be started: the library keeps the causes to itself, so each address is tried once more."""
+    causes = [error] if "Authorization" in type(error).__name__ else await _causes(settings)
+    for cause in causes:
+        found = refused(settings, "no connection", cause)
+        if not isinstance(found, Outage):
+            return found
+    if causes and all(isinstance(cause, socket.gaierror) for cause in causes):
+        return refused(settings, "no connection", causes[0])
+    return Outage(
+        f"no Kafka broker answers at {settings.bootstrap}: check that it runs there, and "
+        "source.security; `stream-dp doctor` says which of it is wrong"
+    )
+
+
+async def _causes(settings: KafkaSettings) -> list[BaseException]:
+    """What goes wrong with each address of a broker, those that can be reached left out; within some seconds."""
+    options = settings.client()
+    options.pop("bootstrap_servers")
+    options.pop("retry_backoff_ms")
+    options["request_timeout_ms"] = min(options["request_timeout_ms"], 2000)
+    connecting = library(".conn")
+
+    async def tried(host: str, port: int) -> BaseException | None:
+        try:
+            connection = await connecting.create_conn(host, port, **options)
+        except (library(".errors").KafkaError, OSError, TimeoutError, AssertionError) as error:
+            return error
+        connection.close()
+        return None
+
+    hosts = connecting.collect_hosts(settings.bootstrap)
+    found = await asyncio.gather(*(tried(host, port) for host, port, _ in hosts))
+    return [cause for cause in found if cause is not None]
+
+
+async def some_broker(client: Any) -> Any:
+    """Return the id of a broker for a low client of the library to ask.
+
+    Brokers that have just begun, or are shut out for a moment, tell of none; the library would not ask again.
+
+    Raises:
+        KafkaConnectionError: of the library; there is none still.
+    """
+    if client.get_random_node() is None:
+        await client.force_metadata_update()
+    node = client.get_random_node()
+    if node is None:
+        raise library(".errors").KafkaConnectionError("no broker is known")
+    return node
+
+
+async def disconnect(client: Any) -> None:
+    """Close a client of the library, whatever state it is in, within some seconds.
+
+    In a task of its own: the library cancels tasks of its own in `stop` and lets that out, as if it were ours.
+    """
+    closing = asyncio.create_task(_close(client))
+    try:
+        await asyncio.wait({closing}, timeout=_CLOSING_S)
+    finally:
+        for _ in range(_CLOSERS):
+            if not closing.done():
+                await asyncio.wait({closing}, timeout=_CLOSER_S)
+                closing.cancel()
+
+
+async def _close(client: Any) -> None:
+    """Close the client, then the parts that it left open; a cancellation goes on with the next part."""
+    await _quietly(client.close if hasattr(client, "close") else client.stop)
+    fetcher = getattr(client, "_fetcher", None)
+    if fetcher is not None:
+        await _quietly(fetcher.close)
+        for task in tuple(getattr(fetcher, "_pending_tasks", ())):
+            task.cancel()
+    inner = getattr(client, "_client", None) or getattr(client, "client", None)
+    if inner is not None:
+        await _quietly(inner.close)
+
+
+async def _quietly(close: Callable[[], Awaitable[None]]) -> None:
+    with suppress(Exception, asyncio.CancelledError):
+        await close()

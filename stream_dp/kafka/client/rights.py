@@ -1,0 +1,165 @@
+"""What a user may do at a cluster (ACLs), asked without changing anything.
+
+Rules: brokers say themselves which operations they would allow on a topic or a group, whether it exists or not. For a
+transactional id they do not, so a step of a transaction is tried that cannot be one, for no producer has its id: it is
+refused, and how it is refused tells. Making a topic is asked for with `validate_only`. Nothing here reads a record.
+Source: the Kafka protocol, Metadata version 8 and DescribeGroups version 3.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from stream_dp.kafka.client.clients import library
+
+READ, WRITE, CREATE, DESCRIBE = "Read", "Write", "Create", "Describe"
+DESCRIBE_CONFIGS = "DescribeConfigs"
+_BITS: Mapping[str, int] = {READ: 3, WRITE: 4, CREATE: 5, DESCRIBE: 8, DESCRIBE_CONFIGS: 10}
+_NOBODY, _DENIED_ID = -2, 53  # no producer has this id; TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_DENIED_TOPIC, _DENIED_CLUSTER = 29, 31
+_UNKNOWN_TOPIC = 3
+_MOVES = (14, 15, 16)  # the coordinator loads, is not there yet, or is another one
+_PATIENCE_S, _POLL_S = 10.0, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRights:
+    """A topic as this user sees it; `exists` is unknown (None) where it may not be looked at."""
+
+    name: str
+    exists: bool | None
+    rights: frozenset[str]
+    copies: int
+    partitions: int
+
+
+async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRights]:
+    """How this user sees these topics; none is created."""
+    answer = await client.send(client.get_random_node(), _requests()["topics"](list(names)))
+    found = {}
+    for code, name, _, partitions, bits in answer.topics:
+        exists = None if code == _DENIED_TOPIC else code != _UNKNOWN_TOPIC
+        copies = min((len(one[4]) for one in partitions), default=0)
+        rights = frozenset() if exists is None else _rights(bits)
+        found[name] = TopicRights(name, exists, rights, copies, len(partitions))
+    return found
+
+
+async def group_rights(client: Any, group: str) -> frozenset[str]:
+    """What this user may do with the group."""
+    kind, request = library(".client").CoordinationType.GROUP, _requests()["groups"](group)
+    answer = await _coordinated(client, kind, group, request, lambda one: one.groups[0][0])
+    return frozenset() if answer is None or answer.groups[0][0] else _rights(answer.groups[0][6])
+
+
+async def may_transact(client: Any, transactional_id: str, group: str) -> bool:
+    """Say whether this user may run transactions under this id."""
+    kind = library(".client").CoordinationType.TRANSACTION
+    make = library(".protocol.transaction").AddOffsetsToTxnRequest
+    request = make(transactional_id, _NOBODY, 0, group)
+    answer = await _coordinated(client, kind, transactional_id, request, lambda one: one.error_code)
+    return answer is not None and answer.error_code != _DENIED_ID
+
+
+async def may_create(admin: Any, topic: str) -> bool:
+    """Say whether this user may make this topic; it is not made."""
+    new = library(".admin").NewTopic(topic, 1, 1)
+    answer = await admin.create_topics([new], validate_only=True)
+    return bool(answer.topic_errors[0][1] not in (_DENIED_TOPIC, _DENIED_CLUSTER))
+
+
+async def _coordinated(
+    client: Any, kind: Any, key: str, request: Any, code: Callable[[Any], int]
+) -> Any:
+    """What the coordinator of this group or transactional id answers; None where this user may not know who that is.
+
+    A cluster that never had one first makes a topic for them, which takes a moment.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            answer = await client.send(await client.coordinator_lookup(kind, key), request)
+            if code(answer) not in _MOVES or time.monotonic() > deadline:
+                return answer
+        except library(".errors").KafkaError as error:
+            if "Authorization" in type(error).__name__:
+                return None
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(_POLL_S)
+
+
+def _rights(bits: int) -> frozenset[str]:
+    return frozenset(right for right, bit in _BITS.items() if bits >> bit & 1)
+
+
+@cache
+def _requests() -> dict[str, Any]:
+    """The two requests that the library has no class for, or a broken one."""
+    api, types = library(".protocol.api"), library(".protocol.types")
+    text, int16, int32, many = types.String("utf-8"), types.Int16, types.Int32, types.Array
+
+    class RightsOnTopics(api.Response):  # type: ignore[misc, name-defined]
+        API_KEY, API_VERSION = 3, 8
+        SCHEMA = types.Schema(
+            ("throttle_time_ms", int32),
+            ("brokers", many(("id", int32), ("host", text), ("port", int32), ("rack", text))),
+            ("cluster_id", text), ("controller_id", int32),
+            ("topics", many(
+                ("error_code", int16), ("name", text), ("internal", types.Boolean),
+                ("partitions", many(
+                    ("error_code", int16), ("partition", int32), ("leader", int32), ("epoch", int32),
+                    ("replicas", many(int32)), ("isr", many(int32)), ("offline", many(int32)),
+                )),
+                ("operations", int32),
+            )),
+            ("cluster_operations", int32),
+        )  # fmt: skip
+
+    class TopicsStruct(api.RequestStruct):  # type: ignore[misc, name-defined]
+        API_KEY, API_VERSION, RESPONSE_TYPE = 3, 8, RightsOnTopics
+        SCHEMA = types.Schema(
+            ("topics", many(text)), ("create", types.Boolean),
+            ("cluster_operations", types.Boolean), ("operations", types.Boolean),
+        )  # fmt: skip
+
+    class Topics(api.Request[TopicsStruct]):  # type: ignore[misc, name-defined]
+        API_KEY = 3
+
+        def __init__(self, names: list[str]) -> None:
+            self._names = names
+
+        def build(self, request_struct_class: Any) -> Any:
+            return request_struct_class(self._names, False, False, True)
+
+    class RightsOnGroups(api.Response):  # type: ignore[misc, name-defined]
+        API_KEY, API_VERSION = 15, 3
+        SCHEMA = types.Schema(
+            ("throttle_time_ms", int32),
+            ("groups", many(
+                ("error_code", int16), ("group", text), ("state", text), ("kind", text), ("protocol", text),
+                ("members", many(
+                    ("member", text), ("client", text), ("host", text), ("metadata", types.Bytes),
+                    ("assignment", types.Bytes),
+                )),
+                ("operations", int32),
+            )),
+        )  # fmt: skip
+
+    class GroupsStruct(api.RequestStruct):  # type: ignore[misc, name-defined]
+        API_KEY, API_VERSION, RESPONSE_TYPE = 15, 3, RightsOnGroups
+        SCHEMA = types.Schema(("groups", many(text)), ("operations", types.Boolean))
+
+    class Groups(api.Request[GroupsStruct]):  # type: ignore[misc, name-defined]
+        API_KEY = 15
+
+        def __init__(self, group: str) -> None:
+            self._group = group
+
+        def build(self, request_struct_class: Any) -> Any:
+            return request_struct_class([self._group], True)
+
+    return {"topics": Topics, "groups": Groups}

@@ -1,0 +1,105 @@
+"""A sample of what a topic holds: its newest or its oldest records, read once, with no group and no commit.
+
+Rules: bounded in records and in bytes. Record batches that cannot be unpacked are part of the sample, as refusals; an
+open transaction ends it, and what was aborted is no part of it. Offsets are private. This file knows no schema.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    connect,
+    disconnect,
+    library,
+    speaking,
+)
+from stream_dp.kafka.client.topic_look import TopicEyes, no_such_topic
+from stream_dp.kafka.source.batches import batches, consumer
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
+from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+
+MOST_BYTES = 64 * 2**20
+"""How much a sample may hold in all."""
+_SLICE_MS = 100
+_SILENCE_S = 3.0
+
+
+class SampledBatch(NamedTuple):
+    """The records of one record batch of a partition."""
+
+    partition: int
+    records: Unpacked
+
+
+class SampledTopic(NamedTuple):
+    """The partitions of a topic, and batches of it."""
+
+    partitions: Sequence[int]
+    batches: Sequence[SampledBatch]
+
+
+async def sample_topic(
+    settings: KafkaSettings,
+    topic: str,
+    most: int,
+    *,
+    marks: bool,
+    newest: bool = True,
+    limit: int = LIMIT_BYTES,
+) -> SampledTopic:
+    """Return what the `most` newest offsets of each partition hold (or the oldest); `marks`: look for tick marks.
+
+    A record batch that would expand beyond `limit` bytes is refused.
+
+    Raises:
+        WorldError: no such topic, no answer, or access denied.
+    """
+    eyes = TopicEyes(settings, topic)
+    reader = consumer(settings, wait=True, fetch_wait_ms=_SLICE_MS)
+    try:
+        await connect(settings, eyes)
+        await connect(settings, reader)
+        with speaking(settings, f"topic {topic!r}"):
+            look = await eyes.look()
+            if look is None:
+                raise no_such_topic(settings, topic)
+            places = [library().TopicPartition(topic, one) for one in look.partitions]
+            begins = await reader.beginning_offsets(places)
+            ends = await reader.end_offsets(places)
+            spans = {at: _span(begins[at], ends[at], most, newest=newest) for at in places}
+            found = await _read(reader, spans, Unpacker(marks=marks, limit=limit))
+            return SampledTopic(tuple(look.partitions), found)
+    finally:
+        await disconnect(reader)
+        await disconnect(eyes)
+
+
+def _span(begin: int, end: int, most: int, *, newest: bool) -> range:
+    return range(max(begin, end - most), end) if newest else range(begin, min(end, begin + most))
+
+
+async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> list[SampledBatch]:
+    """Read these offsets; where nothing comes for a while, what lies there is no part of the sample."""
+    found: list[SampledBatch] = []
+    left, size, heard = [at for at, span in spans.items() if span], 0, time.monotonic()
+    reader.assign(left)
+    for at in left:
+        reader.seek(at, spans[at].start)
+    while left and size < MOST_BYTES and time.monotonic() - heard < _SILENCE_S:
+        for at, fetched in (await reader.getmany(*left, timeout_ms=_SLICE_MS)).items():
+            for batch in batches(fetched):
+                heard = time.monotonic() if batch.next > batch.base else heard
+                if size < MOST_BYTES and batch.base < spans[at].stop:
+                    found.append(SampledBatch(at.partition, _inside(batch, spans[at], unpacker)))
+                    size += sum(map(len, found[-1].records.values))
+        left = [at for at in left if await reader.position(at) < spans[at].stop]
+    return found
+
+
+def _inside(batch: RecordBatch, span: range, unpacker: Unpacker) -> Unpacked:
+    """What of the batch lies behind the start of the span."""
+    if batch.kind not in (Kind.DATA, Kind.FOREIGN):
+        return Unpacked([], range(0), [], {})
+    return unpacker.unpack(batch).behind(span.start)

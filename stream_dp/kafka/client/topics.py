@@ -1,0 +1,189 @@
+"""Checks of topics: those of ours are made or checked, those of a source only looked at.
+
+Rules: topics of ours have one partition and keep all they hold; a topic that does not is refused, never altered.
+A refusal names the setting to change, and the command that does it. This file knows no commit and no tick.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any
+
+from stream_dp.errors import FailClosed
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    connect,
+    disconnect,
+    library,
+    patiently,
+    speaking,
+)
+
+UNCOMPACTED = {"cleanup.policy": "delete"}
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+PLAIN = {"compression.type": "uncompressed"}
+_HERE = "127.0.0.1"
+_TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
+_ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
+_ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
+_FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
+_TOPIC_EXISTS = 36
+_POLL_S = 0.05
+
+
+@asynccontextmanager
+async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
+    """An admin client."""
+    client = library(".admin").AIOKafkaAdminClient(**settings.client())
+    await connect(settings, client)
+    try:
+        with speaking(settings, about):
+            yield client
+    finally:
+        await disconnect(client)
+
+
+async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
+    """The partitions of a topic, or None where there is no such topic; never creates it."""
+    for found in await admin.describe_topics():
+        if found["topic"] == topic and found["partitions"]:
+            return sorted(found["partitions"], key=lambda one: int(one["partition"]))
+    return None
+
+
+async def config(admin: Any, topic: str) -> dict[str, str]:
+    """The effective configuration of a topic."""
+    kinds = library(".admin.config_resource")
+    resource = kinds.ConfigResource(kinds.ConfigResourceType.TOPIC, topic)
+    (answer,) = await admin.describe_configs([resource])
+    ((code, _, _, _, entries),) = answer.resources
+    if code:
+        raise library(".errors").for_code(code)
+    return {entry[0]: entry[1] for entry in entries}
+
+
+async def cluster_of(settings: KafkaSettings) -> str:
+    """The id that the cluster gave itself when it was made; empty where it tells none."""
+    async with administering(settings, "the cluster's id") as admin:
+        return str((await admin.describe_cluster()).get("cluster_id") or "")
+
+
+def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
+    """What to set, and the command that does it."""
+    values = [f"{key}={value}" for key, value in wanted.items()]
+    return (
+        f"set {', '.join(values)} on it, with any tool or by: kafka-configs.sh "
+        f"--bootstrap-server {settings.bootstrap} --alter --entity-type topics "
+        f"--entity-name {topic} --add-config {','.join(values)}"
+    )
+
+
+async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
+    """Refuse a source whose brokers remove older records of a key: one event would remove another.
+
+    Raises:
+        FailClosed: the topic is compacted.
+    """
+    if "compact" in (await config(admin, topic)).get("cleanup.policy", ""):
+        raise FailClosed(
+            f"topic {topic!r} is compacted, so an event removes older ones with its key, and counts would "
+            f"depend on when; {mending(settings, topic, UNCOMPACTED)}"
+        )
+
+
+async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
+    """Refuse a source whose records carry stamps of their producers.
+
+    Raises:
+        FailClosed: its brokers do not stamp records on arrival.
+    """
+    found = await config(admin, topic)
+    if any(found.get(key) != value for key, value in STAMPED.items()):
+        raise FailClosed(
+            f"topic {topic!r}: live ticks need stamps that its brokers set on arrival; "
+            + mending(settings, topic, STAMPED)
+        )
+
+
+async def ensure(
+    settings: KafkaSettings,
+    topic: str,
+    rules: Mapping[str, str],
+    hints: Mapping[str, str] = MappingProxyType({}),
+    wrong: str = "could lose or alter what it holds; if it is still whole,",
+) -> str:
+    """Create the topic with one partition, or check it against `rules`; return what could be safer.
+
+    `hints` are set at creation only; `warnings` makes lines of what is returned. `wrong` says of a topic that does not
+    keep the rules what that means.
+
+    Raises:
+        FailClosed: the topic exists with other settings; the text says which to mend.
+        WorldError: no answer, or access denied.
+    """
+    async with administering(settings, f"topic {topic!r}") as admin:
+        partitions = await existing(admin, topic)
+        if partitions is None:
+            partitions = await make_topic(settings, admin, topic, {**hints, **rules})
+        if len(partitions) != 1:
+            raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
+        # another broker may be asked than the one that knows the topic already
+        found = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
+        broken = {key: value for key, value in rules.items() if found.get(key) != value}
+        if broken:
+            raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
+        hosts = [broker["host"] for broker in (await admin.describe_cluster())["brokers"]]
+    return _could_be_safer(len(partitions[0]["replicas"]), int(found["min.insync.replicas"]), hosts)
+
+
+def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
+    """What production would mend of a topic, by where the brokers say that they are; calm where all is tried out here.
+
+    >>> _could_be_safer(1, 1, ["127.0.0.1"])
+    'kept once, by the one broker on this machine: enough to try things out; real data want three brokers'
+    >>> _could_be_safer(1, 1, ["kafka.example"]), _could_be_safer(1, 1, ["127.0.0.1"] * 3)[:14]
+    ('one copy only, on the only broker: a power cut could lose commits', 'one copy only:')
+    >>> _could_be_safer(3, 1, ["a", "b", "c"])[:23], _could_be_safer(3, 2, ["a", "b", "c"])
+    ('set min.insync.replicas', '')
+    """
+    if copies > 1:
+        return _FEW_IN_SYNC if in_sync < 2 else ""
+    if len(hosts) > 1:
+        return _ONE_COPY
+    return _TRYING_OUT if list(hosts) == [_HERE] else _ONE_BROKER
+
+
+def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
+    """One line for all topics of which `ensure` said the same."""
+    lines: dict[str, list[str]] = {}
+    for topic, what in found.items():
+        if what:
+            lines.setdefault(what, []).append(topic)
+    return tuple(f"{' and '.join(topics)}: {what}" for what, topics in lines.items())
+
+
+async def make_topic(
+    settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str], *, spread: bool = False
+) -> list[dict[str, Any]]:
+    """Make a topic of ours; return its partitions once brokers lead them: one, or with `spread` one for each broker.
+
+    Raises:
+        KafkaError: of the library; brokers deny or do not answer.
+    """
+    brokers = len((await admin.describe_cluster())["brokers"])
+    copies = min(
+        3, brokers
+    )  # also where one of three is away just now: one copy would stay one for good
+    wanted["min.insync.replicas"] = str(min(2, copies))
+    new = library(".admin").NewTopic(topic, brokers if spread else 1, copies, topic_configs=wanted)
+    answer = await admin.create_topics([new])
+    for _, code, *_ in answer.topic_errors:
+        if code not in (0, _TOPIC_EXISTS):
+            raise library(".errors").for_code(code)
+    async with asyncio.timeout(settings.patience_s):
+        while True:
+            partitions = await existing(admin, topic)
+            if partitions and all(one["leader"] >= 0 for one in partitions):
+                return partitions
+            await asyncio.sleep(_POLL_S)

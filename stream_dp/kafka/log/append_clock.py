@@ -1,0 +1,180 @@
+"""What time it is at the brokers, and how far that is from this machine's time.
+
+Rules: a topic of our own, `NAME.private.clock`, is stamped on arrival. It has one partition for each broker that there
+is when it is made, so that each of them tells its own clock. What it holds is empty records, forgotten soon. A
+stamp lies between the moments of sending and of the answer: an answer that took long says little, and never that clocks
+differ. An append changes nothing else, so it may be repeated. Nothing here knows a record or a tick.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from stream_dp.errors import FailClosed, WorldError
+from stream_dp.files.system_clock import system_ms
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    connect,
+    disconnect,
+    library,
+    patiently,
+    speaking,
+)
+from stream_dp.kafka.client.topics import (
+    STAMPED,
+    administering,
+    config,
+    existing,
+    make_topic,
+    mending,
+)
+
+WANTED = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",
+    "unclean.leader.election.enable": "true",  # a clock needs no memory
+    **STAMPED,
+}
+"""What the topic is set to where it is made; it must stamp on arrival, and nothing else matters."""
+_ON_ARRIVAL = 1
+
+
+def clock_topic(pipeline: str) -> str:
+    """The topic of this pipeline by which brokers tell their clocks."""
+    return f"{pipeline}.private.clock"
+
+
+class Difference(NamedTuple):
+    """A broker's clock minus this machine's lies between `least` and `most`, in milliseconds."""
+
+    least: int
+    most: int
+
+
+class Stamp(NamedTuple):
+    """A broker's clock, `stamp`, at some moment between `sent` and `told` of this machine's; all in milliseconds."""
+
+    broker: str
+    sent: int
+    stamp: int
+    told: int
+
+    @property
+    def difference(self) -> Difference:
+        """How far the broker's clock is from this machine's."""
+        return Difference(self.stamp - self.told, self.stamp - self.sent)
+
+
+class BrokerClocks:
+    """The clocks of the brokers that lead a partition of `topic`; `now` is this machine's, in milliseconds."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, now: Callable[[], int]) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._now = now
+        self._producer: Any = None
+
+    async def check(self) -> None:
+        """Make the topic if it is missing, or check that it stamps on arrival; needs no `start`.
+
+        Raises:
+            WorldError: no answer, or this user may not make or describe the topic.
+            FailClosed: the topic keeps the stamps of its producers.
+        """
+        settings, topic = self._settings, self._topic
+        async with administering(settings, self._about) as admin:
+            if await existing(admin, topic) is None:
+                await self._make(admin)
+            found = await patiently(settings, self._about, lambda: config(admin, topic))
+        if any(found.get(key) != value for key, value in STAMPED.items()):
+            raise self._unstamped()
+
+    async def start(self) -> None:
+        """Connect; the first append waits for connections, so it would say little."""
+        self._producer = library().AIOKafkaProducer(acks=1, **self._settings.client())
+        await connect(self._settings, self._producer)
+        await self.ask()
+
+    async def ask(self) -> list[Stamp]:
+        """Append an empty record to each partition, and return what the brokers' clocks said.
+
+        Raises:
+            WorldError: brokers do not answer for a while (an `Outage`), or deny.
+            FailClosed: the topic keeps the stamps of its producers.
+        """
+        return await patiently(self._settings, self._about, self._ask_once)
+
+    async def stop(self) -> None:
+        """Give the connections back."""
+        if self._producer is not None:
+            await disconnect(self._producer)
+
+    @property
+    def _about(self) -> str:
+        return f"topic {self._topic!r}, by which brokers tell their clocks"
+
+    async def _ask_once(self) -> list[Stamp]:
+        partitions = sorted(await self._producer.partitions_for(self._topic))
+        return await asyncio.gather(*map(self._append, partitions))
+
+    async def _append(self, partition: int) -> Stamp:
+        sent = self._now()
+        told = await self._producer.send_and_wait(self._topic, b"", partition=partition)
+        after = self._now() + 1  # the moment of the answer lies before the next whole millisecond
+        if told.timestamp_type != _ON_ARRIVAL:
+            raise self._unstamped()
+        leader = self._producer.client.cluster.leader_for_partition(told.topic_partition)
+        return Stamp(f"broker {leader}", sent, told.timestamp, after)
+
+    async def _make(self, admin: Any) -> None:
+        try:
+            await make_topic(self._settings, admin, self._topic, {**WANTED}, spread=True)
+        except library(".errors").KafkaError as error:
+            if "Authorization" not in type(error).__name__:
+                raise
+            raise WorldError(
+                f"{self._about}: there is none, and this user may not make it; grant it Create, Write and "
+                "DescribeConfigs on that topic (ACL): `stream-dp doctor` says the command"
+            ) from None
+
+    def _unstamped(self) -> FailClosed:
+        return FailClosed(
+            f"{self._about}: its brokers do not stamp on arrival; "
+            + mending(self._settings, self._topic, STAMPED)
+        )
+
+
+def earliest(stamps: Sequence[Stamp], most: int) -> int:
+    """Return the earliest of the brokers' clocks, in milliseconds.
+
+    Raises:
+        FailClosed: one of them differs from this machine's clock by more than `most` milliseconds for certain.
+    """
+    for one in stamps:
+        ahead, behind = -one.difference.most, one.difference.least
+        if max(ahead, behind) > most:
+            word = "ahead of" if ahead > behind else "behind"
+            raise FailClosed(
+                f"this machine's clock is {max(ahead, behind) / 1000:.1f} s {word} that of {one.broker}: more than "
+                f"half of clock.delay, which is {most / 1000:g} s, so records could miss their tick. Set the clocks of "
+                "this machine and all brokers by NTP (`chronyc tracking` says how far one is off), then start again; "
+                "where they cannot agree, begin a new pipeline with a longer clock.delay"
+            )
+    return min(one.stamp for one in stamps)
+
+
+async def append_differences(settings: KafkaSettings, pipeline: str) -> list[Difference]:
+    """The difference of each broker's clock from this machine's; makes the topic of clocks if it is missing.
+
+    Raises:
+        WorldError: no answer, or access denied.
+        FailClosed: the topic keeps the stamps of its producers.
+    """
+    clocks = BrokerClocks(settings, clock_topic(pipeline), system_ms)
+    await clocks.check()
+    with speaking(settings, "the brokers' clocks"):
+        try:
+            await clocks.start()
+            return [one.difference for one in await clocks.ask()]
+        finally:
+            await clocks.stop()

@@ -1,0 +1,244 @@
+"""The journal as a private Kafka topic: one transaction holds a commit and its positions.
+
+Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the headers
+stream-dp-journal (the version of this form), sequence, part and parts, and where it has some first-release and
+first-answer (the numbers of its first release and its first answer); a missing part or commit, or another version,
+stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them with the
+last commit, which tells a wiped or restored journal. The topic keeps everything; its access is for the engine alone.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.engine.ports import Positions
+from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
+from stream_dp.journal.commit import Commit
+from stream_dp.kafka.client.clients import (
+    KEPT,
+    KafkaSettings,
+    disconnect,
+    library,
+    some_broker,
+    speaking,
+)
+from stream_dp.kafka.client.topics import administering, cluster_of, ensure, existing, warnings
+from stream_dp.kafka.log.hanging import FIRST_ANSWER, FIRST_RELEASE, settle_journal
+from stream_dp.kafka.log.lease import KafkaLease, Outgoing
+from stream_dp.kafka.log.reader import reading
+
+PART_BYTES = 500_000
+EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
+WITHOUT_OFFSETS = "went-on-without-offsets"
+"""What is noted beside the marks of the lease's holders, in the first commit after the offsets had expired."""
+VERSION = 1
+_FORM = "stream-dp-journal"
+_COORDINATOR_MOVES = (14, 15, 16)
+_log = logging.getLogger(__name__)
+
+
+@cache
+def _warn_once(warning: str) -> None:
+    """Log it, once in a process: an engine that rides out trouble opens its journal again."""
+    _log.warning(warning)
+
+
+class _Part(NamedTuple):
+    sequence: int
+    part: int
+    parts: int
+    value: bytes
+
+
+class KafkaJournal:
+    """The `Journal` port; topics and group are named after the pipeline of `lease`."""
+
+    def __init__(self, lease: KafkaLease, source_topic: str) -> None:
+        self._lease = lease
+        self._source = source_topic
+        self._topic = f"{lease.pipeline}.private.journal"
+        self._group = f"{lease.pipeline}.engine"
+        self._next: int | None = None
+        self._expired = False
+        self.cluster = ""
+        """The cluster that holds the topics, once they are open."""
+        self.warnings: tuple[str, ...] = ()
+
+    async def open(self) -> None:
+        """Take the lease, then create or check the topic; `warnings` says what production would mend.
+
+        Raises:
+            FailClosed: the topic could lose records or has lost some, or has a foreign writer.
+            WorldError: no answer, or access denied.
+        """
+        await self._lease.start()
+        self.cluster = await cluster_of(self._lease.settings)
+        settings = self._lease.settings
+        self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
+        for warning in self.warnings:
+            _warn_once(warning)
+        await settle_journal(self._lease, self._topic)
+        async with reading(settings, self._topic) as log:
+            last = await log.last()
+        self._next = 0 if last is None else self._part(last).sequence + 1
+
+    async def exists(self) -> bool:
+        """Say whether the journal's topic exists; takes no lease.
+
+        Raises:
+            WorldError: no answer, or access denied.
+        """
+        async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
+            return await existing(admin, self._topic) is not None
+
+    async def read(self, progress: Progress = unseen) -> AsyncIterator[bytes]:
+        """Yield all sealed commits, oldest first.
+
+        Raises:
+            FailClosed: a commit or a part of one is missing.
+        """
+        parts: list[_Part] = []
+        sequence = 0
+        async with reading(self._lease.settings, self._topic) as log:
+            begin, end = await log.bounds()
+            if begin != 0:
+                raise self._damaged()
+            async for records in log.records(begin, end):
+                progress("Reading the journal", *percent(records[0].offset, end))
+                for record in records:
+                    parts.append(self._part(record))
+                    if parts[-1][:2] != (sequence, len(parts) - 1):
+                        raise self._damaged()
+                    if len(parts) == parts[0].parts:
+                        yield b"".join([part.value for part in parts])
+                        parts, sequence = [], sequence + 1
+        if parts:
+            raise self._damaged()
+        self._next = sequence
+
+    async def verify(self, positions: Positions) -> None:
+        """Compare the group's offsets with the last commit's positions (none for an empty journal).
+
+        Raises:
+            Unconfirmed: there are none: they expired, or were deleted.
+            FailClosed: they differ: this journal is not the one that was written last.
+            WorldError: no answer, or access denied.
+        """
+        found = await _committed(self._lease.settings, self._group)
+        self._expired = bool(self._next) and bool(positions) and not found
+        if self._expired:
+            raise Unconfirmed(
+                f"group {self._group!r} has no offsets any more, as after {EXPIRY} without an engine, and nothing else "
+                f"confirms that journal topic {self._topic!r} is the newest one: that needs what was published and the "
+                "high-water mark in the state folder of the machine that ran it. Run it there, or bring both here"
+            )
+        if found == {(self._source, partition): at for partition, at in positions.items()}:
+            return
+        if not self._next:
+            raise FailClosed(
+                f"journal topic {self._topic!r} is empty, yet group {self._group!r} has read the source "
+                "for it: the journal was wiped. Bring it back, or run under a new pipeline name"
+            )
+        raise FailClosed(
+            f"journal topic {self._topic!r} and the offsets of group {self._group!r} do not belong "
+            "together: one of them was rolled back, wiped or moved by hand, or the offsets expired "
+            "while the engine was off (the brokers' offsets.retention.minutes); bring the newest back"
+        )
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Make the commit and its positions durable, both or none.
+
+        Raises:
+            FailClosed: another engine took over, or this is not the next commit.
+            WorldError: no answer; whether the commit is durable shows at the next open.
+        """
+        if commit.sequence != self._next:
+            raise FailClosed(
+                f"journal topic {self._topic!r}: not the next commit; nothing was written"
+            )
+        partition = library().TopicPartition
+        offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
+        records = list(self._parts(commit, sealed))
+        if self._expired:
+            records.append(self._lease.noted(WITHOUT_OFFSETS))
+        await self._lease.transact(records, offsets, self._group)
+        if self._expired:
+            _log.warning(
+                "%s: its group's offsets had expired; what was published and the high-water mark confirm the journal, "
+                "which goes on and records this", self._topic,
+            )  # fmt: skip
+        self._next, self._expired = commit.sequence + 1, False
+
+    async def close(self) -> None:
+        """Give the lease back."""
+        self._next = None
+        await self._lease.close()
+
+    def _parts(self, commit: Commit, sealed: bytes) -> Iterator[Outgoing]:
+        parts = max(1, -(-len(sealed) // PART_BYTES))
+        firsts = [(FIRST_RELEASE, release.sequence) for release in commit.releases[:1]]
+        firsts += [(FIRST_ANSWER, answer.number) for answer in commit.answers[:1]]
+        numbers = [(_FORM, VERSION), ("sequence", commit.sequence), ("parts", parts), *firsts]
+        for part in range(parts):
+            headers = (*numbers, ("part", part))
+            yield Outgoing(
+                self._topic,
+                sealed[part * PART_BYTES : (part + 1) * PART_BYTES],
+                headers=tuple((name, b"%d" % value) for name, value in headers),
+            )
+
+    def _part(self, record: Any) -> _Part:
+        headers = dict(record.headers)
+        try:
+            if int(headers[_FORM]) != VERSION:
+                what, found = f"a record of journal topic {self._topic!r}", int(headers[_FORM])
+                raise UnknownFormat(what, f"version {found}", f"version {VERSION}")
+            numbers = [int(headers[name]) for name in ("sequence", "part", "parts")]
+        except (KeyError, ValueError):
+            raise self._damaged() from None
+        return _Part(numbers[0], numbers[1], numbers[2], record.value)
+
+    def _damaged(self) -> FailClosed:
+        return FailClosed(
+            f"journal topic {self._topic!r} is damaged: a commit or a part of one is missing or foreign. "
+            "Restore its newest copy; delete it only if nothing was ever published from it"
+        )
+
+
+async def _committed(settings: KafkaSettings, group: str) -> dict[tuple[str, int], int]:
+    """All offsets that the group has committed, by topic and partition.
+
+    The library's own call takes a coordinator that is still loading for a group without offsets.
+    """
+    client = library(".client").AIOKafkaClient(**settings.client())
+    request = library(".protocol.commit").OffsetFetchRequest(group, None)
+    with speaking(settings, f"group {group!r}"):
+        try:
+            await client.bootstrap()
+            return await _fetch(client, group, request, time.monotonic() + settings.patience_s)
+        finally:
+            await disconnect(client)
+
+
+async def _fetch(
+    client: Any, group: str, request: Any, deadline: float
+) -> dict[tuple[str, int], int]:
+    errors = library(".errors")
+    kind = library(".client").CoordinationType.GROUP
+    while True:
+        try:
+            await some_broker(client)  # the library asserts that it knows one
+            answer = await client.send(await client.coordinator_lookup(kind, group), request)
+            code = max([answer.error_code, *(one[3] for _, many in answer.topics for one in many)])
+            if code == 0:
+                return {(topic, one[0]): one[1] for topic, many in answer.topics for one in many}
+            raise errors.for_code(code)
+        except errors.KafkaError as error:
+            moves = error.retriable or getattr(error, "errno", 0) in _COORDINATOR_MOVES
+            if not moves or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.05)

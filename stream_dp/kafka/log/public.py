@@ -1,0 +1,92 @@
+"""A public topic of a pipeline: the exact bytes that the journal already holds, in one partition.
+
+Rules: `publish` is one transaction of its own, so readers see what belongs together at once, and markers in the log
+follow what is published, never the load. No headers. What is visible already is never written again, in no version.
+The lease is the journal's.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from typing import Generic
+
+from stream_dp.journal.public_sequence import P, PublicSequence
+from stream_dp.kafka.client.clients import KEPT, RECORD_BYTES, KafkaSettings
+from stream_dp.kafka.client.topics import ensure, warnings
+from stream_dp.kafka.log.hanging import settle_public
+from stream_dp.kafka.log.lease import KafkaLease, Outgoing
+from stream_dp.kafka.log.reader import reading
+
+_RULES = {**KEPT, "message.timestamp.type": "CreateTime"}
+_HINTS = {"max.message.bytes": str(RECORD_BYTES)}
+
+
+async def ensure_public(settings: KafkaSettings, topic: str) -> str:
+    """Create a public topic, or check it; return what could be safer. Errors as of `PublicTopic.open`."""
+    return await ensure(settings, topic, _RULES, _HINTS)
+
+
+class PublicTopic(ABC, Generic[P]):
+    """The topic of a public sequence, `PIPELINE.` and its name; the subclass says what its records are."""
+
+    def __init__(self, lease: KafkaLease, sequence: PublicSequence[P]) -> None:
+        self._lease = lease
+        self._sequence = sequence
+        self._topic = f"{lease.pipeline}.{sequence.name}"
+        self._last: bytes | None = None
+        self._known = False
+        self.warnings: tuple[str, ...] = ()
+
+    @abstractmethod
+    def _record(self, one: P) -> Outgoing:
+        """The record that publishes it."""
+
+    async def open(self) -> None:
+        """Take the lease unless the journal has, then create or check the topic.
+
+        Raises:
+            FailClosed: the topic has several partitions, or could lose or alter what it holds.
+            WorldError: no answer, or access denied.
+        """
+        await self._lease.start()
+        found = await ensure_public(self._lease.settings, self._topic)
+        self.warnings = warnings({self._topic: found})
+        await settle_public(self._lease, self._topic)
+
+    async def last(self) -> bytes | None:
+        """The body that is visible last, or None."""
+        async with reading(self._lease.settings, self._topic) as log:
+            record = await log.last()
+        self._last = None if record is None else record.value
+        self._known = True
+        return self._last
+
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """All visible bodies after the number `beyond`, oldest first; what comes before is hardly looked at."""
+        async with reading(self._lease.settings, self._topic) as log:
+            begin, end = await log.bounds()
+            if beyond >= 0:
+                begin = await log.start_of(begin, end, lambda body: self._after(body, beyond))
+            async for records in log.records(begin, end):
+                for record in records:
+                    if self._after(record.value, beyond):
+                        yield record.value
+
+    async def publish(self, durable: Sequence[P]) -> None:
+        """Make visible, all at once, what is not visible yet.
+
+        Raises:
+            FailClosed: another engine took over, or something is visible with other bytes.
+            WorldError: no answer; the next start publishes what is missing.
+        """
+        last = self._last if self._known else await self.last()
+        fresh = self._sequence.not_yet_visible(durable, last, f"topic {self._topic!r}")
+        if fresh:
+            await self._lease.transact([self._record(one) for one in fresh])
+            self._last = fresh[-1].body
+
+    def _after(self, body: bytes, beyond: int) -> bool:
+        return self._sequence.after(body, beyond, f"topic {self._topic!r}")
+
+    async def close(self) -> None:
+        """Give the lease back; the journal's is the same one."""
+        await self._lease.close()

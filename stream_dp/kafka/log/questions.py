@@ -1,0 +1,157 @@
+"""Messages of analysts as a Kafka topic, `PIPELINE.queries`, to which they write and which the engine only reads.
+
+Rules: the brokers stamp what arrives: a sender's own time counts for nothing. Whole record batches are read, committed
+ones only, and no record stops the reader: what cannot be read is an empty message at its place, and so is a tombstone,
+and what is too large to be one; of what was fetched one batch is unpacked at a time. Who may write here may open a
+transaction if its brokers allow that, and then messages wait for its end. The topic forgets; what is gone before it was
+read is not answered. Places are offsets. Nothing here looks into a message.
+"""
+
+import heapq
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from stream_dp.engine.ports import Question
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    connect,
+    damaged,
+    disconnect,
+    library,
+    speaking,
+)
+from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED, ensure
+from stream_dp.kafka.source.batches import batches, consumer
+from stream_dp.kafka.source.offsets import KafkaOffsets
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch
+from stream_dp.kafka.source.unpacker import Unpacker
+from stream_dp.live.envelope import LARGEST_ENVELOPE
+
+RULES = {**STAMPED, **UNCOMPACTED}
+"""What the topic must be set to."""
+_DAY_MS = 24 * 3_600_000
+_HINTS = {
+    **PLAIN,
+    "max.message.bytes": str(2 * LARGEST_ENVELOPE),
+    "retention.ms": str(7 * _DAY_MS),
+}
+_WRONG = "must stamp messages on arrival, and let none remove another;"
+_EXPANDED_BYTES = 4 * 2**20
+_FETCH_MS = 100
+_MOST, _MOST_BYTES = 500, 2**20
+_log = logging.getLogger(__name__)
+
+
+class KafkaQuestions:
+    """The `Questions` port over one topic; it joins no group and commits nothing."""
+
+    def __init__(self, settings: KafkaSettings, pipeline: str) -> None:
+        self._settings = settings
+        self._topic = f"{pipeline}.queries"
+        self._clients: list[Any] = []
+        self._waiting: Iterator[Question] = iter(())
+        self._next = 0
+
+    async def open(self) -> None:
+        """Create or check the topic, and connect.
+
+        Raises:
+            FailClosed: the topic has several partitions, is compacted, or stamps nothing on arrival.
+            WorldError: no answer, or access denied.
+        """
+        await ensure(self._settings, self._topic, RULES, _HINTS, wrong=_WRONG)
+        self._unpacker = Unpacker(marks=False, limit=_EXPANDED_BYTES)
+        self._reader = consumer(self._settings, wait=True, fetch_wait_ms=_FETCH_MS)
+        self._offsets = KafkaOffsets(self._settings, self._topic)
+        try:
+            for client in (self._reader, self._offsets):
+                self._clients.append(client)
+                await connect(self._settings, client)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def seek(self, place: int) -> None:
+        """Continue at this place; where it is gone, or none (-1), at the first record that is there."""
+        with speaking(self._settings, f"topic {self._topic!r}"):
+            begin = (await self._offsets.begins([0]))[0]
+            end = (await self._offsets.ends([0]))[0]
+        if place > end:
+            _log.warning("%s was made anew: its messages are read from the first on", self._topic)
+        self._waiting = iter(())
+        self._next = place if begin <= place <= end else begin
+        self._reader.assign([self._place])
+        self._reader.seek(self._place, self._next)
+
+    async def read(self) -> Sequence[Question]:
+        """Wait for the next messages, in the order of their places; some hundreds at most.
+
+        Raises:
+            WorldError: no answer; or what the broker sends is damaged (an `Outage`).
+        """
+        with speaking(self._settings, f"topic {self._topic!r}"):
+            while not (found := self._some()):
+                self._waiting = await self._fetched()
+        self._next = found[-1].place + 1
+        return found
+
+    async def close(self) -> None:
+        """Give the connections back; may be called again."""
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await disconnect(client)
+
+    def _some(self) -> list[Question]:
+        """The next of what was fetched: some hundreds, and about a megabyte."""
+        found: list[Question] = []
+        size = 0
+        while len(found) < _MOST and size < _MOST_BYTES:
+            if (each := next(self._waiting, None)) is None:
+                break
+            found.append(each)
+            size += len(each.value)
+        return found
+
+    @property
+    def _place(self) -> Any:
+        return library().TopicPartition(self._topic, 0)
+
+    async def _fetched(self) -> Iterator[Question]:
+        """What one fetch brings; where the next place is gone, reading goes on with the first record there is."""
+        try:
+            fetched = await self._reader.getmany(self._place, timeout_ms=_FETCH_MS)
+        except library(".errors").OffsetOutOfRangeError:
+            await self.seek(self._next)
+            return iter(())
+        found = (  # one after the other: unpacked all at once they might take gigabytes
+            self._questions(batch)
+            for batch in batches(fetched.get(self._place, ()))
+            if batch.kind in (Kind.DATA, Kind.FOREIGN, Kind.DAMAGED)
+        )
+        return (each for each in chain.from_iterable(found) if each.place >= self._next)
+
+    def _questions(self, batch: RecordBatch) -> Iterator[Question]:
+        """The messages of a batch; those that its brokers did not stamp say nothing.
+
+        Raises:
+            Outage: the batch is damaged.
+        """
+        if batch.kind is Kind.DAMAGED:
+            raise damaged(self._topic, 0)
+        if not batch.appended:
+            return (Question(at, b"", batch.stamp) for at in range(batch.base, batch.next))
+        found = self._unpacker.unpack(batch)
+        pairs = zip(found.offsets, found.values, strict=True)
+        read = (
+            Question(at, value if len(value) <= LARGEST_ENVELOPE else b"", batch.stamp)
+            for at, value in pairs
+        )
+        lost = (
+            Question(at, b"", batch.stamp)
+            for span in found.refused
+            for at in range(span.first, span.last + 1)
+        )
+        return heapq.merge(read, lost, key=attrgetter("place"))

@@ -1,0 +1,141 @@
+"""A reader of one partition of ours.
+
+Rules: it sees committed records only, and waits for open transactions, unless it is told to look at what was written
+at all. This file knows no sealed commit and no release.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from stream_dp.errors import FailClosed
+from stream_dp.kafka.client.clients import (
+    RECORD_BYTES,
+    KafkaSettings,
+    connect,
+    disconnect,
+    library,
+    patiently,
+    refused,
+    speaking,
+)
+
+_ROWS = 500
+_POLL_MS = 100
+_WINDOW, _WIDER = 8, 16
+
+
+class PartitionLog:
+    """Committed records of a topic with one partition."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, committed: Any, raw: Any) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._committed = committed
+        self._raw = raw
+        self._partition = library().TopicPartition(topic, 0)
+
+    async def bounds(self) -> tuple[int, int]:
+        """Return where the log begins and ends, once no transaction is open on it.
+
+        Raises:
+            FailClosed: a transaction stays open: of someone else, or of an engine that was killed just now.
+        """
+        decided, end = await self.ends()
+        if decided < end:
+            raise FailClosed(
+                f"topic {self._topic!r}: a transaction is open on it. Where an engine was killed just now, it is "
+                "that one's, and the brokers end it within a minute: try again then. Else it is another program's, "
+                "and only this pipeline may write there: take that right away (ACL), then start again"
+            )
+        return await self.begin(), decided
+
+    async def begin(self) -> int:
+        """Return where the log begins."""
+        return await self._asked(self._raw.beginning_offsets)
+
+    async def ends(self) -> tuple[int, int]:
+        """Return where what is decided ends, and where the log ended when this was asked.
+
+        It is the same place once no transaction is open; one that stays open is waited for, but not for ever.
+        """
+        deadline = time.monotonic() + self._settings.patience_s
+        end = await self._asked(self._raw.end_offsets)
+        while (decided := await self._asked(self._committed.end_offsets)) < end:
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.02)
+        return decided, end
+
+    async def _asked(self, offsets: Callable[[list[Any]], Awaitable[dict[Any, int]]]) -> int:
+        """One of the library's look-ups of offsets."""
+        one = [self._partition]
+        found = await patiently(self._settings, f"topic {self._topic!r}", lambda: offsets(one))
+        return int(found[self._partition])
+
+    async def records(self, begin: int, end: int) -> AsyncGenerator[list[Any]]:
+        """The visible records from `begin` up to `end`, in groups."""
+        self._committed.seek(self._partition, begin)
+        seen = time.monotonic()
+        while await self._committed.position(self._partition) < end:
+            fetched = await self._committed.getmany(timeout_ms=_POLL_MS, max_records=_ROWS)
+            found = [one for one in fetched.get(self._partition, ()) if one.offset < end]
+            if found:
+                yield found
+                seen = time.monotonic()
+            elif time.monotonic() - seen > self._settings.retry_s:
+                raise refused(self._settings, f"topic {self._topic!r}", TimeoutError())
+
+    async def start_of(self, begin: int, end: int, wanted: Callable[[bytes], bool]) -> int:
+        """A place at or before the first record that is `wanted`, where those at the end are; found from the end."""
+        window, start = _WINDOW, end
+        while start > begin:
+            start = max(begin, end - window)
+            async with aclosing(self.records(start, end)) as found:
+                first = await anext(found, None)
+            if first is not None and not wanted(first[0].value):
+                break
+            window *= _WIDER
+        return start
+
+    async def last(self) -> Any | None:
+        """The last visible record; the log may end with markers and aborted records."""
+        begin, end = await self.bounds()
+        window, start = _WINDOW, end
+        while start > begin:
+            start = max(begin, end - window)
+            found = [one[-1] async for one in self.records(start, end)]
+            if found:
+                return found[-1]
+            window *= _WIDER
+        return None
+
+
+@asynccontextmanager
+async def reading(
+    settings: KafkaSettings, topic: str, level: str = "read_committed"
+) -> AsyncIterator[PartitionLog]:
+    """Open the log of a topic of ours; at the level `read_uncommitted` it shows what was ever written."""
+    clients = [
+        library().AIOKafkaConsumer(
+            isolation_level=level,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=RECORD_BYTES,
+            fetch_max_wait_ms=_POLL_MS,
+            **settings.client(),
+        )
+        for level in (level, "read_uncommitted")
+    ]
+    try:
+        with speaking(settings, f"topic {topic!r}"):
+            for client in clients:
+                await connect(settings, client)
+            clients[0].assign([library().TopicPartition(topic, 0)])
+            clients[0].seek(library().TopicPartition(topic, 0), 0)
+            yield PartitionLog(settings, topic, *clients)
+    finally:
+        for client in clients:
+            await disconnect(client)

@@ -1,0 +1,189 @@
+"""A consumer that hands out whole record batches instead of records.
+
+The client library makes an object of each record, and unpacks and decodes everything before anybody can refuse it. A
+consumer made here keeps the library's connections, leaders, retries and positions, and gives `RecordBatch`es. How: the
+library's fetcher makes its iterator of records through two names in its module; both are replaced by classes that do
+as before, but for consumers that carry our sign in the place of a deserializer. Rules: nothing is raised inside of that
+iterator, or good batches of the same fetch would be lost; other consumers in the process are left as they are. The
+library's version is pinned; where its inside is not what this file expects, `fitting` says so and consumers give
+batches made of the records that the library has unpacked.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from stream_dp.kafka.client.clients import KafkaSettings, library
+from stream_dp.kafka.client.tick_marks import claimed
+from stream_dp.kafka.source.frames import buffered
+from stream_dp.kafka.source.record_batches import (
+    APPENDED,
+    HEADER,
+    Cell,
+    Kind,
+    RecordBatch,
+    Unpacked,
+    record_batches,
+)
+from stream_dp.kafka.source.record_walk import MOST_HEADERS
+
+_ARGUMENTS = (
+    "self", "tp", "records", "aborted_transactions", "fetch_offset",
+    "key_deserializer", "value_deserializer", "check_crcs", "isolation_level",
+)  # fmt: skip
+_COMMITTED = 1
+_APPENDED = 1
+_NOTHING = memoryview(b"")
+
+
+class WholeBatches:
+    """The sign that a consumer wants batches, joined in cells of stamps (see `record_batches`); never called."""
+
+    def __init__(self, cell: Cell | None) -> None:
+        self.cell = cell
+
+    def __call__(self, payload: bytes) -> bytes:
+        """Do nothing."""
+        return payload
+
+
+def consumer(
+    settings: KafkaSettings, *, wait: bool, fetch_wait_ms: int, cell: Cell | None = None
+) -> Any:
+    """A consumer, not yet started, for partitions assigned by hand.
+
+    With `wait` it waits behind open transactions. `cell` says which batches may be joined (see `record_batches`).
+    """
+    options: dict[str, Any] = {**settings.client(), "enable_auto_commit": False}
+    options |= {"auto_offset_reset": "none", "fetch_max_wait_ms": fetch_wait_ms}
+    if not fitting():
+        return library().AIOKafkaConsumer(isolation_level="read_committed", **options)
+    _install()
+    made = library().AIOKafkaConsumer(
+        isolation_level="read_committed" if wait else "read_uncommitted",
+        value_deserializer=WholeBatches(cell),
+        **options,
+    )
+    buffered(made._client)  # noqa: SLF001 - see `kafka_frames`
+    return made
+
+
+def fitting() -> bool:
+    """Whether the library's inside is what this file expects."""
+    fetcher = library(".consumer.fetcher")
+    made = getattr(fetcher, "PartitionRecords", None)
+    if isinstance(made, _Chosen):
+        return True
+    records = getattr(fetcher, "MemoryRecords", None)
+    header = getattr(library(".record.default_records"), "DefaultRecordBase", None)
+    try:
+        return (
+            tuple(inspect.signature(made.__init__).parameters) == _ARGUMENTS  # type: ignore[misc]
+            and header.HEADER_STRUCT.size == HEADER.size  # type: ignore[union-attr]
+            and records is library(".record.memory_records").MemoryRecords
+            and not _kept(records)(b"").has_next()
+        )
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
+    """What a consumer of ours gave for one partition, as batches."""
+    if not fetched or isinstance(fetched[0], RecordBatch):
+        return fetched
+    runs = groupby(fetched, key=lambda one: (one.timestamp, one.timestamp_type))
+    return [_of_records(list(run)) for _, run in runs]
+
+
+def _of_records(run: list[Any]) -> RecordBatch:
+    """Records that the library has unpacked, all of one stamp."""
+    marks = {
+        at: mark
+        for at, one in enumerate(run)
+        if one.headers and (mark := claimed(one.headers[:MOST_HEADERS], one.value)) is not None
+    }
+    content = Unpacked([one.value or b"" for one in run], [one.offset for one in run], [], marks)
+    first, last = run[0], run[-1]
+    return RecordBatch(
+        Kind.DATA, first.offset, last.offset + 1, first.timestamp,
+        APPENDED if first.timestamp_type == _APPENDED else 0, None, len(run), _NOTHING, content,
+    )  # fmt: skip
+
+
+def _install() -> None:
+    fetcher = library(".consumer.fetcher")
+    if not isinstance(fetcher.PartitionRecords, _Chosen):
+        fetcher.PartitionRecords = _Chosen(fetcher.PartitionRecords)
+        fetcher.MemoryRecords = _kept(fetcher.MemoryRecords)
+
+
+def _kept(memory_records: Any) -> Any:
+    """The library's class, which also keeps the bytes that it was made of."""
+
+    class KeptRecords(memory_records):  # type: ignore[misc]
+        def __init__(self, fetched: bytes) -> None:
+            super().__init__(fetched)
+            self.fetched = fetched
+
+    return KeptRecords
+
+
+class _Chosen:
+    """Makes the library's iterator, or ours for a consumer with our sign."""
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __call__(self, *arguments: Any) -> Any:
+        _, records, aborted, offset, _, value, _, level = arguments
+        if not isinstance(value, WholeBatches):
+            return self._theirs(*arguments)
+        found = _read(records.fetched, offset, value.cell)
+        return _Batches(offset, found if level != _COMMITTED else _decided(found, aborted))
+
+
+class _Batches:
+    """An iterator of batches, and where the next fetch begins."""
+
+    def __init__(self, offset: int, found: Iterator[RecordBatch]) -> None:
+        self.next_fetch_offset = offset
+        self._found = found
+
+    def __iter__(self) -> "_Batches":
+        return self
+
+    def __next__(self) -> RecordBatch:
+        batch = next(self._found)
+        self.next_fetch_offset = batch.next
+        return batch
+
+
+def _read(fetched: bytes, offset: int, cell: Cell | None) -> Iterator[RecordBatch]:
+    """The batches; the last one is damaged if the bytes are."""
+    try:
+        for batch in record_batches(fetched, offset, cell):
+            yield batch
+            offset = batch.next
+    except ValueError:
+        yield RecordBatch(Kind.DAMAGED, offset, offset, 0, 0, None, 0, _NOTHING)
+
+
+def _decided(
+    found: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
+) -> Iterator[RecordBatch]:
+    """The batches of a fetch of committed records with the list of aborted transactions that came with it.
+
+    Those of committed transactions count where they lie.
+    """
+    waiting = sorted(aborted or (), key=lambda one: one[1])
+    never: set[int | None] = set()
+    for batch in found:
+        while waiting and waiting[0][1] <= batch.base:
+            never.add(waiting.pop(0)[0])
+        if batch.kind is Kind.ABORT:
+            never.discard(batch.producer)
+        yield batch._replace(
+            kind=Kind.OTHER if batch.kind is Kind.DATA and batch.producer in never else batch.kind,
+            producer=None,
+        )

@@ -1,0 +1,67 @@
+"""Where the partitions of a topic begin and end, and where a moment lies in them.
+
+Rules: one client without partitions, so that answers wait behind no fetch; a look-up is repeated for a while. Offsets
+are private.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from stream_dp.kafka.client.clients import KafkaSettings, disconnect, library, patiently
+
+
+class KafkaOffsets:
+    """Looks up offsets of one topic.
+
+    Its methods raise WorldError where brokers do not answer for a while (an `Outage`), or deny.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._consumer = library().AIOKafkaConsumer(
+            isolation_level="read_uncommitted", enable_auto_commit=False, **settings.client()
+        )
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Give the connections back."""
+        await disconnect(self._consumer)
+
+    async def begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the first offset that each partition still holds."""
+        return await self._found(self._consumer.beginning_offsets, self._places(partitions))
+
+    async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offset behind the last record of each partition."""
+        return await self._found(self._consumer.end_offsets, self._places(partitions))
+
+    async def cuts(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
+        """Return what the brokers say is the first offset with a stamp at or beyond `moment`, at most the end.
+
+        They say what a record says of its own offset, which may lie in either direction.
+        """
+        places = self._places(partitions)
+
+        async def look_up(asked: Any) -> dict[Any, int]:
+            found = await self._consumer.offsets_for_times(dict.fromkeys(asked, moment))
+            ends = await self._consumer.end_offsets(asked)
+            return {
+                at: ends[at] if found[at] is None else min(found[at].offset, ends[at])
+                for at in asked
+            }
+
+        return await self._found(look_up, places)
+
+    async def _found(
+        self, look_up: Callable[[Any], Awaitable[dict[Any, int]]], places: list[Any]
+    ) -> dict[int, int]:
+        about = f"topic {self._topic!r}"
+        found = await patiently(self._settings, about, lambda: look_up(places))
+        return {at.partition: int(offset) for at, offset in found.items()}
+
+    def _places(self, partitions: Iterable[int]) -> list[Any]:
+        return [library().TopicPartition(self._topic, one) for one in partitions]

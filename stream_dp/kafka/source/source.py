@@ -1,0 +1,392 @@
+"""The source as a Kafka topic, read in whole record batches by hand-assigned partitions.
+
+Rules: a record's tick depends on the log alone. Live, it is the broker's append stamp. A tick passes in a
+partition at the first batch stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
+that moment of the brokers' clocks where all is read that they hold by then: so it passes at the same time with or
+without an event, and its publication is held until later. Clocks: no tick passes by the engine's. When that one says
+that a tick has settled, the brokers are asked what time it is, whatever was read: once a tick, and again where they say
+that it is too early. Where one of them differs from the engine's by more than `settle_ms` for certain, the engine
+stops. A record that is visible more than `settle_ms` after its stamp may be late (it goes to the late bin, and whether
+it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
+An open transaction holds nothing up (unless `wait`): its records count where it is committed. Before a tick passes the
+topic is looked at anew: a partition that was added is read from its first record on, and a topic made anew is refused.
+No record stops the reader. Nothing here decodes a payload, and nothing leaves but batches; errors carry no offset.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    connect,
+    damaged,
+    deleted,
+    disconnect,
+    library,
+    speaking,
+)
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.kafka.client.topic_look import TopicLook
+from stream_dp.kafka.log.append_clock import BrokerClocks, earliest
+from stream_dp.kafka.source.batches import batches, consumer, fitting
+from stream_dp.kafka.source.offsets import KafkaOffsets
+from stream_dp.kafka.source.open_transactions import ROOM_BYTES, Room
+from stream_dp.kafka.source.origin import Origin, start_at
+from stream_dp.kafka.source.recall import Recall
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch
+from stream_dp.kafka.source.ticks import (
+    MarkedTicks,
+    PartitionTicks,
+    Place,
+    StampedTicks,
+    cell_of,
+)
+from stream_dp.kafka.source.topic_watch import TopicWatch
+from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+
+_FULL = 4
+_SLICE_MS = 100
+_SHORT_MS = 10
+_SILENCE_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTicks:
+    """Ticks close on marker records, read by `marks`; records are placed by their own time."""
+
+    marks: TickMarks
+
+
+@dataclass(frozen=True, slots=True)
+class StampTicks:
+    """Ticks of `step_ms` by append stamp; a partition passes a tick `settle_ms` after its end.
+
+    Publication must be held for longer than that: what is left is for the lookups and the commit. By appends to
+    `clock_topic` the brokers tell what time it is; it is made if it is missing.
+    """
+
+    step_ms: int
+    settle_ms: int
+    clock_topic: str
+
+    def __post_init__(self) -> None:
+        if self.step_ms < 1 or self.settle_ms < 0:
+            raise UsageError(
+                "live ticks need a step of 1 ms or more, and must settle in 0 ms or more"
+            )
+
+
+class KafkaSource:
+    """The `Source` port over one topic; it never joins a group and commits nothing.
+
+    A record batch that would expand beyond `limit` bytes is refused. With `wait`, what lies behind an open transaction
+    waits for its end.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        clock: Clock,
+        ticks: ReplayTicks | StampTicks,
+        *,
+        wait: bool = False,
+        limit: int = LIMIT_BYTES,
+    ) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._clock = clock
+        self._ticks = ticks
+        self._wait = wait
+        self._limit = limit
+        self._grid: TickGrid | None = None
+        self._settle_ms = ticks.settle_ms if isinstance(ticks, StampTicks) else 0
+        self._stamp = 0
+        self._settled = -1
+        self._ahead_ms = 0
+        self._asking: asyncio.Task[None] | None = None
+        self._clients: list[Any] = []
+        self._room = Room()
+        self._looked = TopicLook("", ())
+        self._look_at = 0
+        self._opened: tuple[int, ...] = ()
+        self._logs: dict[int, PartitionTicks] = {}
+        self._queue: deque[tuple[PartitionTicks, deque[RecordBatch]]] = deque()
+        self._recall: Recall | None = None
+        self._ready: list[Batch] = []
+        self._heard = 0.0
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        return self._topic
+
+    @property
+    def identity(self) -> str:
+        """The topic's id, once it is open: another one has the same name and another id."""
+        return self._looked.id
+
+    @property
+    def grows(self) -> bool:
+        """Whether partitions that are added are read: in a replay their ticks would never close."""
+        return isinstance(self._ticks, StampTicks)
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Connect and check the topic, whose tick 0 begins at `origin`; return the partitions.
+
+        Raises:
+            WorldError: no such topic, no answer, or access denied.
+            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival; or a broker's
+                clock differs from this machine's by more than `settle_ms`.
+        """
+        if isinstance(self._ticks, StampTicks):
+            self._grid = TickGrid(origin, self._ticks.step_ms)
+        self._watch = TopicWatch(self._settings, self._topic, live=self.grows)
+        await self._watch.check()
+        clients: list[Any] = [self._watch]
+        if isinstance(self._ticks, StampTicks):
+            topic = self._ticks.clock_topic
+            self._clocks = BrokerClocks(self._settings, topic, self._clock.now)
+            await self._clocks.check()
+            clients.append(self._clocks)
+        if not fitting():
+            _log.warning(
+                "this version of aiokafka is not the one that whole record batches are read with: records are read one "
+                "by one, more slowly, and an open transaction holds ticks up"
+            )
+        settings = self._settings
+        self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit)
+        cell = None if self._grid is None else cell_of(self._grid, self._settle_ms)
+        self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS, cell=cell)
+        self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)
+        self._offsets = KafkaOffsets(settings, self._topic)
+        try:
+            for client in (*clients, self._reader, self._again, self._offsets):
+                self._clients.append(client)
+                await connect(settings, client)
+            if self._grid is not None:
+                await self._ask_brokers(self._grid)
+            with speaking(settings, f"topic {self._topic!r}"):
+                self._looked = await self._watch.look()
+            self._opened = self._looked.partitions
+        except BaseException:
+            await self.close()
+            raise
+        return self._opened
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Continue at these positions, at the origin where there is none; marks may come again.
+
+        Raises:
+            FailClosed: a position lies outside of what the topic still holds.
+        """
+        every = self._looked.partitions
+        with speaking(self._settings, f"topic {self._topic!r}"):
+            begins = await self._offsets.begins(every)
+            starts = await self._starts({one: begins[one] for one in every if one not in positions})
+            ends = await self._offsets.ends(every)
+        places = [Place(one, {**starts, **positions}[one], behind.get(one)) for one in every]
+        if not all(
+            begins[at.partition] <= at.begin <= at.position <= ends[at.partition] for at in places
+        ):
+            raise deleted(f"topic {self._topic!r}")
+        self._ready.clear()
+        self._queue.clear()
+        self._recall = None
+        self._room.left = ROOM_BYTES
+        self._look_at = 0
+        self._heard = time.monotonic()
+        self._logs = {at.partition: self._read_from(at) for at in places}
+        added = [at for at in places if at.partition not in self._opened]
+        self._ready += [Batch(at.partition, (), (), at.position) for at in added]
+        self._assign({at.partition: at.begin for at in places})
+
+    async def read(self) -> Sequence[Batch]:
+        """Wait for records or marks.
+
+        Raises:
+            FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic was
+                made anew, or a replay's has another partition; or a broker's clock differs from this machine's by more
+                than `settle_ms`.
+            WorldError: no answer.
+        """
+        with speaking(self._settings, f"topic {self._topic!r}"):
+            while not self._ready:
+                await self._step()
+        if self._grid is None and any(one.mark is not None for one in self._ready):
+            await self._look()
+        ready, self._ready[:] = self._ready[:], []
+        return ready
+
+    def known_ends(self) -> Positions:
+        """Return where the partitions end, as the brokers said with the last fetch of each; private. No request."""
+        if not self._clients:
+            return {}
+        known = {one: self._reader.highwater(self._place(one)) for one in self._logs}
+        return {one: end for one, end in known.items() if end is not None}
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await disconnect(client)
+
+    def _read_from(self, place: Place) -> PartitionTicks:
+        if isinstance(self._ticks, ReplayTicks):
+            return MarkedTicks(place, self._unpacker, self._room, self._ready, self._ticks.marks)
+        grid = cast("TickGrid", self._grid)
+        return StampedTicks(
+            place, self._unpacker, self._room, self._ready, grid, self._ticks.settle_ms
+        )
+
+    async def _starts(self, begins: dict[int, int]) -> dict[int, int]:
+        """For each partition and what it begins with, where it is read from without a position."""
+        if self._grid is None or not begins:
+            return begins
+        origin = Origin(self._grid.origin, self._settle_ms)
+        cuts = await self._offsets.cuts(begins, origin.moment)
+        return {
+            one: await start_at(self._again, self._place(one), range(begin, cuts[one]), origin)
+            for one, begin in begins.items()
+        }
+
+    def _assign(self, positions: Mapping[int, int]) -> None:
+        self._reader.assign(list(map(self._place, positions)))
+        for partition, position in positions.items():
+            self._reader.seek(self._place(partition), position)
+
+    async def _step(self) -> None:
+        """Go on with the transaction in hand, with what was fetched, or with a fetch."""
+        if self._recall is not None:
+            if not await self._recall.more(self._again):
+                self._recall = None
+        elif self._queue:
+            await self._take()
+        else:
+            fetched = await self._reader.getmany(timeout_ms=self._wait_ms())
+            for at, found in fetched.items():
+                self._queue.append((self._logs[at.partition], deque(batches(found))))
+            await self._pass_silent({at.partition for at in fetched})
+
+    async def _take(self) -> None:
+        """Take what was fetched, until there is enough for one reading; what is not taken yet stays."""
+        log, found = self._queue[0]
+        while found:
+            batch = found[0]
+            if batch.kind is Kind.DAMAGED:
+                raise damaged(self._topic, log.partition)
+            if self._grid is not None and batch.kind is not Kind.FOREIGN:
+                if not batch.appended:
+                    raise self._unstamped()
+                if batch.stamp >= self._look_at:
+                    await self._look(batch.stamp)
+            found.popleft()
+            if (transaction := log.take(batch)) is not None:
+                self._recall = Recall(log, transaction, batch, self._place(log.partition))
+                self._recall.begin(self._again)
+                return
+            if len(self._ready) >= _FULL:
+                return
+        self._queue.popleft()
+        log.flush()
+
+    async def _pass_silent(self, busy: set[int]) -> None:
+        """Mark the tick that has settled in partitions that have nothing older to come.
+
+        The ends are asked for once the tick has settled by the brokers' clocks: what comes behind is stamped later.
+        Where something lies before them it is read first, and its stamp decides.
+        """
+        if busy:
+            self._heard = time.monotonic()
+        if self._grid is not None:
+            self._ask_when_due(self._grid)
+        late = [one for one, log in self._logs.items() if log.marked < self._settled]
+        silent = [one for one in late if one not in busy and await self._caught_up(one)]
+        if silent and self._grid is not None:
+            settled = self._settled
+            moment = self._grid.end(settled) + self._settle_ms
+            if moment >= self._look_at:
+                await self._look(moment)
+            ends = await self._offsets.ends(silent)
+            self._heard = time.monotonic()
+            for one in silent:
+                if await self._reader.position(self._place(one)) >= ends[one]:
+                    self._logs[one].mark(settled)
+        elif time.monotonic() - self._heard > _SILENCE_S:
+            await self._look()
+            self._heard = time.monotonic()
+
+    async def _caught_up(self, partition: int) -> bool:
+        """Whether the reader knows of nothing that it has not given; needs no request."""
+        at = self._place(partition)
+        known = self._reader.highwater(at)
+        return known is not None and await self._reader.position(at) >= known
+
+    async def _look(self, moment: int = 0) -> None:
+        """Make sure that the topic is what it was, and read on with partitions that were added before `moment` or now.
+
+        Errors are those of `TopicWatch.look`.
+        """
+        found = await self._watch.look()
+        if added := [one for one in found.partitions if one not in self._logs]:
+            starts = await self._offsets.begins(added)
+            positions = {one: await self._reader.position(self._place(one)) for one in self._logs}
+            for one in added:
+                self._logs[one] = self._read_from(Place(one, starts[one]))
+                self._ready.append(Batch(one, (), (), starts[one]))
+            self._assign({**positions, **starts})
+        self._looked = found
+        if self._grid is not None:
+            passed = self._grid.passed(max(moment, self._stamp) - self._settle_ms)
+            self._look_at = self._grid.end(passed + 1) + self._settle_ms
+
+    def _unstamped(self) -> FailClosed:
+        return FailClosed(
+            f"topic {self._topic!r} holds records that its brokers did not stamp on arrival; start a "
+            "new pipeline with an origin after the topic's setting was changed"
+        )
+
+    def _ask_when_due(self, grid: TickGrid) -> None:
+        """Ask what time it is, unless somebody asks already: a broker that is slow to tell holds no reading up."""
+        if self._asking is not None and self._asking.done():
+            asked, self._asking = self._asking, None
+            asked.result()
+        if self._asking is None and self._due(grid) > self._settled:
+            self._asking = asyncio.create_task(self._ask_brokers(grid))
+
+    async def _ask_brokers(self, grid: TickGrid) -> None:
+        """Learn from the brokers' clocks which tick has settled; the earliest of them decides."""
+        stamps = await self._clocks.ask()
+        self._stamp = max(self._stamp, earliest(stamps, self._settle_ms))
+        self._ahead_ms = max(0, *(-one.difference.most for one in stamps))
+        self._settled = max(self._settled, grid.passed(self._stamp - self._settle_ms))
+
+    def _due(self, grid: TickGrid) -> int:
+        """The last tick that should have settled by now, by this machine's clock less what it is ahead for certain."""
+        return grid.passed(self._clock.now() - self._ahead_ms - self._settle_ms)
+
+    def _wait_ms(self) -> int:
+        """Until the next tick is due, in slices, for the clock may be a manual one; short ones while brokers answer."""
+        if self._grid is None:
+            return _SLICE_MS
+        if self._asking is not None:
+            return _SHORT_MS
+        marked = min(log.marked for log in self._logs.values())
+        due = self._grid.end(marked + 1) + self._settle_ms + self._ahead_ms
+        return min(_SLICE_MS, max(_SHORT_MS, due - self._clock.now()))
+
+    def _place(self, partition: int) -> Any:
+        return library().TopicPartition(self._topic, partition)

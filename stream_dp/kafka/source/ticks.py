@@ -1,0 +1,242 @@
+"""From the record batches of one partition to the port's batches: which records count in which tick, where marks lie.
+
+Rules: all of it is a function of the log, whatever a fetch brings at once. Live, a record's tick is that of its append
+stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the tick's end. In replay,
+marks are records with a header, and a record's own time says its tick. The records of a transaction are met where its
+commit lies, so an open one holds nothing up: what was marked until then is late. What cannot be read is refused with
+its offsets. Sans I/O: this file knows no client; a transaction that was too large to be held is asked for again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.ports import Batch, Behind
+from stream_dp.journal.dead_letters import BAD_MARK, Span
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.kafka.source.open_transactions import OpenTransactions, Room, Transaction
+from stream_dp.kafka.source.record_batches import Cell, Kind, RecordBatch, Unpacked
+from stream_dp.kafka.source.unpacker import Unpacker
+
+_ENDS = (Kind.COMMIT, Kind.ABORT)
+MOST = 8192
+"""How many records go into one batch of the port, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition is read from: `position`, and what must be given again before it."""
+
+    partition: int
+    position: int
+    behind: Behind | None = None
+
+    @property
+    def begin(self) -> int:
+        """The first offset to fetch."""
+        return self.position if self.behind is None else self.behind.start
+
+
+class PartitionTicks:
+    """One partition from a place on: takes record batches, and puts batches of the port into `out`."""
+
+    def __init__(self, place: Place, unpacker: Unpacker, room: Room, out: list[Batch]) -> None:
+        self.partition, self.position = place.partition, place.position
+        self.marked = -1
+        self._start, self._skip = place.position, 0 if place.behind is None else place.behind.done
+        self._done = 0
+        self._commit: RecordBatch | None = None
+        self._unpacker = unpacker
+        self._open = OpenTransactions(room)
+        self._out = out
+        self._tick: int | None = None
+        self._values: list[bytes] = []
+        self._offsets: Sequence[int] = ()
+        self._refused: list[Span] = []
+
+    def take(self, batch: RecordBatch) -> Transaction | None:
+        """Take the next batch.
+
+        Return a transaction that it commits and that must be read again: its batches go to `again`, then call `ended`.
+        """
+        if batch.base < self._start:
+            self._take_behind(batch)
+            return None
+        self._meet(batch)
+        if batch.kind is Kind.COMMIT and batch.producer is not None:
+            found = self._open.get(batch.producer)
+            if found is not None and found.batches is None:
+                return found
+            for one in [] if found is None else found.batches or []:
+                self.again(one, batch)
+        elif batch.kind in (Kind.DATA, Kind.FOREIGN):
+            if batch.producer is None:
+                self._count(batch, 0)
+            else:
+                self._open.hold(batch.producer, batch)
+        self.ended(batch)
+        return None
+
+    def again(self, batch: RecordBatch, commit: RecordBatch) -> None:
+        """Count a batch of a transaction that `commit` ends."""
+        skip = self._skip if commit.base == self._start else 0
+        if batch.next > skip:
+            self._commit = commit
+            self._count(batch, skip)
+
+    def ended(self, batch: RecordBatch) -> None:
+        """Go on behind `batch`."""
+        if batch.kind in _ENDS and batch.producer is not None:
+            self._open.drop(batch.producer)
+        self._commit = None
+        self._at(batch.next)
+
+    def mark(self, tick: int) -> None:
+        """Mark that `tick` has passed here."""
+        self.marked = tick
+        self._give(tick)
+
+    def flush(self) -> None:
+        """Give what has been gathered."""
+        if self._values or self._refused:
+            self._give(None)
+
+    def _give(self, mark: int | None) -> None:
+        values, offsets, refused = self._values, self._offsets, self._refused
+        self._values, self._offsets, self._refused = [], (), []
+        first = self._open.first
+        self._out.append(
+            Batch(
+                self.partition, values, offsets, self.position, self._tick if values else None, mark,
+                None if first is None else Behind(first, self._done), refused,
+            )
+        )  # fmt: skip
+
+    def _meet(self, batch: RecordBatch) -> None:
+        """Mark what has passed where this batch lies."""
+
+    def _count(self, batch: RecordBatch, skip: int) -> None:
+        """Add the records of a batch from offset `skip` on."""
+        raise NotImplementedError
+
+    def _take_behind(self, batch: RecordBatch) -> None:
+        """Before the position only what belongs to a transaction that is open there counts, and only later."""
+        if batch.kind in _ENDS:
+            if batch.producer is not None:
+                self._open.drop(batch.producer)
+        elif batch.kind is not Kind.DATA:
+            return
+        elif batch.producer is not None:
+            self._open.hold(batch.producer, batch)
+        elif batch.next > self._start:
+            self._count(batch, self._start)
+            self.ended(batch)
+
+    def _unpacked(self, batch: RecordBatch, skip: int) -> Unpacked:
+        found = self._unpacker.unpack(batch)
+        return found.behind(skip) if skip > batch.base else found
+
+    def _gather(self, values: list[bytes], offsets: Sequence[int], refused: list[Span]) -> None:
+        if self._values:
+            self._offsets = _joined(self._offsets, offsets)
+            self._values += values
+        else:
+            self._values, self._offsets = values, offsets
+        self._refused += refused
+
+    def _at(self, offset: int) -> None:
+        """Go on at `offset`, of the log or of the transaction that is being counted."""
+        if self._commit is None:
+            self.position, self._done = offset, 0
+        else:
+            self.position, self._done = self._commit.base, offset
+        if len(self._values) >= MOST:
+            self.flush()
+
+
+class StampedTicks(PartitionTicks):
+    """Ticks of `grid` by append stamp; a tick passes `settle` ms after its end."""
+
+    def __init__(
+        self,
+        place: Place,
+        unpacker: Unpacker,
+        room: Room,
+        out: list[Batch],
+        grid: TickGrid,
+        settle: int,
+    ) -> None:
+        super().__init__(place, unpacker, room, out)
+        self._grid = grid
+        self._settle = settle
+        self._due = 0
+        self._within = range(0)
+
+    def mark(self, tick: int) -> None:
+        """Mark that `tick` has passed here."""
+        super().mark(tick)
+        self._due = self._grid.end(tick + 1) + self._settle
+
+    def _meet(self, batch: RecordBatch) -> None:
+        if batch.stamp >= self._due and batch.kind is not Kind.FOREIGN:
+            passed = self._grid.passed(batch.stamp - self._settle)
+            if passed > self.marked:
+                self.mark(passed)
+
+    def _count(self, batch: RecordBatch, skip: int) -> None:
+        if batch.stamp not in self._within and batch.kind is not Kind.FOREIGN:
+            self.flush()
+            tick = self._tick = self._grid.tick_of(batch.stamp)
+            self._within = range(self._grid.start(tick), self._grid.end(tick))
+        if self._tick is None or self._tick >= 0:
+            found = self._unpacked(batch, skip)
+            self._gather(found.values, found.offsets, found.refused)
+        self._at(batch.next)
+
+
+class MarkedTicks(PartitionTicks):
+    """Ticks that close on the records that `marks` takes for marks."""
+
+    def __init__(
+        self, place: Place, unpacker: Unpacker, room: Room, out: list[Batch], marks: TickMarks
+    ) -> None:
+        super().__init__(place, unpacker, room, out)
+        self._marks = marks
+
+    def _count(self, batch: RecordBatch, skip: int) -> None:
+        found = self._unpacked(batch, skip)
+        begin, refused = 0, found.refused
+        for index, header in found.marks.items():
+            offset = found.offsets[index]
+            tick = self._marks.read(self.partition, header)
+            before = [one for one in refused if one.last < offset]
+            refused = [one for one in refused if one.last > offset]
+            if tick is None:
+                before.append(Span(BAD_MARK, None, offset, offset))
+            self._gather(found.values[begin:index], found.offsets[begin:index], before)
+            begin = index + 1
+            self._at(offset + 1)
+            if tick is not None and tick > self.marked:
+                self.mark(tick)
+        self._gather(found.values[begin:], found.offsets[begin:], refused)
+        self._at(batch.next)
+
+
+def cell_of(grid: TickGrid, settle: int) -> Cell:
+    """For a stamp, the stamps around it between which neither the tick nor what has passed changes."""
+
+    def cell(stamp: int) -> range:
+        tick, passed = grid.tick_of(stamp), grid.passed(stamp - settle)
+        return range(
+            max(grid.start(tick), grid.end(passed) + settle),
+            min(grid.end(tick), grid.end(passed + 1) + settle),
+        )
+
+    return cell
+
+
+def _joined(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
+    """Both, as a range where they are one."""
+    if isinstance(one, range) and isinstance(other, range) and one.stop == other.start:
+        return range(one.start, other.stop)
+    return [*one, *other]

@@ -1,0 +1,289 @@
+"""What analysts may say to a running engine: one model for each thing to do, and the reader of their JSON.
+
+Rules: a message comes from anyone who has a token. Keys that are not known are refused, every problem is named with its
+key, and nothing that a message holds is repeated, for answers are public. A definition of a series or of a watch is
+handed over as its bytes in the message: what it means, and how exact its numbers are, is decided where it is planned.
+The JSON Schema of docs/messages.json is made of these models.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails
+
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.file.error_words import NOTHING, Written, suggestion
+from stream_dp.pipeline.file.error_words import message as in_words
+from stream_dp.pipeline.file.expected import known_keys, with_expected
+from stream_dp.records.scalars import Frozen, Moment, Name
+
+_ID, _ANALYST = r"^[A-Za-z0-9_.-]{1,64}$", r"^([a-z0-9][a-z0-9_.-]{0,62})?$"
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_MOST_KEYS, _LARGEST, _LONGEST_WATCH, _LONGEST_WINDOW = 10_000, 2**62, 300, 32
+
+Id: TypeAlias = Annotated[str, Field(pattern=_ID, examples=["c1f"])]
+Analyst: TypeAlias = Annotated[str, Field(pattern=_ANALYST, examples=["ann"])]
+
+
+def _written(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("must be a time with its offset, such as 2013-01-01T10:00:00Z")  # noqa: TRY004
+    return value
+
+
+Until: TypeAlias = Annotated[
+    Moment,
+    BeforeValidator(_written),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-11-23T10:00:00Z"]}),
+]
+Definition: TypeAlias = Annotated[
+    bytes, Field(strict=True), WithJsonSchema({"type": "object", "additionalProperties": True})
+]
+"""The bytes of a JSON object, as they stand in the message."""
+AcceptNoise: TypeAlias = Annotated[bool, Field(strict=True)]
+
+
+class Message(Frozen):
+    """What every message says."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    definition_key: ClassVar[str] = ""
+    """The key whose value stays bytes, if there is one."""
+
+    id: Id
+    """1 to 64 of the characters A-Z a-z 0-9 _ . - ; used once for ever within its pipeline."""
+    analyst: Analyst = ""
+    """Whose ledger pays; empty: the pipeline's own, which takes the operator's token."""
+    until: Until
+    """RFC 3339, UTC: the message is executed only if it has arrived by then, and not more than 24 h before."""
+
+
+class CreateMessage(Message):
+    """Create a series, at the next cut between two ticks."""
+
+    definition_key = "series"
+    do: Literal["create"]
+    series: Definition
+    """The series, as an entry of `series:` in the pipeline file."""
+    accept_noise: AcceptNoise = False
+    """Create it even if it fires mostly by noise, which is refused otherwise; `preview` says so under `noise`."""
+
+
+class PreviewMessage(Message):
+    """Tell what creating a series would cost; changes nothing."""
+
+    definition_key = "series"
+    do: Literal["preview"]
+    series: Definition
+    """The series, as an entry of `series:` in the pipeline file."""
+
+
+class HaltMessage(Message):
+    """End a series that was created."""
+
+    do: Literal["halt"]
+    series: Name
+    """Its name."""
+
+
+class ListMessage(Message):
+    """List every series."""
+
+    do: Literal["list"]
+
+
+class AskMessage(Message):
+    """Ask a series. Of released ones: `keys`, or a range, or all; a window. Of a monitor: one watch, at a threshold."""
+
+    do: Literal["ask"]
+    series: Name
+    """Its name."""
+    keys: Annotated[tuple[str, ...] | None, Field(min_length=1, max_length=_MOST_KEYS)] = None
+    """These keys of a histogram."""
+    from_: Annotated[str | None, Field(alias="from")] = None
+    """The first key of a range, in the order of the declared domain; without it the range begins with the first."""
+    to: str | None = None
+    """The last key of a range; without it the range ends with the last."""
+    window: Annotated[str | None, Field(min_length=1, max_length=_LONGEST_WINDOW)] = None
+    """One window of a series with windows, `tick` or as the series declares it; without it all of them."""
+    watch: Annotated[str | None, Field(min_length=1, max_length=_LONGEST_WATCH)] = None
+    """The watch of a monitor; of one with a `by`, the value that is asked about behind a stroke: `busy/ATL`."""
+    threshold: Annotated[int | None, Field(strict=True, ge=-_LARGEST, le=_LARGEST)] = None
+    """The threshold that the watch is compared with."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """What is asked, by its keys in the message; those that are not there are left out."""
+        said = {
+            "keys": self.keys and list(self.keys), "from": self.from_, "to": self.to,
+            "window": self.window, "watch": self.watch, "threshold": self.threshold,
+        }  # fmt: skip
+        return {key: value for key, value in said.items() if value is not None}
+
+
+class WatchMessage(Message):
+    """Add a watch to a monitor."""
+
+    definition_key = "watch"
+    do: Literal["watch"]
+    series: Name
+    """The monitor's name."""
+    watch: Definition
+    """The watch, as an entry of `watch:` of a monitor."""
+    accept_noise: AcceptNoise = False
+    """Add it even if it fires mostly by noise, which is refused otherwise."""
+
+
+class UnwatchMessage(Message):
+    """End a watch of a monitor."""
+
+    do: Literal["unwatch"]
+    series: Name
+    """The monitor's name."""
+    watch: Name
+    """The watch's name."""
+
+
+AnyMessage: TypeAlias = (
+    CreateMessage
+    | PreviewMessage
+    | HaltMessage
+    | ListMessage
+    | AskMessage
+    | WatchMessage
+    | UnwatchMessage
+)
+MESSAGES: Mapping[str, type[Message]] = {
+    get_args(one.model_fields["do"].annotation)[0]: one for one in get_args(AnyMessage)
+}
+"""The models, by what they do."""
+
+_M = TypeVar("_M", bound=Message)
+_ENVELOPED, _EPOCH = {*Message.model_fields, "do", "series"}, "1970-01-01T00:00:00Z"
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Address(Message):
+    """What a message says of itself before what it wants, and whether that is anything there is."""
+
+    model_config = ConfigDict(extra="ignore")
+    do: str = ""
+
+
+def read_address(text: str) -> Address:
+    """Read the id of a message, who asks, and until when; what it wants may be wrong.
+
+    Raises:
+        UsageError: one of them is missing or cannot be; errors are as those of `read_message`.
+    """
+    parts = _parts(text)
+    found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
+    do = str(_value(parts.get("do", msgspec.Raw(b"0"))))
+    return _validated(Address, {**found, "do": do if do in MESSAGES else ""})
+
+
+def content_of(text: str) -> bytes:
+    """Return what makes a message the one that it is: all of it word for word, but not until when it may arrive.
+
+    Raises:
+        UsageError: it is no JSON object.
+    """
+    parts = sorted(_parts(text).items())
+    return b"\n".join(
+        json.dumps(key).encode() + b" " + bytes(raw) for key, raw in parts if key != "until"
+    )
+
+
+def read_message(text: str) -> AnyMessage:
+    """Read the JSON text of a message.
+
+    Raises:
+        UsageError: it is none; every problem is named with its key, and no value is repeated.
+    """
+    parts = _parts(text)
+    kind = MESSAGES.get(str(_value(parts.get("do", msgspec.Raw(b"0")))))
+    if kind is None:
+        raise UsageError(f"do: must be one of {', '.join(MESSAGES)}")
+    found: dict[str, Any] = {}
+    for key, raw in parts.items():
+        found[key] = _object(raw) if key == kind.definition_key else _value(raw)
+    return _validated(kind, found)  # type: ignore[return-value]  # one of the union
+
+
+def read_ask(series: str, parameters: bytes) -> AskMessage:
+    """Read the JSON object of what is asked of a series, which comes without the rest of its message.
+
+    Raises:
+        UsageError: it is none, or has keys that are not for asking; errors are as those of `read_message`.
+    """
+    try:
+        parts = _parts(parameters.decode())
+    except UnicodeDecodeError:
+        raise UsageError("a message must be a JSON object") from None
+    others = sorted(parts.keys() & _ENVELOPED)
+    if others:
+        (every,) = known_keys(AskMessage, ("",))
+        known = ", ".join(key for key in every if key not in _ENVELOPED)
+        raise UsageError(
+            f"{', '.join(others)}: not known here, where parameters are asked alone; known are {known}"
+        )
+    found = {key: _value(raw) for key, raw in parts.items()}
+    return _validated(
+        AskMessage, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
+    )
+
+
+def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
+    try:
+        return kind.model_validate(found)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=True)
+        told = dict.fromkeys(map(_told, with_expected(problems, kind)))
+        raise UsageError("\n".join(told)) from None
+
+
+def _parts(text: str) -> dict[str, msgspec.Raw]:
+    """The values of the keys, each as its bytes."""
+    try:
+        return _OBJECT.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise UsageError("a message must be a JSON object") from None
+
+
+def _value(raw: msgspec.Raw) -> Any:
+    """A plain value; what is nested too deeply is none."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return object()
+
+
+def _object(raw: msgspec.Raw) -> Any:
+    """The bytes of an object, or what is no bytes."""
+    found = bytes(raw)
+    return found if found[:1] == b"{" else None
+
+
+def _told(error: ErrorDetails) -> str:
+    """One problem, with its key. A key that is none of ours is repeated only if it looks like one."""
+    place = [str(part) for part in error["loc"]]
+    if error["type"] == "extra_forbidden" and _KEY.fullmatch(place[-1]) is None:
+        known = ", ".join(error["ctx"]["known"][0])
+        return f"a key is not known, nor anything that could be one; known are {known}"
+    said = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
+    written = Written(place[-1]) if error["type"] == "extra_forbidden" else NOTHING
+    return f"{place[0]}: {said or in_words(error, written) + suggestion(error, written)}"
+
+
+_WORDS: Mapping[tuple[str, str], str] = {
+    ("id", "string_pattern_mismatch"): "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -",
+    ("analyst", "string_pattern_mismatch"): "must be the name of an analyst, or empty",
+    ("keys", "too_short"): "must hold a key, or be left out",
+    ("", "bytes_type"): "must be a JSON object",
+    ("", "int_type"): "must be a whole number",
+}
+"""What is said of a problem, by key ("": any) and kind."""

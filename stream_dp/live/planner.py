@@ -1,0 +1,267 @@
+"""Live series, which are created while the engine runs: what a pipeline makes of the definition of one.
+
+Rules: a definition is an entry of `series:`, with the checks, mechanisms and derivations of those of the file; a live
+series counts from its first tick, never what was before. Its meaning depends on its definition, its first tick and the
+file, and on nothing else.
+"""
+
+import json
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stream_dp.accounting.amounts import text
+from stream_dp.core.derivation import Derivation
+from stream_dp.engine.registry import LiveSeries
+from stream_dp.engine.series import Series
+from stream_dp.errors import UsageError
+from stream_dp.journal.commit import Created
+from stream_dp.live.watch_planner import PlannedWatch, WatchPlanner
+from stream_dp.pipeline.builder import Chosen, chosen_for
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load_series
+from stream_dp.pipeline.report import last_error
+from stream_dp.pipeline.routing.layout import Block, Feature, RowLayout, feature_of, names_of
+from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.records.groupings import grouping_text
+from stream_dp.statistics import Series as SeriesSpec
+from stream_dp.statistics.parts.false_alarm import noise_of
+from stream_dp.statistics.parts.live_room import entries_of
+
+_ESCAPED = re.compile("[\x7f-\uffff]")
+
+
+@dataclass(slots=True)
+class LiveSeriesPlanner:
+    """Plans live series of one pipeline; `running` are those that run, by number, each with its `entries`."""
+
+    spec: PipelineSpec
+    router: OpenRouter
+    running: dict[int, "PlannedSeries"] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
+
+    def propose(self, definition: bytes, start: int) -> "PlannedSeries":
+        """Understand a definition, in YAML or JSON, as an entry of `series:`.
+
+        Raises:
+            UsageError: it is none; every problem is named with its key.
+            NotDerivable: no rule covers it.
+        """
+        spec = _later(self.spec, start)
+        series = load_series(definition, spec)
+        if series.identifier is not None:
+            raise UsageError(
+                f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
+                "pipeline file"
+            )
+        feature = feature_of(self.spec, series)
+        width = RowLayout.alone(self.spec, feature).width
+        chosen = chosen_for(spec, series, slice(0, width))
+        return PlannedSeries(self, spec, start, feature, chosen)
+
+    def received(self, packed: bytes, start: int) -> "PlannedSeries":
+        """Return what `PlannedSeries.packed` wrote in another process of this program, for a series from `start` on."""
+        feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
+        return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
+
+    def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
+        """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        return self._watches(live).begun(definition, start, analyst)
+
+    def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
+        """Understand the end of a monitor's watch before tick `end`.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        return self._watches(live).ended(name, end)
+
+    def _watches(self, live: LiveSeries) -> WatchPlanner:
+        entries = [planned.series for planned in self.running.values()]
+        named = {entry.name: entry for entry in (*self.spec.series, *entries)}
+        return WatchPlanner(self.spec, self.router, named[live.series.name], live)
+
+    def hold(self) -> None:
+        """Go on counting what is counted now, whatever begins or ends, until `renew`."""
+        self.router.hold()
+
+    def renew(self) -> None:
+        """Count what has begun since `hold`, and no more what has ended."""
+        self.router.renew()
+
+    def close(self, number: int) -> Mapping[str, Any]:
+        """Count the entries of series `number` no more, and return what lists tell of it."""
+        self.router.close(number)
+        del self.entries[number]
+        return listed(self.running.pop(number).series)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSeries:
+    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+
+    planner: LiveSeriesPlanner
+    spec: PipelineSpec
+    start: int
+    feature: Feature | Block
+    chosen: Chosen
+
+    @property
+    def series(self) -> SeriesSpec:
+        """The entry of `series:` that the definition gives."""
+        return self.chosen.spec
+
+    @property
+    def definition(self) -> bytes:
+        """The definition's canonical bytes."""
+        return canonical_series(self.series)
+
+    @property
+    def name(self) -> str:
+        """The series' name."""
+        return self.series.name
+
+    @property
+    def derivation(self) -> Derivation:
+        """The derivation of what the series guarantees, and so of its price."""
+        return self.chosen.derivation
+
+    @property
+    def mechanism(self) -> str:
+        """A digest of the mechanism with its parameters."""
+        return self.chosen.fingerprint
+
+    @property
+    def error_unit(self) -> str:
+        """What predicted errors are measured in, in words that stand behind a number."""
+        return self.series.error_unit
+
+    @property
+    def supposing(self) -> str:
+        """What predicted errors are for, or in, where that is not plain: "for 1,000 records"; else empty."""
+        return self.chosen.choice.supposing
+
+    def predicted(self) -> tuple[int, float]:
+        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
+
+        Where there are windows it is the largest of theirs, so that an error that is asked for is kept in each.
+        """
+        last, error = last_error(self.spec, self.chosen)
+        return self.start + last, error
+
+    def windows(self) -> Mapping[str, float]:
+        """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
+        last, _ = last_error(self.spec, self.chosen)
+        return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
+
+    @property
+    def alarms(self) -> Sequence[Mapping[str, Any]]:
+        """How likely each of its alarms is a false one, as plain values; nothing where it has none."""
+        return [alarm.json() for alarm in self.chosen.choice.alarms]
+
+    @property
+    def noise(self) -> str:
+        """Why it would fire mostly by noise, and what would do; empty where it does not."""
+        return noise_of(self.chosen.choice.alarms, self.series.price)
+
+    def at(self, start: int) -> "PlannedSeries | None":
+        """Return the same series for ticks from `start` on; None where a horizon makes it another one."""
+        if start == self.start:
+            return self
+        return replace(self, start=start) if self.spec.clock.horizon is None else None
+
+    def packed(self) -> bytes:
+        """Return it for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
+        choice = self.chosen.choice
+        last, error = last_error(self.spec, self.chosen)
+        told = {name: Foretold(last, each) for name, each in self.windows().items()}
+        known = replace(choice, expected=Foretold(last, error), windows=told)
+        return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
+
+    def place(self, payer: str, running: Sequence[int]) -> int:
+        """Return the column of the tick row where the series' entries would begin.
+
+        `running` are the numbers of the live series that run and that the payer's ledger paid for, the oldest first.
+
+        Raises:
+            NoRoom: there is none for one more of the payer's, or for so many entries.
+        """
+        planner = self.planner
+        mine = {planner.running[number].name: planner.entries[number] for number in running}
+        column = planner.router.place(self.feature)
+        entries = self._entries(self._runs(slice(column, column)))
+        planner.spec.live_room.require(self.name, entries, payer, mine)
+        return column
+
+    def open(self, created: Created) -> Series:
+        """Count the series' entries from now on, and return the series.
+
+        Raises:
+            FailClosed: its columns are not those of the journal.
+        """
+        rows = self.planner.router.open(self.feature, created.column, created.number)
+        runs = self._runs(rows)
+        self.planner.running[created.number] = self
+        self.planner.entries[created.number] = self._entries(runs)
+        return runs
+
+    def _runs(self, rows: slice) -> Series:
+        return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
+
+    def _entries(self, runs: Series) -> int:
+        """How much of its payer's room it takes."""
+        names = names_of(self.spec, self.feature)
+        return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """The error to expect at one tick, which was computed elsewhere."""
+
+    last: int
+    error: float
+
+    def __call__(self, tick: int) -> float:
+        """Return the error at the tick that it is known for."""
+        if tick != self.last:
+            raise ValueError("the error of a live series is known at its last tick only")
+        return self.error
+
+
+def listed(series: SeriesSpec) -> Mapping[str, Any]:
+    """What lists tell of a definition."""
+    by = grouping_text(series.grouped_by)
+    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
+
+
+def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
+    """The pipeline as a series sees it that starts at this tick: with what is left of the horizon.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    horizon = spec.clock.horizon
+    if horizon is None:
+        return spec
+    if start >= horizon:
+        raise UsageError(
+            "the pipeline is at its horizon: no tick is left that a live series could see"
+        )
+    clock = spec.clock.model_copy(update={"horizon": horizon - start})
+    return spec.model_copy(update={"clock": clock})
+
+
+def canonical_series(series: SeriesSpec) -> bytes:
+    """The definition as journals and messages hold it: read as YAML or as JSON it says the same.
+
+    YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
+    """
+    plain = series.model_dump(mode="json", exclude_none=True, exclude=series.left_out)
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()

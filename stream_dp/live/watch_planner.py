@@ -1,0 +1,162 @@
+"""Watches that are created and ended while their monitor runs: what a pipeline makes of a message about one.
+
+Rules: a watch counts from the tick behind its cut, never what was before; what it costs is paid for already, as long as
+no event counts in more watches at once than the monitor's noise is made for. What a definition means depends on it, on
+the monitor and on the watches that there are, and on nothing else. This file knows no statistic by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from stream_dp.core.messages import Query
+from stream_dp.engine.registry import LiveSeries
+from stream_dp.engine.series import Series
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery
+from stream_dp.pipeline.file.expected import with_expected
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load_live
+from stream_dp.pipeline.routing.layout import Block, Feature, part_names
+from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.records.conditions import tests_of
+from stream_dp.statistics import Series as SeriesSpec
+from stream_dp.statistics.choice.choice import ENDLESS
+from stream_dp.statistics.parts.alarms import Looking, daily
+from stream_dp.statistics.parts.false_alarm import FalseAlarm, noise_of
+from stream_dp.statistics.parts.watch_roster import WatchRoster
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWatch:
+    """A watch that would begin, or end; `series` is the monitor as it would be then.
+
+    It implements `runtime.proposals.WatchProposal`: `query` arms or disarms the `places` places from `place` on.
+    """
+
+    name: str
+    place: int
+    places: int
+    query: Query
+    series: Series
+    router: OpenRouter
+    number: int
+    block: Block | None
+    begins: bool
+    alarm: Callable[[], FalseAlarm | None] = lambda: None
+
+    @property
+    def noise(self) -> str:
+        """Why it would fire mostly by noise, and which threshold would do; empty where it does not, or ends."""
+        alarm = self.alarm()
+        return "" if alarm is None else noise_of([alarm])
+
+    @property
+    def columns(self) -> slice:
+        """The columns of the tick row where its events count."""
+        first = self.series.rows.start + self.place
+        return slice(first, first + self.places)
+
+    def require_room(self) -> None:
+        """Do nothing where the monitor's places that messages may take were counted for names of this length.
+
+        Raises:
+            NoRoom: they were not.
+        """
+        if self.begins and isinstance(self.series.asking, WatchRoster):
+            self.series.asking.require_short()
+
+    def take(self) -> None:
+        """Count its events from now on, or no more."""
+        if self.begins and self.block is not None:
+            self.router.watch(self.block, self.columns.start, self.number)
+        elif self.block is not None:
+            self.router.unwatch(self.block)
+        else:
+            self.router.mute(self.columns, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlanner:
+    """Plans the watches of the series `entry` of the pipeline, which runs as `live`."""
+
+    spec: PipelineSpec
+    router: OpenRouter
+    entry: SeriesSpec
+    live: LiveSeries
+
+    def begun(self, definition: bytes, start: int, analyst: str) -> PlannedWatch:
+        """Understand the definition of a watch that an analyst adds, in YAML or JSON.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        roster = self._roster()
+        watch = load_live(definition, partial(self._checked, roster=roster), "watch")
+        block = self._block(watch)
+        ((_, feature),) = block.parts
+        names = part_names(self.spec, watch.name, feature)
+        place = roster.room(len(names))
+        after = roster.with_watch(watch, place, names, start, analyst)
+        terms = watch.terms(len(names), self.spec.clock.step, self.entry.grain)
+        query = ArmQuery(place=place, watch=terms)
+        planned = self._planned(watch.name, place, len(names), query, after, block, begins=True)
+        return replace(planned, alarm=partial(self._alarm, watch))
+
+    def ended(self, name: str, end: int) -> PlannedWatch:
+        """Understand the end of a watch.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        roster = self._roster()
+        gone = roster.named(name)
+        query = DisarmQuery(place=gone.place, places=gone.places)
+        block = self._block(gone.watch) if gone.added else None
+        return self._planned(
+            name, gone.place, gone.places, query, roster.without(gone, end), block, begins=False
+        )
+
+    def _alarm(self, watch: Any) -> FalseAlarm | None:
+        """How likely a watch fires by noise on a day."""
+        clock = self.spec.clock
+        looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(self.spec.confidence))
+        return self.entry.alarm(watch, self.live.series.mechanism, clock.step, looking)
+
+    def _checked(self, data: Any, roster: WatchRoster) -> Any | list[ErrorDetails]:
+        try:
+            return self.entry.another(data, roster, self.spec.fields, self.spec.clock)
+        except ValidationError as error:
+            told = error.errors(include_url=False, include_input=False)
+            return with_expected(told, type(self.entry), ("watch", 0))
+
+    def _block(self, watch: Any) -> Block:
+        where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))
+        one = (watch.name, Feature(watch.by, where, self.entry.amount))
+        block = Block(f"{self.entry.name}/{watch.name}", (one,), 0)
+        return replace(block, places=len(part_names(self.spec, *one)))
+
+    def _planned(
+        self,
+        name: str,
+        place: int,
+        places: int,
+        query: Query,
+        roster: WatchRoster,
+        block: Block | None,
+        *,
+        begins: bool,
+    ) -> PlannedWatch:
+        series = replace(self.live.series, keys=roster.names, asking=roster)
+        return PlannedWatch(
+            name, place, places, query, series, self.router, self.live.number, block, begins
+        )
+
+    def _roster(self) -> WatchRoster:
+        if not isinstance(self.live.series.asking, WatchRoster):
+            raise UsageError("series: takes no watches; a monitor does")
+        return self.live.series.asking

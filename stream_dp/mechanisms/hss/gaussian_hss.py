@@ -1,0 +1,105 @@
+"""HSS with a Gaussian counter inside, and the paper's own with one, where a delta is granted.
+
+Sparse vectors and checks stay pure: any number of them is created, and deltas of theirs would add up ([HSV] Thm 5.2,
+5.4). The counter is one part, analysed with all columns together, where [HSV] section 7 gives each column a share of
+epsilon and of delta. Rules: all that runs, and all that is watched, released and decided, is as in `hss` and
+`paper_hss`; here is what differs: the counter, what is claimed, and the growth that is worth an update.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from stream_dp.accounting.conversions import pure_to_zcdp
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
+from stream_dp.core.wire import wire
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.inner_counter import (
+    GaussianInner,
+    InnerCounter,
+    gaussian_inner_counter,
+)
+from stream_dp.mechanisms.hss.self_tuned import SelfTuned, ceil_root
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
+from stream_dp.mechanisms.papers.paper_hss import RELATION, PaperHSS
+from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+
+NONE = Fraction(0)
+FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
+
+
+@wire("gaussian-hss", 1, rests_on=(GaussianInner, SparseVector))
+@dataclass(frozen=True)
+class GaussianHSS(HSS):
+    """HSS whose counter is Gaussian, with `rho` in zCDP for all of its columns; none of the pure epsilon is for it.
+
+    Privacy claim: (e tanh(e/2) + rho)-zCDP, e = threshold_epsilon + query_epsilon, for events as of `HSS`, adaptively:
+    [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; the counter: an event changes one interval's sum, by
+    one in at most L0 entries}, joined in zCDP by Cor 13.4 at every order.
+    """
+
+    counter_epsilon: Fraction = field(default=NONE, init=False, repr=False)
+    rho: Fraction = field(kw_only=True)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """zCDP: what the pure part is worth there, and the counter's rho."""
+        pure = pure_to_zcdp(PureDP(self.threshold_epsilon + self.query_epsilon))
+        return Guarantee(ZCDP(pure.rho + self.rho), self.neighbors)
+
+    @cached_property
+    def counter(self) -> InnerCounter:
+        """The counter the interval sums go into."""
+        return gaussian_inner_counter(self.width, self.rho, self.neighbors, self.ones)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee as of `HSS`, whose code runs unchanged; the counter is another part.
+
+        Raises:
+            NotDerivable: no rule covers the parts.
+        """
+        return super().derivation()
+
+    @cached_property
+    def tuned(self) -> SelfTuned:
+        """The self-tuned thresholds; a node's deviation is about sqrt(L0 / rho)."""
+        square = self.neighbors.l0(self.width, self.ones) / self.rho
+        node = Fraction(ceil_root(square * FINE**2), FINE) * self._law.factor
+        return SelfTuned(node, self._query_scale, self.horizon, self._spread, steady=True)
+
+
+@wire("gaussian-paper-hss", 1, rests_on=(GaussianInner, PaperSparseVector, NoisyQuantity))
+@dataclass(frozen=True)
+class GaussianPaperHSS(PaperHSS):
+    """Alg. 4 with Gaussian counters: `rho` for all of them together takes the place of their third of `epsilon`.
+
+    Privacy claim: zCDP for ~_H, adaptively: twice e tanh(e/2), e = epsilon / 3, for instances and for checks, and rho:
+    [HSV] Thm 6.1 over {instances: Cor 5.5, k = 1; checks: Cor 5.5, k = 1; d counters together: one row of theirs is
+    replaced}, joined in zCDP by Cor 13.4 at every order.
+    """
+
+    rho: Fraction = field(kw_only=True)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """zCDP: what the two pure thirds are worth there, and the counters' rho."""
+        third = pure_to_zcdp(PureDP(self.epsilon / 3))
+        return Guarantee(ZCDP(2 * third.rho + self.rho), RELATION)
+
+    @cached_property
+    def counter(self) -> InnerCounter:
+        """The d-counter."""
+        return gaussian_inner_counter(self.width, self.rho, RELATION, self.width)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee as of `PaperHSS`, whose code runs unchanged; the d-counter is another part.
+
+        Raises:
+            NotDerivable: no rule covers the parts.
+        """
+        return super().derivation()

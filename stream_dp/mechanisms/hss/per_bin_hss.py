@@ -1,0 +1,228 @@
+"""HSS bin by bin: each column has a sparse vector of its own and is updated at its own crossings only.
+
+A re-armed count sparse vector per column says when the column has grown by its public threshold; only then does the
+column's own counter close an update, and its answer is released until the next crossing. Where an event sets few
+entries this beats the joint form (`hss`): a column pays for its own growth, and a count that shifts by a constant
+costs max(e1, e2) instead of e1 + e2. Rules: plain Python over a `ConcurrentComposition`, as in `hss`: rows are tainted
+and only passed on; which columns cross, what is released and how often are answers or public. This file knows no
+samplers and no ticks.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import Composite, Fixed
+from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.hss.self_tuned import SelfTuned
+from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share, moved_up
+from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile
+from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery
+
+WATCHERS, COUNTERS = 0, 1
+SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
+
+KEPT = 1024  # columns' bounds that are remembered
+
+
+@wire("per-bin-hss-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class PerBinState:
+    """All public but `parts`: `queries` asked; per column, shape (width,), `intervals` closed, `released`, `levels`.
+
+    `levels` are the thresholds of the live sparse vectors.
+    """
+
+    queries: int
+    intervals: IntArray
+    released: IntArray
+    levels: IntArray
+    parts: CompositionState
+
+
+@wire("per-bin-hss", 1, rests_on=(CountWatchers, SeparateCounters))
+@dataclass(frozen=True)
+class PerBinHSS:
+    """Histogram of `width` columns, each released anew when it has grown by about its self-tuned threshold.
+
+    Answers of shape (width,), never negative. `horizon` is the number of queries where it is known; `ones` the most
+    entries of a row that one event sets.
+
+    Privacy claim: (watch_epsilon + counter_epsilon)-DP under `neighbors`, adaptively: [HSV] Thm 6.1 over {count sparse
+    vectors: max(e1, e2) a column; counters}, each by Cor 5.5 over its columns, k = L0, joined by Thm 4.10. Which
+    columns close is an answer of the sparse vectors, so equal in both runs.
+    """
+
+    width: int
+    watch_epsilon: Fraction
+    counter_epsilon: Fraction
+    neighbors: Neighbors
+    horizon: int | None
+    ones: int = 1
+    composition: ConcurrentComposition = field(
+        default_factory=ConcurrentComposition, repr=False, compare=False
+    )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at the sum of the two shares."""
+        return Guarantee(PureDP(self.watch_epsilon + self.counter_epsilon), self.neighbors)
+
+    @cached_property
+    def watchers(self) -> CountWatchers:
+        """The sparse vectors."""
+        return CountWatchers(self.width, self.watch_epsilon, self.neighbors, self.ones)
+
+    @cached_property
+    def counters(self) -> SeparateCounters:
+        """The counters behind them."""
+        return SeparateCounters(self.width, self.counter_epsilon, self.neighbors, self.ones)
+
+    @cached_property
+    def tuned(self) -> SelfTuned:
+        """The public thresholds."""
+        return SelfTuned(1 / self.counters.column_epsilon, self.watchers.scale, self.horizon)
+
+    def gamma(self, query: int, intervals: int) -> int:
+        """The public threshold of a column at the query-th query after its `intervals` closed intervals."""
+        key = query.bit_length() if self.horizon is None else 0, intervals
+        if key not in self._gammas:
+            self._gammas[key] = self.tuned.gamma(query, intervals)
+        return self._gammas[key]
+
+    @cached_property
+    def _gammas(self) -> dict[tuple[int, int], int]:
+        """The thresholds computed so far."""
+        return {}
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: the sparse vectors, the counters beside them, and all of it behind HSS.
+
+        Raises:
+            NotDerivable: no rule covers the parts.
+        """
+        each = (self.watchers.derivation(), self.counters.derivation())
+        composite = Composite(
+            "HSS bin by bin",
+            "rows are only forwarded, to both; crossings, released values and their numbers decide",
+            "both parts get the very rows, so neighbours stay neighbours; a crossing names columns, not rows",
+            SUITE,
+        )
+        return derive((derive(each, Fixed("sub-mechanisms")),), composite)
+
+    def public(self, updates: int, state: PerBinState) -> tuple[int, Hashable]:
+        """Return the number of queries (its next power of two) and the numbers of closed intervals there are."""
+        return self._rounded(max(1, state.queries)), frozenset(state.intervals.tolist())
+
+    def band(self, public: tuple[int, frozenset[int]], confidence: float) -> int:
+        """Return a bound on |released - true| of any column: what went by unseen since its crossing, and its noise.
+
+        Unseen is less than gamma + (threshold noise) - (query noise). The largest of the columns' bounds is taken; each
+        is that of `hss.HSS.band` for a histogram: crossings and thresholds never look at a counter's noise, which is
+        therefore independent of the number of intervals J; the threshold alive now was drawn once, but has survived,
+        which is paid for by moving its law up by the public J (`survivors`).
+        """
+        query, intervals = public
+        return max(self._column_band(query, each, confidence) for each in intervals)
+
+    def lag(self, query: int, intervals: int, confidence: float) -> int:
+        """Return the half-width at the query-th query of a column that has closed so many intervals."""
+        return self._column_band(self._rounded(query), intervals, confidence)
+
+    def _rounded(self, query: int) -> int:
+        """The number of queries that the bound is made for: the horizon, or the next power of two."""
+        return self.horizon or 1 << query.bit_length()
+
+    def _column_band(self, query: int, intervals: int, confidence: float) -> int:
+        """The bound of a column that has closed so many intervals."""
+        key = query, intervals, confidence
+        if key not in self._bands:
+            if len(self._bands) >= KEPT:
+                self._bands.clear()
+            scale = self.watchers.scale
+            moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
+            self._bands[key] = lagging_quantile(
+                max(0, self.gamma(query, intervals) - 1) + moved,
+                tuple(self.counters.noise_terms(intervals)),
+                scale,
+                1,
+                1 - confidence,
+                1 + SURVIVAL,
+            )
+        return self._bands[key]
+
+    @cached_property
+    def _bands(self) -> dict[tuple[int, int, float], int]:
+        """The columns' bounds computed so far."""
+        return {}
+
+    def opening(self) -> tuple[int, int]:
+        """Return one short of the threshold, in the second column too where an event may reach both."""
+        first = max(0, self.gamma(1, 0) - 1)
+        return first, first if self.neighbors.l0(self.width, self.ones) > 1 else 0
+
+    def init(self, noise: Noise) -> PerBinState:
+        """Return the first state: sparse vectors and counters created, nothing released but zeros."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        step = self.composition.step
+        parts, _ = step(self.composition.init(), Create(self.watchers), noise)
+        parts, _ = step(parts, Create(self.counters), noise)
+        return PerBinState(0, zeros, zeros, self._levels(1, zeros), parts)
+
+    def step(
+        self, state: PerBinState, message: Message, noise: Noise
+    ) -> tuple[PerBinState, IntArray | None]:
+        """Take a row, or answer (which asks every column's sparse vector once).
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        if isinstance(message, Query):
+            after = self._watch(state, noise)
+            return after, after.released.copy()
+        parts, _ = self.composition.step(state.parts, Ask(WATCHERS, message), noise)
+        parts, _ = self.composition.step(parts, Ask(COUNTERS, message), noise)
+        return replace(state, parts=parts), None
+
+    def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
+        """Compare every column with its threshold; close the intervals of those that crossed."""
+        query, levels = state.queries + 1, state.levels
+        if self.horizon is None and query & (query - 1) == 0:
+            levels = self._levels(query, state.intervals)
+        asked = Ask(WATCHERS, LevelsQuery(levels=levels))
+        parts, crossed = self.composition.step(state.parts, asked, noise)
+        after = replace(state, queries=query, levels=levels, parts=parts)
+        if crossed is None or not crossed.any():
+            return after
+        return self._close(after, np.flatnonzero(crossed), noise)
+
+    def _close(self, state: PerBinState, columns: IntArray, noise: Noise) -> PerBinState:
+        """Close the updates of these columns and release their counts (clipped at zero)."""
+        asked = Ask(COUNTERS, CloseQuery(columns=columns))
+        parts, counts = self.composition.step(state.parts, asked, noise)
+        if counts is None:
+            raise TypeError("counters answer every query")
+        released, intervals, levels = (
+            each.copy() for each in (state.released, state.intervals, state.levels)
+        )
+        released[columns] = np.maximum(counts, 0)
+        intervals[columns] += 1
+        levels[columns] = self._levels(state.queries, intervals[columns])
+        return PerBinState(state.queries, intervals, released, levels, parts)
+
+    def _levels(self, query: int, intervals: IntArray) -> IntArray:
+        """The thresholds of columns that have closed so many intervals."""
+        return np.array([self.gamma(query, j) for j in intervals.tolist()], dtype=np.int64)

@@ -1,0 +1,198 @@
+"""Continual counters whose columns close their updates apart: trees of different ages in one block of arrays.
+
+A column's update is what has come since it was closed last; a `CloseQuery` names the columns that close now, and each
+answers its exact total plus the noise of its own trees, handed over from one to the next as in `hand_over_counter`, but
+after 96, 768, 6,144, ... updates: best where columns have some tens of them to a thousand. Rules: which columns close,
+and when, is public; columns of one age are advanced together. This file knows no thresholds and no ticks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.linear.column_counter import ColumnShares
+from stream_dp.mechanisms.linear.columns import columns_derivation
+from stream_dp.mechanisms.linear.hand_over_counter import SOURCE
+from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState, rounded
+from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.row_check import checked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CloseQuery(Query):
+    """Close the updates of these columns (distinct, a public choice) and answer their counts."""
+
+    columns: IntArray = field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the other one names the same columns; what is inherited would look at the threshold alone."""
+        return isinstance(other, CloseQuery) and np.array_equal(self.columns, other.columns)
+
+    def __hash__(self) -> int:
+        """Hash by the columns."""
+        return hash(self.columns.tobytes())
+
+
+@wire("separate-counters-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class SeparateState:
+    """`total`: exact counts, private. `updates`: closed so far, public. Both and `base` have shape (width,).
+
+    `base` is the noise in the last answers of finished trees, in fixed point as a tree's; `trees[n]` has the tree of
+    number n of every column that has come so far, and zeros for the others.
+    """
+
+    total: IntArray
+    updates: IntArray
+    base: IntArray
+    trees: tuple[TreeState, ...]
+
+
+@wire("separate-counters", 2, rests_on=(TreeNoise,))
+@dataclass(frozen=True)
+class SeparateCounters(ColumnShares):
+    """`width` counters for any number of updates, each closed at public times of its own.
+
+    Answers to a `CloseQuery` of shape (columns,). `ones`: the most entries of a row that one event sets.
+
+    Privacy claim: `epsilon`-DP under `neighbors`, at every time, adaptively: an event lies in one update of a column,
+    an update in one tree, which has the column's whole epsilon / L0; the trees of a column in parallel ([HSV] Cor 5.5,
+    k = 1), the columns in parallel (k = L0).
+    """
+
+    schedule: ClassVar[HandOverSchedule] = HandOverSchedule(96, 8)
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    ones: int = 1
+
+    def tree(self, number: int, width: int = 1) -> TreeNoise:
+        """This tree's noise, for so many columns."""
+        while number >= len(self._shapes):
+            shape = TreeShape.best(self.schedule.size(len(self._shapes)))
+            self._shapes.append((shape, shape.height / self.column_epsilon))
+        shape, scale = self._shapes[number]
+        return TreeNoise(shape, scale, width)
+
+    @cached_property
+    def _shapes(self) -> list[tuple[TreeShape, Fraction]]:
+        """Shape and scale of the trees needed so far."""
+        return []
+
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in a column's answer after `updates` updates, before it is rounded."""
+        number, inside = self.schedule.place(updates)
+        ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
+        return [*ends, *self.tree(number).terms(inside)]
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one tree of a column, at its whole share; the columns in parallel.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return columns_derivation(
+            "one column's counter: trees one after the other, an update in one",
+            SOURCE,
+            (self.tree(0, self.width),),
+            self.column_epsilon,
+            self.neighbors,
+            self.ones,
+        )
+
+    def init(self, noise: Noise) -> SeparateState:
+        """Return the first state: all counts zero, no tree begun."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return SeparateState(zeros, zeros, zeros, ())
+
+    def step(
+        self, state: SeparateState, message: Message, noise: Noise
+    ) -> tuple[SeparateState, IntArray | None]:
+        """Add a row to what is open, or close the updates of some columns and answer these.
+
+        Raises:
+            RejectedMessage: a bad row, or a query that names no columns.
+        """
+        if not isinstance(message, Query):
+            return replace(state, total=state.total + checked(message.row, self.width)), None
+        if not isinstance(message, CloseQuery):
+            raise RejectedMessage("this query needs the columns whose updates close now")
+        columns, ages = message.columns, state.updates[message.columns]
+        answer = np.zeros(len(columns), dtype=np.int64)
+        for age in sorted(set(ages.tolist())):
+            alike = ages == age
+            state, noisy = self._close(state, columns[alike], age, noise)
+            answer[alike] = noisy
+        return state, answer
+
+    def _close(
+        self, state: SeparateState, columns: IntArray, age: int, noise: Noise
+    ) -> tuple[SeparateState, IntArray]:
+        """Close the updates of columns that have closed `age` of them."""
+        number, inside = self.schedule.place(age + 1)
+        base, trees = state.base, state.trees
+        tree = self.tree(number, len(columns))
+        if inside > 1:
+            begun = _part(trees[number], columns, inside - 1)
+        else:
+            begun = tree.init(noise)
+            if number:
+                ended = _part(trees[number - 1], columns, self.schedule.size(number - 1))
+                left = self.tree(number - 1, len(columns)).fine(ended)
+                base = _written(base, columns, base[columns] + left)
+        now = tree.advance(begun, noise)
+        if number == len(trees):
+            trees = (*trees, _blank(now, self.width))
+        trees = (*trees[:number], _put(trees[number], columns, now), *trees[number + 1 :])
+        updates = _written(state.updates, columns, np.full(len(columns), age + 1))
+        noisy = state.total[columns] + rounded(base[columns] + tree.fine(now))
+        return SeparateState(state.total, updates, base, trees), noisy
+
+
+def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
+    """A copy with these columns (the last axis) replaced."""
+    after = whole.copy()
+    after[..., columns] = part
+    return after
+
+
+def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> TreeState:
+    """The state whose arrays are `change` of those of `trees`; the columns are the last axis of all of them."""
+    found: dict[str, Any] = {}
+    for each in fields(trees[0]):
+        parts = [getattr(tree, each.name) for tree in trees]
+        if isinstance(parts[0], tuple):
+            found[each.name] = tuple(change(*arrays) for arrays in zip(*parts, strict=True))
+        elif isinstance(parts[0], np.ndarray):
+            found[each.name] = change(*parts)
+    return replace(trees[0], **{**found, "prefix": prefix})
+
+
+def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
+    """The state of these columns alone, all at `prefix`."""
+    return _mapped(prefix, lambda array: array[..., columns], tree)
+
+
+def _put(tree: TreeState, columns: IntArray, part: TreeState) -> TreeState:
+    """The state with these columns replaced; `prefix` says nothing here, as each column has its own."""
+    return _mapped(0, lambda whole, new: _written(whole, columns, new), tree, part)
+
+
+def _blank(tree: TreeState, width: int) -> TreeState:
+    """Zeros for so many columns, in the form of `tree`."""
+    return _mapped(0, lambda a: np.zeros((*a.shape[:-1], width), dtype=np.int64), tree)

@@ -1,0 +1,229 @@
+"""Sums of amounts and, beside them, how many amounts there were: what a mean is made of.
+
+A row has two halves, each with an entry for each key: an event adds its amount, less the middle of what amounts may be,
+in the first one, and 1 in the second one. Two mechanisms, each at its share of the epsilon, see a half each; both
+halves are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are independent,
+whatever the events are: each mechanism has a state of its own, and no draw goes into both (`step`). The division is not
+made here: it is post-processing. This file knows no noise, no ticks and no grid.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import Fixed
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import AMOUNTS, COUNTS, HalvedRows, user
+from stream_dp.core.wire import wire
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.linear.counter import Counter, CounterState
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
+from stream_dp.mechanisms.row_check import checked, checked_amounts
+from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.windows_and_ever import (
+    SumsAndEver,
+    WindowsAndEver,
+    WindowsAndEverState,
+)
+
+Sums: TypeAlias = SumCounter | SumForest | SumsAndEver
+Counts: TypeAlias = Counter | HybridCounter | WindowForest | WindowsAndEver
+
+PARTS = 20  # the share of the sums is a whole number of these
+
+
+def sums_share(l1: int, touched: int, half: Fraction) -> Fraction:
+    """Return the share of the epsilon that the sums have, so that a mean is best on the average over the clamp.
+
+    One event changes the sums by `l1` in all, and `touched` of the counts; a mean lies at most `half` from the middle.
+    At the distance m from it the noise of a sum and m times that of a count add up, and m^2 is half^2 / 3 on average.
+
+    >>> sums_share(120, 1, Fraction(120)), sums_share(240, 1, Fraction(120))
+    (Fraction(3, 5), Fraction(7, 10))
+    """
+    shares = [Fraction(part, PARTS) for part in range(1, PARTS)]
+    return min(shares, key=lambda s: l1**2 / s**2 + touched**2 * half**2 / 3 / (1 - s) ** 2)
+
+
+@wire("sums-and-counts-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class SumsAndCountsState:
+    """The states of both."""
+
+    sums: SumCounterState | WindowForestState | WindowsAndEverState
+    counts: CounterState | HybridState | WindowForestState | WindowsAndEverState
+
+
+@wire("sums-and-counts", 1)
+@dataclass(frozen=True)
+class SumsAndCounts:
+    """`sums` of the first half of each row, `counts` of the second one.
+
+    Answers have the sums and behind them the counts; with windows, those of one window after the other.
+
+    Privacy claim: the sum of both epsilons, adaptively: both see functions of the same events ([HSV] Thm 4.10).
+
+    Raises:
+        NotDerivable: the two are not made for the same events, or do not answer the same windows.
+    """
+
+    sums: Sums
+    counts: Counts
+
+    def __post_init__(self) -> None:
+        """Refuse two that do not belong together."""
+        for name in ("width", "neighbors", "ones"):
+            if getattr(self.sums, name) != getattr(self.counts, name):
+                raise NotDerivable(f"sums and counts differ in {name}")
+        if _windows(self.sums) != _windows(self.counts):
+            raise NotDerivable("sums and counts differ in windows")
+        if _horizon(self.sums) != _horizon(self.counts):
+            raise NotDerivable("sums and counts differ in horizon")
+
+    @property
+    def width(self) -> int:
+        """Number of entries of the rows it takes: of both halves."""
+        return 2 * self.sums.width
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbours of both."""
+        return self.sums.neighbors
+
+    @property
+    def ones(self) -> int:
+        """The most entries of a half that one event touches."""
+        return self.sums.ones
+
+    @property
+    def weight(self) -> int:
+        """The largest amount of an event, its sign left out."""
+        return self.sums.weight
+
+    @property
+    def lowest(self) -> int:
+        """The least amount of an event."""
+        return self.sums.lowest
+
+    @property
+    def highest(self) -> int:
+        """The largest amount of an event."""
+        return self.sums.highest
+
+    @property
+    def views(self) -> int:
+        """How many windows its answers show; 1 where they show what was so far."""
+        windows, ever = _windows(self.sums)
+        return max(1, len(windows) + ever)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The sum of the shares."""
+        return Guarantee(PureDP(_epsilon(self.sums) + _epsilon(self.counts)), self.neighbors)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: both at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        both = (self.sums.derivation(), self.counts.derivation())
+        return derive(both, Fixed("sums and counts of the same events"))
+
+    def event_rows(self, neighbors: Neighbors, events: int = 1) -> HalvedRows:
+        """Return the relation on rows of `events` events: that of each half."""
+        counts = user(neighbors, events, width=self.counts.width, ones=self.ones)
+        return HalvedRows(self.sums.event_rows(neighbors, events), counts)
+
+    def takes(self, message: object) -> bool:
+        """Whether the message is a query or a row of amounts and counts."""
+        if not isinstance(message, Update):
+            return isinstance(message, Query)
+        row, half = message.row, self.sums.width
+        if not AMOUNTS.of_width(self.width).holds(row):
+            return False
+        return COUNTS.of_width(half).holds(row[half:])
+
+    def public(self, updates: int, state: Any) -> Hashable:
+        """Return the public values that the bands of both depend on."""
+        return self.sums.public(updates, None), self.counts.public(updates, None)  # type: ignore[arg-type]
+
+    def band(self, public: Any, confidence: float) -> int:
+        """Return the larger half-width, in units of amounts and in events."""
+        sums, counts = public
+        return max(self.sums.band(sums, confidence), self.counts.band(counts, confidence))
+
+    def view_public(self, place: int, updates: int, state: Any) -> Hashable:
+        """Return the same for the window at `place`."""
+        windows: tuple[Any, ...] = (self.sums, self.counts)
+        return tuple(each.view_public(place, updates, None) for each in windows)
+
+    def view_band(self, place: int, public: Any, confidence: float) -> int:
+        """Return the larger half-width of a value of the window at `place`."""
+        windows: tuple[Any, ...] = (self.sums, self.counts)
+        pairs = zip(windows, public, strict=True)
+        bands: list[int] = [each.view_band(place, known, confidence) for each, known in pairs]
+        return max(bands)
+
+    def opening(self) -> tuple[int, int]:
+        """Return (0, 0): no decision is taken by counts."""
+        return 0, 0
+
+    def init(self, noise: Noise) -> SumsAndCountsState:
+        """Return the first state: nothing counted."""
+        return SumsAndCountsState(self.sums.init(noise), self.counts.init(noise))
+
+    def step(
+        self, state: SumsAndCountsState, message: Message, noise: Noise
+    ) -> tuple[SumsAndCountsState, IntArray | None]:
+        """Give each its half of the row, or answer what both answer.
+
+        Raises:
+            RejectedMessage: a bad row, or an update beyond the horizon.
+        """
+        sums, counts, half = _any(self.sums), _any(self.counts), self.sums.width
+        if isinstance(message, Query):
+            _, added = sums.step(state.sums, message, noise)
+            _, counted = counts.step(state.counts, message, noise)
+            shape = (self.views, half)
+            return state, np.hstack([added.reshape(shape), counted.reshape(shape)]).ravel()
+        row = checked_amounts(message.row, self.width)
+        counting = Update(checked(row[half:], half))
+        after, _ = sums.step(state.sums, Update(row[:half]), noise)
+        return SumsAndCountsState(after, counts.step(state.counts, counting, noise)[0]), None
+
+
+def _any(mechanism: Any) -> Any:
+    """A mechanism whose state is known to be its own."""
+    return mechanism
+
+
+def _epsilon(mechanism: Sums | Counts) -> Fraction:
+    return differential_privacy(mechanism.guarantee.measure).epsilon
+
+
+def _windows(mechanism: Sums | Counts) -> tuple[tuple[int, ...], bool]:
+    """The windows that a mechanism answers, and whether what was so far behind them."""
+    if isinstance(mechanism, SumsAndEver | WindowsAndEver):
+        return mechanism.forest.windows, True
+    return getattr(mechanism, "windows", ()), False
+
+
+def _horizon(mechanism: Sums | Counts) -> int | None:
+    """The updates that it is made for; None: any number."""
+    so_far = mechanism.ever if isinstance(mechanism, SumsAndEver | WindowsAndEver) else mechanism
+    found: int | None = getattr(so_far, "horizon", None)
+    return found

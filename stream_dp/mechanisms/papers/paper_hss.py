@@ -1,0 +1,299 @@
+"""HSS as [HSV] prints it (Alg. 4): a running threshold, a noisy check at each crossing, counters at epsilon / d.
+
+It is here to be run and checked beside the variants (`hss`), which serve better: docs/hss.md compares them. What
+the paper leaves open is filled in as follows: gamma and xi so that the bound of `proven_error` holds, h is clipped at 0
+where q is applied (q is defined on N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules: as in
+`hss`: rows and `pending` are tainted and only passed on; everything that decides is an answer or public.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
+from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.bounds import index_probability
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.hss.hss import COUNTER, SUITE
+from stream_dp.mechanisms.hss.inner_counter import Inner, InnerCounter, error_bound, inner_counter
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
+from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile
+from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
+from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+
+RELATION = Neighbors.REPLACE  # with `ones` = width: ~_H, one whole row is another
+
+
+@wire("paper-hss-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class PaperHSSState:
+    """`steps`, `intervals` (closed), `threshold` (Thresh) and `released` (h) are public; `pending` (c) is private.
+
+    `watcher` is the index of the live sparse vector instance, public too.
+    """
+
+    steps: int
+    intervals: int
+    threshold: int
+    released: IntArray
+    pending: IntArray
+    watcher: int
+    parts: CompositionState
+
+
+@wire("paper-hss", 1, rests_on=(Inner, PaperSparseVector, NoisyQuantity))
+@dataclass(frozen=True)
+class PaperHSS:
+    """The `quantity` of `width` columns by Alg. 4 with parameters `epsilon` and `beta`.
+
+    Answers: shape (1,), never negative. `horizon` is the number of steps where it is known. The error bounds are for
+    rows in {0, 1}^width: a burst of many events in one step closes further intervals without events in them, until
+    Thresh has caught up.
+
+    Privacy claim: `epsilon`-DP for ~_H, adaptively: one whole row is replaced (`replace` with as many ones as
+    columns). [HSV] Thm 6.1 over {sparse vector instances at epsilon / 3: Cor 5.5, k = 1; noisy checks at epsilon / 3:
+    Cor 5.5, k = 1; d counters at epsilon / 3d each: Cor 5.5, k = d}, joined by Thm 4.10.
+
+    Raises:
+        UsageError: the quantity is not 1-sensitive under ~_H, or has no Lipschitz constant of use.
+    """
+
+    width: int
+    quantity: Quantity
+    epsilon: Fraction
+    horizon: int | None
+    beta: Fraction = Fraction(1, 20)
+    composition: ConcurrentComposition = field(
+        default_factory=ConcurrentComposition, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a quantity that the paper's analysis does not cover."""
+        self.quantity.checked(RELATION, self.width, self.width)
+        sensitive = self.quantity.sensitivity(RELATION, self.width, self.width)
+        if sensitive != 1 or self.quantity.error(self.width) is None:
+            raise UsageError(
+                f"paper_hss: {self.quantity.words} is not 1-sensitive where a whole row of {self.width} entries may be "
+                "replaced ([HSV] Def 7.3); use method hss"
+            )
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The relation, always `replace`."""
+        return RELATION
+
+    @property
+    def ones(self) -> int:
+        """All of a row: its neighbours replace it whole."""
+        return self.width
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon`."""
+        return Guarantee(PureDP(self.epsilon), RELATION)
+
+    @cached_property
+    def counter(self) -> InnerCounter:
+        """The d-counter: epsilon / 3 in all, a d-th of it for each column."""
+        return inner_counter(self.width, self.epsilon / 3, RELATION, self.width)
+
+    @cached_property
+    def _law(self) -> ErrorLaw:
+        """What the counters' noise does to the quantity."""
+        law = self.quantity.error(self.width)
+        if law is None:
+            raise TypeError("a quantity without a law was not refused")
+        return law
+
+    def instance(self, released: IntArray) -> PaperSparseVector:
+        """SVT-init(epsilon / 6, q, h); h is copied."""
+        h = tuple(released.tolist())
+        return PaperSparseVector.at(
+            self.width, self.epsilon / 6, RELATION, h, self.quantity, self.width
+        )
+
+    def check(self, released: IntArray) -> NoisyQuantity:
+        """The check of a crossing, Lap(3 / epsilon)."""
+        h = tuple(released.tolist())
+        return NoisyQuantity(self.width, self.epsilon / 3, RELATION, h, self.quantity, self.width)
+
+    def gamma(self, step: int, interval: int) -> int:
+        """gamma(t, j) = 2 a_S(t, j) + 2 alpha(j - 1) + L + 1, j >= 1: never falls in either."""
+        return 2 * self._slack(step, interval) + 2 * self.alpha(interval - 1) + self._most + 1
+
+    def xi(self, step: int, interval: int) -> int:
+        """xi(t, j) = a_S(t, j) + a_G(j): where the noises keep their bounds, every check passes."""
+        share = index_probability(float(self.beta) / 6, interval, None)
+        return self._slack(step, interval) + laplace_tail(3 / self.epsilon, share)
+
+    def alpha(self, updates: int) -> int:
+        """A bound on q's error by the counters, at each of so many updates; total failure beta / 3."""
+        epoch = updates.bit_length()
+        if epoch not in self._bounds:
+            self._bounds[epoch] = error_bound(
+                self.counter, updates, self._law, float(self.beta) / 3
+            )
+        return self._bounds[epoch]
+
+    def proven_error(self, step: int, interval: int) -> int:
+        """4 a_S + 5 alpha + L + 1: with probability 1 - beta no answer up to `step` is off by more."""
+        return 4 * self._slack(step, interval) + 5 * self.alpha(interval) + self._most + 1
+
+    def _slack(self, step: int, interval: int) -> int:
+        """a_S(t, j): |nu_t - tau_j| exceeds it with total probability beta / 3 + beta / 6."""
+        beta = float(self.beta)
+        query = laplace_tail(12 / self.epsilon, index_probability(beta / 3, step, self.horizon))
+        return query + laplace_tail(6 / self.epsilon, index_probability(beta / 6, interval, None))
+
+    @cached_property
+    def _most(self) -> int:
+        """L: by how much a row in {0, 1}^d raises the quantity, at most."""
+        return self.quantity.lipschitz(self.width)
+
+    @cached_property
+    def _bounds(self) -> dict[int, int]:
+        """The counters' bounds computed so far, one for each range of updates from a power of 2 to the next."""
+        return {}
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: instances and checks, each one after the other, and the counters; behind Alg. 4.
+
+        Raises:
+            NotDerivable: no rule covers the parts.
+        """
+        zeros = np.zeros(self.width, dtype=np.int64)
+        intervals = Touched.intervals(
+            RELATION,
+            "intervals are disjoint and their ends are released: an event reaches one instance and one check",
+            SUITE,
+        )
+        watchers = derive(
+            (self.instance(zeros).derivation(),), Parallel("sparse vector instances", intervals)
+        )
+        checks = derive((self.check(zeros).derivation(),), Parallel("noisy checks", intervals))
+        parts = derive((watchers, checks, self.counter.derivation()), Fixed("sub-mechanisms"))
+        composite = Composite(
+            "HSS of [HSV] Alg. 4",
+            "rows and interval sums are only added and forwarded; crossings, checks, released values, indices decide",
+            "one event changes one row of one instance, one check's sum and one interval sum, each entry by at most 1",
+            SUITE,
+        )
+        return derive((parts,), composite)
+
+    def public(self, updates: int, state: PaperHSSState) -> tuple[int, int, int]:
+        """Return the number of steps, of closed intervals, and how far Thresh lies above what is released."""
+        behind = state.threshold - self.quantity.of(state.released)
+        return self.horizon or max(1, state.steps), state.intervals, max(0, behind)
+
+    def leader(self, state: PaperHSSState) -> int | None:
+        """Return which column is released as the largest, as `HSS.leader` does, for the same reasons.
+
+        The d counters are paid for together; the check of a crossing is beside them and not what is released.
+        """
+        return MAXIMUM.holder(state.released)
+
+    def band(self, public: tuple[int, int, int], confidence: float) -> int:
+        """Return a bound on |released - true|.
+
+        Unseen is at most Thresh - q(h) + tau - nu. For the instance alive now the law of tau - nu is bounded as in
+        `HSS.lag`: P(it exceeds z) <= a^(z + 1) E[a^-tau] / (1 + a), a = e^(-epsilon / 12), shared out over the possible
+        numbers of intervals: a geometric of that scale, moved up.
+        """
+        step, intervals, behind = public
+        known = self.horizon is not None and step <= self.horizon
+        possible = (self.horizon or 0) + 1 if known else 1 << step.bit_length()
+        share = SURVIVAL * interval_share(intervals, possible)
+        scale, terms = 12 / self.epsilon, self.counter.noise_terms(intervals)
+        return self._law.rest + lagging_quantile(
+            behind + _moved_up(scale, share),
+            self._law.terms(terms),
+            scale,
+            self._law.high,
+            1 - confidence,
+            self._law.low * (1 + SURVIVAL),
+        )
+
+    def opening(self) -> tuple[int, int]:
+        """Return a crossing that the event decides, or a lead where other columns would hide it."""
+        return self.quantity.opening(self.gamma(1, 1))
+
+    def init(self, noise: Noise) -> PaperHSSState:
+        """Return the first state (Hist-init): the counters and the first instance created."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
+        parts, _ = self.composition.step(parts, Create(self.instance(zeros)), noise)
+        return PaperHSSState(0, 0, self.gamma(1, 1), zeros, zeros, COUNTER + 1, parts)
+
+    def step(
+        self, state: PaperHSSState, message: Message, noise: Noise
+    ) -> tuple[PaperHSSState, IntArray | None]:
+        """Take a row, or do the rest of Hist-update and answer `out`.
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        if not isinstance(message, Query):
+            parts, _ = self.composition.step(state.parts, Ask(state.watcher, message), noise)
+            return replace(state, parts=parts, pending=state.pending + message.row), None
+        now = state.steps + 1
+        asked = Ask(state.watcher, Query(state.threshold))
+        parts, above = self.composition.step(state.parts, asked, noise)
+        after = replace(state, steps=now, parts=parts)
+        if above is not None and above[0]:
+            after = self._close(after, noise)
+        interval = after.intervals + 1
+        threshold = after.threshold - self.gamma(now, interval) + self.gamma(now + 1, interval)
+        after = replace(after, threshold=threshold)
+        return after, np.array([self.quantity.of(after.released)], dtype=np.int64)
+
+    def _close(self, state: PaperHSSState, noise: Noise) -> PaperHSSState:
+        """Check, raise Thresh, count the interval's sum, arm a new instance."""
+        step, parts, now, j = self.composition.step, state.parts, state.steps, state.intervals + 1
+        parts, _ = step(parts, Halt(state.watcher), noise)
+        place = parts.created
+        parts, _ = step(parts, Create(self.check(state.released)), noise)
+        parts, _ = step(parts, Ask(place, Update(state.pending)), noise)
+        parts, found = step(parts, Ask(place, Query()), noise)
+        parts, _ = step(parts, Halt(place), noise)
+        parts, _ = step(parts, Ask(COUNTER, Update(state.pending)), noise)
+        parts, counted = step(parts, Ask(COUNTER, Query()), noise)
+        if found is None or counted is None:
+            raise TypeError("a check and a counter answer every query")
+        threshold = state.threshold
+        if int(found[0]) > threshold - self.xi(now, j):
+            threshold += self.gamma(now, j)
+        threshold += self.gamma(now, j + 1) - self.gamma(now, j)
+        released = np.maximum(counted, 0)
+        watcher = parts.created
+        parts, _ = step(parts, Create(self.instance(released)), noise)
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return PaperHSSState(now, j, threshold, released, zeros, watcher, parts)
+
+
+def laplace_tail(scale: Fraction, probability: float) -> int:
+    """The least m that |discrete Laplace| of this scale exceeds at most so often: 2 a^(m + 1) / (1 + a)."""
+    a = math.exp(-1 / float(scale))
+    return max(0, math.ceil(float(scale) * math.log(2 / ((1 + a) * probability)) - 1))
+
+
+def _moved_up(scale: Fraction, share: float) -> int:
+    """The least z0 such that z0 + geometric of nu's scale dominates min(1, P(tau - nu > z) / share).
+
+    E[a^-tau] = (1 - t)^2 / ((1 - t / a)(1 - t a)), t = a^2 the decay of tau.
+    """
+    a = math.exp(-1 / float(scale))
+    moment = (1 - a * a) ** 2 / ((1 - a) * (1 - a**3))
+    return max(0, math.ceil(float(scale) * math.log(moment / (1 + a) / share)))

@@ -1,0 +1,220 @@
+"""Quantiles of a value over tumbling windows: which bucket holds the value with a given share of the events below it.
+
+A row counts the events of a tick by value bucket. Within each public window of W ticks, the first beginning with the
+first update, exact counts gather; at the window's last update one bucket is chosen for each quantile by a noisy
+maximum, and that choice is the answer until the next window ends. An event lies in one window of each length, and what
+was counted in a window is forgotten with it.
+
+How far bucket b is from the quantile q = p/s is an integer:
+    loss(b) = max(0, s * before(b) - p * n, p * n - s * through(b)),
+s times the number of events between the rank q * n and the ranks that b holds; some bucket's loss is 0. One more event
+in bucket a moves s * before(b) - p * n by s - p (where a < b) or by -p, and p * n - s * through(b) by -(s - p) (where
+a <= b) or by p: no loss by more than max(p, s - p). An event that moves between buckets within its tick leaves n as it
+was and moves each of the two terms by s, -s or 0, so no loss by more than s, which is no less than max(p, s - p): the
+zero row is a content as well.
+
+The choice is the bucket of the largest Z(b) - loss(b), Z independent geometric with scale 2 * sensitivity / epsilon,
+the first of equal ones. It is `epsilon`-DP: given the other noises, b is chosen iff Z(b) is at least some integer,
+which a neighbour raises by at most 2 * sensitivity, and P[Z >= x + y] >= exp(-y / scale) P[Z >= x] for all integers x
+and y >= 0. As Z is the whole part of an exponential variable, this is permute-and-flip (McKenna, Sheldon 2020; equal to
+the maximum with exponential noise, Ding, Kifer et al. 2021) with scores read to 1/s of an event, in one draw a bucket:
+no rejections, and so few draws that all of them can be enumerated.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.situations import Fixed, Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.row_check import checked
+
+SOURCE = "noisy maximum with one-sided noise (McKenna, Sheldon 2020; Ding, Kifer et al. 2021)"
+TEST = "tests/unit/verify/exact/test_small_quantiles.py"  # exact, against every adversary
+WIDEST = 1 << 40  # a noise of a wider scale is never drawn
+UNTOLD = -1
+"""The answer where no window has ended yet."""
+
+
+@wire("tumbling-quantiles-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class TumblingQuantilesState:
+    """Exact counts of each open window, shape (windows, buckets), private; and what was chosen last.
+
+    `told` has shape (windows, quantiles).
+    """
+
+    updates: int
+    counts: IntArray
+    told: IntArray
+
+
+@wire("tumbling-quantiles", 1)
+@dataclass(frozen=True, slots=True)
+class TumblingQuantiles:
+    """Answers of shape (len(windows) * len(at),): of each window that ended last, the bucket of each quantile.
+
+    `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of a
+    row are the value buckets, in order; the last `unranked` ones hold events without a value and count nowhere. A
+    bucket is told by its place, from 0; before the first window has ended, `UNTOLD`. The buckets of one window are told
+    in the order of the quantiles, which is post-processing and brings the farthest of them no farther off.
+
+    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, for ever, adaptively: an event lies in one
+    window of each length, and each window pays for each quantile epsilon / (len(windows) * len(at)).
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    at: tuple[Fraction, ...]
+    unranked: int = 0
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon`."""
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    @property
+    def buckets(self) -> int:
+        """Number of value buckets."""
+        return self.width - self.unranked
+
+    @property
+    def choice_epsilon(self) -> Fraction:
+        """What one choice may spend."""
+        return self.epsilon / (len(self.windows) * len(self.at))
+
+    def sensitivity(self, quantile: Fraction) -> int:
+        """Return by how much one event changes a bucket's loss at most.
+
+        Raises:
+            NotDerivable: the event may lie in two ticks.
+        """
+        if self.neighbors.l0(2) == 2:
+            return quantile.denominator
+        return max(quantile.numerator, quantile.denominator - quantile.numerator)
+
+    def scale(self, quantile: Fraction) -> Fraction:
+        """Return the scale of the noise on each bucket's loss: 2 sensitivity / epsilon of one choice."""
+        return 2 * self.sensitivity(quantile) / self.choice_epsilon
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one choice, those of one window, windows one after the other, all lengths at once.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`, or wider than can be drawn; or an event may lie in two
+                ticks.
+        """
+        if max(map(self.scale, self.at)) > WIDEST:
+            raise NotDerivable(
+                "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
+                "or give more epsilon"
+            )
+        once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
+        window = derive(tuple(map(self._choice, self.at)), Fixed("the quantiles of one window"))
+        lengths = [
+            derive((window,), Parallel(f"windows of {length} tick(s)", once))
+            for length in self.windows
+        ]
+        return derive(tuple(lengths), Fixed("windows of each length"))
+
+    def _choice(self, quantile: Fraction) -> Derivation:
+        """One choice of one quantile's bucket."""
+        each = Guarantee(PureDP(self.choice_epsilon), self.neighbors)
+        moves, scale = self.sensitivity(quantile), self.scale(quantile)
+        drawn = Condition(
+            "noise",
+            scale * self.choice_epsilon >= 2 * moves,
+            f"an event moves losses by at most {moves}, one's up and another's down: scale {text(scale)}",
+        )
+        return leaf(f"the bucket of the quantile {quantile}", each, SOURCE, (drawn,))
+
+    def public(self, updates: int, state: TumblingQuantilesState) -> None:
+        """Return nothing: every window's choices have the same noise."""
+
+    def band(self, public: None, confidence: float) -> int:
+        """Return the rank error in events that no quantile of a window exceeds, all at once, with `confidence`.
+
+        So far at most are the ranks of the told bucket from the asked one, whatever the data: some bucket has no loss,
+        and one whose loss is at least L beats it with probability a^L / (1 + a) at most, a = exp(-1 / scale).
+        """
+        low, high = -1, 1
+        while self._missed(high) > 1 - confidence:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._missed(middle) > 1 - confidence else (low, middle)
+        return high
+
+    def view_public(self, place: int, updates: int, state: TumblingQuantilesState) -> None:
+        """Return nothing: as `public`."""
+
+    def view_band(self, place: int, public: None, confidence: float) -> int:
+        """Return the same for each window: all have one epsilon."""
+        return self.band(public, confidence)
+
+    def _missed(self, events: int) -> float:
+        """A bound on P[some quantile's rank is off by more than so many events]."""
+        rates = [(q.denominator * events + 1, float(1 / self.scale(q))) for q in self.at]
+        return sum(
+            (self.buckets - 1) * math.exp(-loss * rate) / (1 + math.exp(-rate))
+            for loss, rate in rates
+        )
+
+    def opening(self) -> tuple[int, int]:
+        """Return so many events that the asked rank lies between the first two buckets, and no other one is likely."""
+        p, s = min(self.at, key=lambda quantile: quantile.denominator).as_integer_ratio()
+        times = max(1, -(-self.band(None, 0.95) // (s - p)))
+        return p * times, (s - p) * times
+
+    def init(self, noise: Noise) -> TumblingQuantilesState:
+        """Nothing counted, nothing told."""
+        return TumblingQuantilesState(
+            0,
+            np.zeros((len(self.windows), self.buckets), dtype=np.int64),
+            np.full((len(self.windows), len(self.at)), UNTOLD, dtype=np.int64),
+        )
+
+    def step(
+        self, state: TumblingQuantilesState, message: Message, noise: Noise
+    ) -> tuple[TumblingQuantilesState, IntArray | None]:
+        """Add a row and choose for the windows that end with it, or tell what was chosen.
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        if isinstance(message, Query):
+            return state, state.told.flatten()
+        updates = state.updates + 1
+        counts = state.counts + checked(message.row, self.width)[: self.buckets]
+        told = state.told.copy()
+        for place, length in enumerate(self.windows):
+            if updates % length == 0:
+                told[place] = np.sort(self._chosen(counts[place], noise))
+                counts[place] = 0
+        return TumblingQuantilesState(updates, counts, told), None
+
+    def _chosen(self, counts: IntArray, noise: Noise) -> list[int]:
+        """The bucket of each quantile; losses are Python integers, as they may pass 64 bits."""
+        through = np.cumsum(counts.astype(object))
+        before, total = through - counts, through[-1]
+        chosen = []
+        for quantile in self.at:
+            p, s = quantile.as_integer_ratio()
+            loss = np.maximum(np.maximum(s * before - p * total, p * total - s * through), 0)
+            chosen.append(int(np.argmax(noise.geometric(self.scale(quantile), len(counts)) - loss)))
+        return chosen

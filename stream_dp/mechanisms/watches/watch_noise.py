@@ -1,0 +1,166 @@
+"""How much noise a monitor's watches have, and what follows from it: bands, and the chance of a false alarm.
+
+Rules: all of it is public, made of the two shares, of how many places an event counts in, and of how many comparisons
+there were. No fields and no state of its own; the mechanism is a dataclass beside it. This file draws nothing.
+"""
+
+import math
+from collections.abc import Hashable
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.watches.false_alarms import (
+    crossing_chance,
+    enough_margin,
+    exceeding,
+    require_drawable,
+)
+from stream_dp.mechanisms.watches.monitor_state import TICK, WINDOW, MonitorState
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+
+
+class WatchNoise:
+    """The scales of a block of watches, and the bands that they give."""
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    watches: tuple[WatchTerms, ...]
+    ones: int
+
+    @property
+    def value_epsilon(self) -> Fraction:
+        """What the counts cost that are told at crossings: nothing where none are."""
+        return Fraction(0)
+
+    @cached_property
+    def l0(self) -> int:
+        """How many armed places one event can change."""
+        return self.neighbors.l0(self.width, self.ones)
+
+    @property
+    def changed(self) -> int:
+        """How much one event can change in all its places together: of counts 1 in each."""
+        return self.l0
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """Scale of both geometric noises of a watch since its last crossing."""
+        return self.changed / self.epsilon
+
+    @cached_property
+    def tick_scale(self) -> Fraction:
+        """Scale of the discrete Laplace noise on a tick's count."""
+        return self.changed / (self.epsilon + self.value_epsilon)
+
+    @cached_property
+    def value_scale(self) -> Fraction:
+        """Scale of the discrete Laplace noise on a count that is told at a crossing."""
+        return self.changed / self.value_epsilon
+
+    @cached_property
+    def window_epsilon(self) -> Fraction:
+        """What each of the two noises of a watch over a window has: half of all, or less where the count has more."""
+        return min(self.epsilon, (self.epsilon + self.value_epsilon) / 2)
+
+    @cached_property
+    def window_scale(self) -> Fraction:
+        """Scale of both geometric noises of a watch over a window."""
+        return self.changed / self.window_epsilon
+
+    @cached_property
+    def window_value_scale(self) -> Fraction:
+        """Scale of the discrete Laplace noise on the count that such a watch tells."""
+        return self.changed / (self.epsilon + self.value_epsilon - self.window_epsilon)
+
+    def require_drawable(self) -> None:
+        """Do nothing where all this noise can be drawn.
+
+        Raises:
+            UsageError: some of it is too wide.
+        """
+        told = (self.value_scale,) if self.value_epsilon else ()
+        require_drawable(self.scale, self.window_scale, *told)
+
+    def public(self, updates: int, state: MonitorState | None) -> Hashable:
+        """Return the number of comparisons, and whether there are windows; None: those of the definition.
+
+        The more comparisons there were, the likelier a large draw was among them.
+        """
+        if state is None:
+            return updates, any(watch.window for watch in self.watches)
+        return updates + state.asked, bool(state.windows)
+
+    def band(self, public: tuple[int, bool], confidence: float) -> int:
+        """Return by how many events one watch may fire too early or too late after that many comparisons.
+
+        Too early needs one of at most as many draws to exceed the threshold's, too late a large one on it; the noise
+        of a single tick's count is smaller.
+        """
+        comparisons, windows = public
+        return _band(self.window_scale if windows else self.scale, comparisons, confidence)
+
+    def band_of(self, watch: WatchTerms, comparisons: int, confidence: float) -> int:
+        """Return by how many events a watch of these terms may fire too early or too late after so many comparisons."""
+        if watch.tick:
+            return _tick_band(self.tick_scale, confidence)
+        return _band(self._compared_at(watch), comparisons, confidence)
+
+    def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
+        """Return B so that an answer to a threshold is right up to B events, with `confidence`, by public parts alone.
+
+        A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this cut
+        after `updates` rows, `state` being that before it. Since a firing: a yes is wrong beyond B only if the draw of
+        this comparison exceeds B, a no only if that on the threshold does, which is one of as many as there were
+        comparisons, at most, whatever was asked and chosen after it. With n of them, this one included, that is n + 1
+        draws with P[draw > B] <= exp(-B / scale) each: `band`. In single ticks all answers are made of one noisy count.
+        """
+        mode = int(state.mode[place])
+        if mode & TICK:
+            return _tick_band(self.tick_scale, confidence)
+        scale = self.window_scale if mode & WINDOW else self.scale
+        return _band(scale, updates + state.asked + 1, confidence)
+
+    def value_band(self, confidence: float) -> int:
+        """Return the half-width that holds with `confidence` for a count that is told; others are nearer."""
+        return laplace_quantile(((self.value_scale, 1),), 1 - confidence)
+
+    def false_alarms(self) -> float:
+        """Return a bound on the watches, of those armed first, that fire too early in a tick without any event."""
+        return sum(
+            watch.places * exceeding(watch.threshold, self._compared_at(watch))
+            for watch in self.watches
+            if not watch.below
+        )
+
+    def false_alarm(self, watch: WatchTerms, usual: int, comparisons: int) -> float:
+        """Return the chance that a watch of these terms fires in one place in so many ticks, its count being `usual`.
+
+        At most, and in any ticks of its life: of an instance that begins with them, as its noisy threshold is smallest
+        then. An instance that has not fired so far has a larger one.
+        """
+        margin = usual - (watch.threshold - 1) if watch.below else watch.threshold - usual
+        if watch.tick:
+            once = exceeding(margin, self.tick_scale)
+            return 1.0 if once >= 1 else -math.expm1(comparisons * math.log1p(-once))
+        return crossing_chance(margin, self._compared_at(watch), comparisons)
+
+    def enough_margin(self, watch: WatchTerms, comparisons: int, chance: float) -> int:
+        """Return how far from its threshold a count must be, so that the chance of a false alarm is no more."""
+        return enough_margin(self._compared_at(watch), comparisons, chance)
+
+    def _compared_at(self, watch: WatchTerms) -> Fraction:
+        if watch.tick:
+            return self.tick_scale
+        return self.window_scale if watch.window else self.scale
+
+
+def _band(scale: Fraction, comparisons: int, confidence: float) -> int:
+    return math.ceil(float(scale) * math.log((comparisons + 1) / (1 - confidence)))
+
+
+@lru_cache(maxsize=64)
+def _tick_band(scale: Fraction, confidence: float) -> int:
+    return laplace_quantile(((scale, 1),), 1 - confidence)

@@ -1,0 +1,315 @@
+"""Sliding windows with the count, or the sum, so far beside them: a forest and a counter on the same rows.
+
+With n windows (the single tick is one) the counter has 1 / (n + 1) of the budget: there the geometric mean of all
+errors is least. In the first ticks, as long as the longest window covers all of them, that window is told as the value
+so far, up to the public tick from which the counter has less noise: post-processing. This file knows no noise and no
+ticks.
+"""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import Fixed
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ZCDP, Guarantee, Measure, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import AmountRows
+from stream_dp.core.wire import wire
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.linear.counter import Counter, CounterState
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
+from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
+from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
+from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import WindowForest
+
+SoFar: TypeAlias = Counter | HybridCounter
+EACH = 256
+"""So many first ticks are all looked at; each one costs a tenth of a millisecond."""
+
+
+def ever_share(windows: int) -> Fraction:
+    """Return the counter's share of the budget beside so many windows."""
+    return Fraction(1, windows + 1)
+
+
+@wire("windows-and-ever-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class WindowsAndEverState:
+    """The states of both."""
+
+    forest: WindowForestState
+    ever: CounterState | HybridState | SumCounterState | GaussianCounterState
+
+
+def variance_so_far(ever: SoFar | SumCounter | GaussianCounter, updates: int) -> float:
+    """Return the variance of a value of the counter after so many updates, up to rounding and lattice effects."""
+    if isinstance(ever, GaussianCounter):
+        return ever.lattice.deviation(updates) ** 2
+    terms = (Term(*term) for term in ever.noise_terms(updates))
+    return sum(2 * float(each.scale) ** 2 * each.number * each.weight**2 for each in terms)
+
+
+def _looked_at(last: int) -> Iterator[int]:
+    """The ticks from 1 to `last` that are looked at: all of the first ones, then some a sixteenth apart."""
+    tick = 1
+    while tick < last:
+        yield tick
+        tick += 1 + max(0, tick - EACH) // 16
+    yield last
+
+
+class WithEver:
+    """What windows with a value so far have alike: two mechanisms on the same rows, at their shares.
+
+    Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`, in place of which the
+    longest window stands in the first `covered` ticks. Privacy claim: the sum of both epsilons, adaptively: both see
+    the same rows ([HSV] Thm 4.10).
+    """
+
+    forest: WindowForest | SumForest | GaussianForest
+    ever: SoFar | SumCounter | GaussianCounter
+
+    @property
+    def width(self) -> int:
+        """Number of entries of the rows it takes."""
+        return self.forest.width
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbours of both."""
+        return self.forest.neighbors
+
+    @property
+    def ones(self) -> int:
+        """The most entries of a row that one event sets, for both."""
+        return min(self.forest.ones, self.ever.ones)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The sum of the shares."""
+        return Guarantee(self._measure, self.neighbors)
+
+    @property
+    def _measure(self) -> Measure:
+        raise NotImplementedError
+
+    def _both(self, subject: str) -> Derivation:
+        """Derive the guarantee of both at once (NotDerivable where the noise of one is too small)."""
+        return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
+
+    @cached_property
+    def longest(self) -> int:
+        """The place of the longest window."""
+        return self.forest.windows.index(max(self.forest.windows))
+
+    @cached_property
+    def covered(self) -> int:
+        """For how many ticks the longest window is told as the value so far: it covers them all, with less noise.
+
+        Up to a tick with less noise before one without; of long windows not every tick is looked at.
+        """
+        last, least = self.forest.windows[self.longest], 0
+        for most in _looked_at(last):
+            if not self._less_noise(most):
+                return least + bisect_left(range(least + 1, most), True, key=self._more_noise)
+            least = most
+        return last
+
+    def _more_noise(self, updates: int) -> bool:
+        return not self._less_noise(updates)
+
+    def _less_noise(self, updates: int) -> bool:
+        """Whether the longest window has less noise than the counter, after so many updates, which it covers."""
+        return self.forest.view_variance(self.longest, updates) < variance_so_far(
+            self.ever, updates
+        )
+
+    def public(self, updates: int, state: WindowsAndEverState) -> int:
+        """Return the number of updates: the counter's noise depends on it."""
+        return updates
+
+    def band(self, public: int, confidence: float) -> int:
+        """Return the largest half-width of the views."""
+        views = range(len(self.forest.windows) + 1)
+        found = (self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
+        return max(found)
+
+    def view_public(self, place: int, updates: int, state: Any) -> Hashable:
+        """Return the public values that the band of the view at `place` depends on."""
+        if place < len(self.forest.windows):
+            return self.forest.view_public(place, updates, state)
+        return updates
+
+    def view_band(self, place: int, public: Any, confidence: float) -> int:
+        """Return the quantile of the noise of a value of the view at `place`."""
+        if place < len(self.forest.windows):
+            return self.forest.view_band(place, public, confidence)
+        if public <= self.covered:
+            return self.forest.view_band(self.longest, public, confidence)
+        return self.ever.band(public, confidence)
+
+    def _require_same(self, what: str, *names: str) -> None:
+        """Refuse two that are not made for the same (NotDerivable)."""
+        for name in names:
+            if getattr(self.forest, name) != getattr(self.ever, name):
+                raise NotDerivable(f"windows and the {what} so far differ in {name}")
+
+    def opening(self) -> tuple[int, int]:
+        """Return (0, 0): no decision is taken by counts."""
+        return 0, 0
+
+    def init(self, noise: Noise) -> WindowsAndEverState:
+        """Return the first state: nothing counted."""
+        return WindowsAndEverState(self.forest.init(noise), self.ever.init(noise))
+
+    def step(
+        self, state: WindowsAndEverState, message: Message, noise: Noise
+    ) -> tuple[WindowsAndEverState, IntArray | None]:
+        """Give both the row, or answer what both answer; first the longest window in place of the counter.
+
+        Raises:
+            RejectedMessage: a bad row, or an update beyond the counter's horizon.
+        """
+        ever: Any = self.ever
+        counted, total = ever.step(state.ever, message, noise)
+        forest, windows = self.forest.step(state.forest, message, noise)
+        after = WindowsAndEverState(forest, counted)
+        if isinstance(message, Query) and windows is not None:
+            if forest.updates <= self.covered:
+                total = windows.reshape(-1, self.width)[self.longest]
+            return after, np.concatenate([windows, total])
+        return after, None
+
+
+@wire("windows-and-ever", 1)
+@dataclass(frozen=True)
+class WindowsAndEver(WithEver):
+    """Counts over windows and, last, the counts so far.
+
+    Raises:
+        NotDerivable: the two are made for other rows.
+    """
+
+    forest: WindowForest
+    ever: SoFar
+
+    def __post_init__(self) -> None:
+        """Refuse two that are not made for the same rows; of ones, what both are made for counts."""
+        self._require_same("count", "width", "neighbors")
+
+    @property
+    def _measure(self) -> Measure:
+        return PureDP(self.forest.epsilon + self.ever.epsilon)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: forest and counter at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        return self._both("windows and the count so far")
+
+
+@wire("gaussian-and-ever", 1)
+@dataclass(frozen=True)
+class GaussianAndEver(WithEver):
+    """Counts over windows and, last, the counts so far, with Gaussian noise: in zCDP.
+
+    Raises:
+        NotDerivable: the two are made for other rows, or the counter claims Gaussian DP.
+    """
+
+    forest: GaussianForest
+    ever: GaussianCounter
+
+    def __post_init__(self) -> None:
+        """Refuse two that are not made for the same."""
+        self._require_same("count", "width", "neighbors", "ones")
+        if self.ever.gdp:
+            raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
+
+    @property
+    def _measure(self) -> Measure:
+        return ZCDP(self.forest.rho + self.ever.rho)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: both at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        return self._both("windows and the count so far, Gaussian")
+
+
+@wire("sums-and-ever", 1)
+@dataclass(frozen=True)
+class SumsAndEver(WithEver):
+    """Sums over windows and, last, the sums so far, of the same amounts.
+
+    Raises:
+        NotDerivable: the two are made for other rows or amounts.
+    """
+
+    forest: SumForest
+    ever: SumCounter
+
+    @property
+    def _measure(self) -> Measure:
+        return PureDP(self.forest.epsilon + self.ever.epsilon)
+
+    def __post_init__(self) -> None:
+        """Refuse two that are not made for the same."""
+        self._require_same("sum", "width", "neighbors", "lowest", "highest", "ones")
+
+    @property
+    def weight(self) -> int:
+        """The largest amount of an event, its sign left out."""
+        return self.forest.weight
+
+    @property
+    def lowest(self) -> int:
+        """The least amount of an event."""
+        return self.forest.lowest
+
+    @property
+    def highest(self) -> int:
+        """The largest amount of an event."""
+        return self.forest.highest
+
+    @property
+    def l1(self) -> int:
+        """What one event changes in a row in all."""
+        return self.forest.l1
+
+    def event_rows(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
+        """Return the relation on rows of `events` events."""
+        return self.forest.event_rows(neighbors, events)
+
+    def takes(self, message: object) -> bool:
+        """Whether the message is a query or a row of amounts."""
+        return self.forest.takes(message)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: both at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        return self._both("windows and the sum so far")

@@ -1,0 +1,1 @@
+"""A journal examined: ledger, dead letters, trace against the theory. Begin with `journal_access`."""

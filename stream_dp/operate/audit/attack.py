@@ -1,0 +1,208 @@
+"""The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stream_dp.accounting.amounts import UNITS, number
+from stream_dp.accounting.filters.basic import by_ticks
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.core.composition import Create
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import GaussianDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.errors import BudgetRefused, FailClosed
+from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.operate.run.series_claim import series_claim
+from stream_dp.pipeline.budget import opened
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.protected_words import unit_words
+from stream_dp.verify.games.ledger_filter import LedgerFilter
+from stream_dp.verify.games.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
+from stream_dp.verify.relations.compositions import filtered, fixed_mechanisms
+from stream_dp.verify.relations.creation import own_or
+
+TOGETHER = "all series together"
+
+
+@dataclass(frozen=True, slots=True)
+class Attacked:
+    """What the games against one series show; `name` and `mechanism` say which."""
+
+    name: str
+    mechanism: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What the games against a pipeline show; `filter` is the one that all series go through together.
+
+    `unit` is in which the two streams differ, of `relation`.
+    """
+
+    pipeline: str
+    unit: str
+    relation: str
+    filter: str
+    series: tuple[Attacked, ...]
+    together: Finding
+
+    @property
+    def refuted(self) -> list[str]:
+        """The names of what has a larger epsilon than it claims."""
+        return [each.name for each in self.claims if each.finding.violated]
+
+    @property
+    def claims(self) -> tuple[Attacked, ...]:
+        """All that is claimed: of each series, and of all together."""
+        return (*self.series, Attacked(TOGETHER, "", self.together))
+
+    @property
+    def chosen_delta(self) -> Fraction:
+        """The delta at which claims are attacked that hold at every delta."""
+        return STATED_AT
+
+    def require_unrefuted(self) -> None:
+        """Do nothing where no claim is refuted.
+
+        Raises:
+            FailClosed: one is.
+        """
+        if self.refuted:
+            raise FailClosed(
+                f"the audit refutes the claimed epsilon of {', '.join(self.refuted)}: do not run this pipeline with "
+                "this version of the code, and report it"
+            )
+
+    def json(self) -> dict[str, Any]:
+        """The findings as plain values."""
+        return {
+            "pipeline": self.pipeline,
+            "violated": bool(self.refuted),
+            "series": [
+                {"name": each.name, "mechanism": each.mechanism, **_finding_json(each.finding)}
+                for each in self.series
+            ],
+            "together": {"filter": self.filter, **_finding_json(self.together)},
+        }
+
+
+def attack(
+    pipeline: Path, *, runs: int, ticks: int, confidence: float, progress: Progress = unseen
+) -> Attack:
+    """Play `runs` games of `ticks` ticks each; all bounds hold together with `confidence`.
+
+    `progress` learns how many games have begun.
+
+    Raises:
+        UsageError: the file is no pipeline, or there are too few games or ticks.
+    """
+    built = build(load(pipeline))
+    ticks = min(ticks, built.spec.clock.horizon or ticks)
+    failure = (1 - confidence) / (len(built.chosen) + 1)
+    mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
+    claims = [series_claim(chosen) for chosen in built.chosen]
+    noise = _CountedNoise(progress, runs * (len(built.chosen) + 1))
+    series = tuple(
+        Attacked(
+            name,
+            type(mechanism).__name__,
+            audit_mechanism(mechanism, noise, runs=runs, ticks=ticks, failure=failure, claim=claim),
+        )
+        for (name, mechanism), claim in zip(mechanisms.items(), claims, strict=True)
+    )
+    together = audit_together(
+        mechanisms,
+        game_verifier(built, claims),
+        built.derivation.guarantee.measure,
+        noise,
+        runs=runs,
+        ticks=ticks,
+        failure=failure,
+        claims=claims,
+    )
+    spec = built.spec
+    return Attack(
+        spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together
+    )
+
+
+def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
+    """What an adversary may send to all series at once; `claims` as in `audit_together`.
+
+    The pipeline's filter, where it takes each series by itself. Where it admits them as one block at a delta only (a
+    Gaussian series under basic or an approximate filter), the block's condition: these mechanisms, fixed before
+    ([HSV] Def 4.9).
+    """
+    if all(_admissible(built.ledger, chosen.derivation) for chosen in built.chosen):
+        return filtered(game_filter(built), lambda claim: claim.measure, own_or(claims))
+    created = (Create(c.mechanism, claim) for c, claim in zip(built.chosen, claims, strict=True))
+    return fixed_mechanisms(created, own_or(claims))
+
+
+def _admissible(ledger: Ledger, part: Derivation) -> bool:
+    """Whether the ledger's filter has a theorem for it."""
+    try:
+        ledger.filter.cost(ledger.price(part))
+    except BudgetRefused:
+        return False
+    return True
+
+
+def game_filter(built: Built) -> LedgerFilter:
+    """The pipeline's filter, the analysts' ledgers paid, before the first series ([HSV] Def 12.2).
+
+    It takes each series by itself. Under the pure and the basic filter the product charges the series as one block,
+    rounded up once, at the optimum of their composition. Here each is created, charged and rounded up by itself, so the
+    filter grants what the block saves, and a unit of 10^-12 for each but one.
+    """
+    privacy = built.spec.privacy
+    if by_ticks(built.ledger.filter):
+        block, parts = built.derivation, built.derivation.premises
+        delta = privacy.stated_delta
+        saved = sum((_epsilon(p, delta) for p in parts), Fraction(0)) - _epsilon(block, delta)
+        room = saved + Fraction(len(built.chosen) - 1, UNITS)
+        privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
+    guarantees = [chosen.derivation.guarantee for chosen in built.chosen]
+    finite = all(g.finite for g in guarantees if isinstance(g.measure, GaussianDP))
+    return LedgerFilter(opened(privacy).main, finite)
+
+
+def _epsilon(part: Derivation, delta: Fraction) -> Fraction:
+    return dp_at(part, delta).epsilon
+
+
+def fresh_noise() -> Noise:
+    """The product's noise under a seed of its own, as for one committed step."""
+    return NoiseStream(fresh_seed(), 0)
+
+
+class _CountedNoise:
+    """Fresh noise for each game, and how many of all `games` have begun."""
+
+    def __init__(self, progress: Progress, games: int) -> None:
+        self._progress, self._games, self._begun = progress, games, 0
+
+    def __call__(self) -> Noise:
+        self._begun += 1
+        self._progress("Playing", self._begun, self._games, "game")
+        return fresh_noise()
+
+
+def _finding_json(found: Finding) -> dict[str, Any]:
+    return {
+        "claimed_epsilon": number(found.claimed),
+        "claimed_delta": number(found.delta),
+        "epsilon_lower_bound": found.lower,
+        "strongest": found.strongest,
+        "event": found.event,
+        "rates": list(found.rates),
+        "violated": found.violated,
+    }

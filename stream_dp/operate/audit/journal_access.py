@@ -1,0 +1,127 @@
+"""The journal of a pipeline as others than its engine see it: sealed commits, read only, also while it runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.engine.ports import closing
+from stream_dp.engine.recovery.header_check import require_same
+from stream_dp.errors import StreamDPError, UnknownFormat, UsageError
+from stream_dp.files.sqlite import count_sealed, read_sealed
+from stream_dp.journal.commit import Header, decode
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.file import endpoints
+from stream_dp.pipeline.file.spec import PipelineSpec
+
+_AT_ONCE = 16
+
+
+async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
+    """Return whether a run of the specification has made its journal, as far as this user may see.
+
+    Raises:
+        WorldError: brokers do not answer.
+    """
+    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        return spec.journal.path.exists()
+    source = settled(spec.source, endpoints.KafkaSourceSpec)
+    return await KafkaJournal(KafkaLease(settings, spec.name), source.topic).exists()
+
+
+async def sealed_commits(
+    spec: PipelineSpec, most: int = -1, progress: Progress = unseen
+) -> AsyncIterator[bytes]:
+    """The first `most` sealed commits (all: -1) of the specification's journal, read only.
+
+    Raises:
+        UsageError: there is no journal yet.
+    """
+    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        async for sealed in sealed_commits_of(spec.journal.path, most, progress):
+            yield sealed
+        return
+    if not isinstance(spec.source, endpoints.KafkaSourceSpec):
+        raise UsageError("journal.kind: a kafka journal needs a kafka source")
+    settings = settings_for(spec.source)
+    journal = KafkaJournal(KafkaLease(settings, spec.name), spec.source.topic)
+    if not await journal.exists():
+        raise UsageError(
+            f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
+        )
+    async with closing(journal.read(progress)) as commits:
+        async for sealed in commits:
+            yield sealed
+            most -= 1
+            if most == 0:
+                return
+
+
+async def sealed_commits_of(
+    path: Path, most: int = -1, progress: Progress = unseen
+) -> AsyncIterator[bytes]:
+    """The first `most` sealed commits (all: -1) of an SQLite journal, some at a time.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    begin, there = 0, await asyncio.to_thread(count_sealed, path)
+    while begin != most:
+        progress("Reading the journal", *percent(begin, there))
+        size = _AT_ONCE if most < 0 else min(_AT_ONCE, most - begin)
+        chunk = await asyncio.to_thread(read_sealed, path, size, begin)
+        begin += len(chunk)
+        for sealed in chunk:
+            yield sealed
+        if len(chunk) < size:
+            return
+
+
+async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
+    """Refuse before the lease is taken, so that a mistake does not stop an engine that runs well.
+
+    Whether there is no journal yet is returned. What cannot be read here is left to the engine, which looks again.
+
+    Raises:
+        FailClosed: the journal belongs to something else, was written with another key, or in a form that this version
+            does not read.
+    """
+    try:
+        first = await _first(built.spec)
+    except UnknownFormat:
+        raise
+    except UsageError:
+        return True
+    except StreamDPError:
+        return False
+    for sealed in first:
+        header = _header(built.spec, sealer, sealed)
+        if header is not None:
+            mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
+            require_same(header, msgspec.structs.replace(header, **mine))
+    return not first
+
+
+async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
+    """Return how many partitions the source had at the first start; None where there is no journal that says so."""
+    try:
+        headers = [_header(spec, sealer, sealed) for sealed in await _first(spec)]
+    except StreamDPError:
+        return None
+    return next((len(header.partitions) for header in headers if header is not None), None)
+
+
+async def _first(spec: PipelineSpec) -> list[bytes]:
+    async with closing(sealed_commits(spec, 1)) as found:
+        return [sealed async for sealed in found]
+
+
+def _header(spec: PipelineSpec, sealer: Sealer, sealed: bytes) -> Header | None:
+    return decode(sealer.open(0, sealed), f"commit 0 of the journal of {spec.name}").header

@@ -1,0 +1,91 @@
+"""Every composition rule against the exact worst case of small instances, and naive admission beside it."""
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from stream_dp.accounting.derive import RULES
+from stream_dp.core.guarantee import NAMES, parameters
+from stream_dp.core.progress import Progress, unseen
+from stream_dp.errors import FailClosed
+from stream_dp.verify.counterexamples.naive_books import NaiveBook, books
+from stream_dp.verify.exact_checks.constructed import constructed
+from stream_dp.verify.exact_checks.table import RuleFinding, findings
+
+
+def rules_json(progress: Progress = unseen) -> dict[str, Any]:
+    """Return the findings and the counterexamples as plain values; takes half a minute.
+
+    `progress` learns how many rules were checked, of how many.
+    """
+    found: list[RuleFinding] = []
+    rules = sum(map(len, RULES.values()))
+    for finding in findings():
+        found.append(finding)
+        checked = len({each.rule for each in found}) - 1
+        progress("Checking rules against every adaptive adversary", checked, rules, "rule")
+    progress("Taking mechanisms apart into randomized response")
+    return {
+        "violated": any(finding.violated for finding in found),
+        "rules": [_finding_json(finding) for finding in found],
+        "constructions": [asdict(each) for each in constructed()],
+        "counterexamples": [_book_json(book) for book in books()],
+    }
+
+
+def require_certified(table: dict[str, Any]) -> None:
+    """Do nothing where no adversary exceeds what a rule books; `table` is what `rules_json` returned.
+
+    Raises:
+        FailClosed: one does.
+    """
+    violated = [
+        f"{rule['rule']} ({rule['source']})"
+        for rule in table["rules"]
+        if "compared" in rule and not rule["certified"]
+    ]
+    violated += [
+        f"the reduction to randomized response of {each['words']} ([HSV] Lemma 4.7, [Lyu] Thm 3)"
+        for each in table["constructions"]
+        if not (each["decomposed"] and each["equal"])
+    ]
+    if violated:
+        raise FailClosed(
+            f"an adversary exceeds what is booked by {', '.join(dict.fromkeys(violated))}: do not rely on guarantees "
+            "derived by this version of the code, and report it"
+        )
+
+
+def _finding_json(finding: RuleFinding) -> dict[str, Any]:
+    head = {"rule": finding.rule, "source": finding.source}
+    if finding.booked is None or finding.compared is None:
+        return {**head, "certified": False, "why": finding.why}
+    compared = finding.compared
+    return {
+        **head,
+        "certified": not finding.violated,
+        "instance": finding.words,
+        "booked": {
+            "measure": NAMES[type(finding.booked)],
+            **{name: float(value) for name, value in parameters(finding.booked).items()},
+        },
+        "compared": {
+            "quantity": compared.quantity,
+            "at": compared.at,
+            "booked": float(compared.booked),
+            "exact": "infinite" if math.isinf(compared.exact) else float(compared.exact),
+            "verdict": compared.verdict,
+        },
+    }
+
+
+def _book_json(book: NaiveBook) -> dict[str, Any]:
+    return {
+        "books": book.title,
+        "source": book.source,
+        "quantity": book.quantity,
+        "promised": float(book.promised),
+        "exact": float(book.exact),
+        "adversary": book.adversary,
+        "ours": book.ours,
+    }

@@ -1,0 +1,295 @@
+"""A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
+
+And the trace beside its neighbours: with one event more it passes the verifier of the relation that is claimed, with
+two in two ticks it does not; where users are protected, with as many as count of one, and one more. Rules: nothing that
+a journal holds is shown, only how much was compared, which follows from ticks and series; errors name ticks and series.
+This file changes nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stream_dp.core.composition import CompositionMessage
+from stream_dp.core.messages import IntArray
+from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.users import Users
+from stream_dp.engine.recovery.header_check import require_same
+from stream_dp.engine.recovery.history import unsealed
+from stream_dp.errors import FailClosed, RejectedMessage, UsageError
+from stream_dp.journal.commit import Commit, Header
+from stream_dp.journal.keys import Sealer
+from stream_dp.journal.release import is_recorded
+from stream_dp.mechanisms.serving import changes_of
+from stream_dp.mechanisms.states import STATES
+from stream_dp.noise import NoiseStream
+from stream_dp.operate.audit.journal_access import sealed_commits, sealed_commits_of
+from stream_dp.operate.audit.journal_copy import copy_journal
+from stream_dp.operate.audit.journal_trace import JournalTrace, MadeStep, TraceStep
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.file.protection import Protection
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.verify.games.trace import TraceCounts, TracePlayer, same_tick
+from stream_dp.verify.games.verifier import Verifier
+from stream_dp.verify.relations.creation import own_or
+from stream_dp.verify.relations.one_stream import engine_relation
+
+_SQLITE = b"SQLite format 3\0"
+_ADVICE = (
+    "The journal was altered, or written by another version of the code: run the version that wrote it, or stop using "
+    "it and report this"
+)
+
+
+@dataclass(slots=True)
+class TraceReport:
+    """What was compared, and found equal. `apart`: whether the verifier refused two events (None: too few ticks).
+
+    With `users`: one more than count of one user, in place of two. `made`: how many of the releases were made again of
+    others' bytes alone.
+    """
+
+    pipeline: str
+    relation: str
+    users: Users | None = None
+    counts: TraceCounts = field(default_factory=TraceCounts)
+    ticks: int = 0
+    releases: int = 0
+    made: int = 0
+    answers: int = 0
+    snapshots: int = 0
+    apart: bool | None = None
+
+    def json(self) -> dict[str, Any]:
+        """The numbers as plain values."""
+        return {
+            "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
+            "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
+            "releases": self.releases, "answers": self.answers, "snapshots": self.snapshots, "equal": True,
+            **({"made_of_releases": self.made} if self.made else {}),
+            **self._neighbours(),
+        }  # fmt: skip
+
+    def _neighbours(self) -> dict[str, Any]:
+        """What the verifier said of the trace beside its neighbours."""
+        if self.users is None:
+            return {"one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart}
+        return {
+            "users": str(self.users),
+            "events_of_one_user_pass": self.ticks > 0,
+            "one_more_is_refused": self.apart,
+        }
+
+
+async def check_trace(
+    pipeline: Path | None,
+    trace: Path,
+    key_file: Path | None,
+    copy: Path | None = None,
+    progress: Progress = unseen,
+) -> TraceReport:
+    """Read the journal `trace` of `pipeline`, or that of the pipeline file `trace`, and compare; also while it runs.
+
+    The journal of a pipeline file is first copied to `copy`, which is then read; where the check refuses it, no copy is
+    left. `progress` learns how far it has come.
+
+    Raises:
+        UsageError: no pipeline, journal or key; or a file is at `copy` already.
+        FailClosed: the journal is damaged, or of another pipeline; or its trace is not that of the composition.
+    """
+    if pipeline is None and _is_sqlite(trace):
+        raise UsageError(
+            f"--trace: {trace.name} is a journal; name the pipeline file it belongs to as well: "
+            f"stream-dp audit PIPELINE.yaml --trace {trace.name}"
+        )
+    spec = load(trace if pipeline is None else pipeline)
+    if pipeline is not None and _is_sqlite(trace) is False:
+        raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
+    if pipeline is not None and copy is not None:
+        raise UsageError(
+            f"--copy: the journal {trace.name} is read where it is; what is copied is that of a pipeline file: "
+            f"--trace {pipeline.name}, and no other file"
+        )
+    sealer, built = sealer_for(spec, key_file), build(spec)
+    if copy is not None:
+        await copy_journal(spec, copy, progress)
+    read = copy if pipeline is None else trace
+    blobs = (
+        sealed_commits(spec, progress=progress)
+        if read is None
+        else sealed_commits_of(read, progress=progress)
+    )
+    try:
+        return await compared(built, sealer, blobs)
+    except BaseException:
+        if copy is not None:
+            await asyncio.to_thread(copy.unlink, missing_ok=True)
+        raise
+
+
+async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) -> TraceReport:
+    """Play the trace of these sealed commits, all of a journal of `built`, and compare; errors as of `check_trace`."""
+    check: TraceCheck | None = None
+    async for commit, _ in unsealed(blobs, sealer, built.spec.name):
+        if commit.header is not None:
+            check = TraceCheck(built, commit.header, sealer.key_id)
+        if check is not None:
+            check.take(commit)
+    if check is None:
+        raise FailClosed(f"the journal of {built.spec.name} is empty: it never ran")
+    return check.report
+
+
+def _is_sqlite(path: Path) -> bool | None:
+    """Whether the file is one of SQLite; None where there is none."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+class TraceCheck:
+    """Plays the trace of one journal, commit by commit, and compares what comes out with what it holds."""
+
+    def __init__(self, built: Built, header: Header, key_id: str) -> None:
+        config = built.run_config(0)
+        require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
+        self._grid: TickGrid = config.grid(header.origin)
+        self._trace = JournalTrace(built)
+        self._player = TracePlayer(NoiseStream)
+        protection = built.spec.protection
+        self._bodies: dict[str, bytes] = {}
+        self._beside = Neighbourhood(protection, self._trace)
+        self.report = TraceReport(built.spec.name, str(protection.relation), protection.users)
+
+    def take(self, commit: Commit) -> None:
+        """Play the next commit.
+
+        Raises:
+            FailClosed: a release or a state differs from the recorded one, or nobody takes a message.
+        """
+        for step in self._trace.steps(commit):
+            if isinstance(step, MadeStep):
+                self._make(step)
+                continue
+            self.report.counts.add(step.sent.message)
+            self._play(step)
+            self._beside.take(step)
+        self.report.ticks += len(commit.ticks)
+        self.report.apart = self._beside.apart
+        if commit.snapshot is not None:
+            self._snapshot(commit.snapshot.states, commit.sequence)
+
+    def _play(self, step: TraceStep) -> None:
+        """Send one message; compare the release that was made of its answer."""
+        band = self._band(step)
+        try:
+            answer = self._player.play(step.sent)
+        except RejectedMessage:
+            raise self._differs(
+                step, "a mechanism refuses a message that the engine sent it"
+            ) from None
+        if step.release is None and step.asked is None:
+            return
+        if answer is None:
+            raise self._differs(step, "a question has no answer")
+        if step.asked is not None:
+            if step.asked.body(self._grid, step.live.series, answer, band) != step.asked.told.body:
+                raise self._differs(
+                    step, "the composition gives other bytes than the recorded answer"
+                )
+            self.report.answers += 1
+            return
+        state = self._player.state(step.live.number)
+        body = step.live.series.body(self._grid, self.report.releases + 1, step.tick, state, answer)
+        if step.release is None or not is_recorded(step.release.body, body):
+            raise self._differs(step, "the composition gives other bytes than the recorded release")
+        self.report.releases += 1
+        self._bodies[step.release.series] = step.release.body
+
+    def _make(self, step: MadeStep) -> None:
+        """Make a release of the bytes of its tick's others, and compare it."""
+        release, number = step.release, self.report.releases + 1
+        if not step.series.gives(release.body, self._grid, number, release.tick, self._bodies):
+            raise FailClosed(
+                f"the trace of {self.report.pipeline}, series {step.series.name}, tick {release.tick}: the releases of "
+                f"{' and '.join(step.series.inputs)} give other bytes than the recorded release. {_ADVICE}"
+            )
+        self.report.releases += 1
+        self.report.made += 1
+
+    def _band(self, step: TraceStep) -> int | None:
+        """The half-width of what an analyst asks now, by the state before it."""
+        if step.asked is None:
+            return None
+        state = self._player.state(step.live.number)
+        return step.live.series.ask_band(step.asked.asked.at, step.asked.query, state)
+
+    def _snapshot(self, states: dict[int, bytes], sequence: int) -> None:
+        """Compare the states of all live mechanisms with those that were saved."""
+        found = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
+        if found != states:
+            raise FailClosed(
+                f"the trace of {self.report.pipeline}: the composition is in another state than the snapshot in commit "
+                f"{sequence} of the journal. {_ADVICE}"
+            )
+        self.report.snapshots += 1
+
+    def _differs(self, step: TraceStep, what: str) -> FailClosed:
+        where = f"series {step.live.series.name}" + (
+            f", tick {step.tick}" if step.tick >= 0 else ""
+        )
+        return FailClosed(f"the trace of {self.report.pipeline}, {where}: {what}. {_ADVICE}")
+
+
+class Neighbourhood:
+    """The trace beside three others: itself, itself with one event more, and with two, in two ticks.
+
+    The event counts once for every series, in the first of its entries, at the first ticks of the trace. Where users
+    are protected, all of one user's events that count are in the first tick, and one more is in the second.
+    """
+
+    def __init__(self, protection: Protection, trace: JournalTrace) -> None:
+        users = protection.users
+        function = engine_relation(protection.relation, own_or(trace.claims), users)
+        self._events = 1 if users is None else users.cap
+        self._itself = self._one = self._two = Verifier(function)
+        self._ticks: list[int] = []
+
+    @property
+    def apart(self) -> bool | None:
+        """Whether two events were refused; None where there were not two ticks."""
+        return self._two.halted if len(self._ticks) > 1 else None
+
+    def take(self, step: TraceStep) -> None:
+        """Take the next message.
+
+        Raises:
+            FailClosed: the verifier refuses the trace itself, or a neighbour of it.
+        """
+        message = step.sent.message
+        if step.row is not None and step.tick not in self._ticks and len(self._ticks) < 2:
+            self._ticks.append(step.tick)
+        first = self._changed(step, self._ticks[:1])
+        self._itself = self._itself.verify((message, message))
+        self._one = self._one.verify((message, first))
+        if not self._two.halted:
+            self._two = self._two.verify((message, self._changed(step, self._ticks)))
+        if self._itself.halted or self._one.halted:
+            raise FailClosed(
+                f"the verifier of the claimed relation refuses the trace at series {step.live.series.name}, tick "
+                f"{step.tick}{'' if self._itself.halted else ', beside a neighbour'}; report this"
+            )
+
+    def _changed(self, step: TraceStep, ticks: list[int]) -> CompositionMessage:
+        """The message with one event more, where it brings the row of one of these ticks."""
+        if step.row is None or step.tick not in ticks:
+            return step.sent.message
+        row: IntArray = step.row[step.live.series.rows].copy()
+        units = changes_of(step.live.series.mechanism, self._events)
+        row[0] += units if step.tick == self._ticks[0] else 1
+        return same_tick(step.sent.message, row)

@@ -1,0 +1,101 @@
+"""What `stream-dp check` does: take a sample, and say how it fits.
+
+Rules: no journal is opened or made, nothing is charged or published; all that is said of the sample is exact and NOT
+PRIVATE. How likely false alarms are is said too, as `plan` does: that is public.
+"""
+
+import asyncio
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stream_dp.errors import UsageError
+from stream_dp.operate.check.field_fit import FieldFit
+from stream_dp.operate.check.fitting import Fitting, fitting_of
+from stream_dp.operate.check.sample import Sample, file_sample, topic_sample
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.run.awaited_brokers import source_there
+from stream_dp.operate.run.settings import settled
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.file.endpoints import FileSourceSpec, KafkaSourceSpec
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.statistics.parts.false_alarm import FalseAlarm
+
+
+async def check_pipeline(
+    pipeline: Path,
+    data: Path | None,
+    topic: str,
+    most: int,
+    key_file: Path | None,
+    tell: Callable[[str], None],
+) -> tuple[Built, Fitting]:
+    """Check a sample of `data`, of `topic`, or of the pipeline's own source, whose brokers are waited for.
+
+    Raises:
+        UsageError, NotDerivable, BudgetRefused: the pipeline file is broken, or the file of data is.
+        WorldError: file or topic cannot be read.
+    """
+    if data is not None and topic:
+        raise UsageError("--data and --topic exclude each other; name one")
+    spec = load(pipeline)
+    built = build(spec)
+    if data is None:
+        await source_there(spec, tell)
+    sample = await _sample(spec, data, topic, most, key_file)
+    return built, await asyncio.to_thread(fitting_of, spec, sample)
+
+
+async def _sample(
+    spec: PipelineSpec, data: Path | None, topic: str, most: int, key_file: Path | None
+) -> Sample:
+    source = spec.source
+    if data is None and not topic and isinstance(source, FileSourceSpec):
+        data = source.path
+    if data is not None:
+        return await asyncio.to_thread(file_sample, spec, data, most)
+    named = topic or settled(source, KafkaSourceSpec).topic
+    return await topic_sample(spec, named, most, lambda: sealer_for(spec, key_file))
+
+
+def within_limit(fitting: Fitting, limit: Fraction) -> bool:
+    """Whether no more than the declared share of the sample is dead."""
+    return fitting.dead <= limit * fitting.records
+
+
+def false_alarms(built: Built) -> list[FalseAlarm]:
+    """How likely each alarm of the pipeline is a false one."""
+    return [alarm for chosen in built.chosen for alarm in chosen.choice.alarms]
+
+
+def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
+    """The check as plain values. NOT PRIVATE."""
+    spec, alarms = built.spec, [each.json() for each in false_alarms(built)]
+    counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
+    return {
+        "pipeline": spec.name,
+        "private": False,
+        "sample": fitting.origin,
+        "fits": within_limit(fitting, spec.source.warn_dead),
+        "warn_dead": str(spec.source.warn_dead),
+        "records": fitting.records,
+        **counts,
+        "shares": {name: fitting.share(records) for name, records in counts.items()},
+        "reasons": [
+            {"reason": each.reason, "field": each.field, "records": each.records, "example": each.example}
+            for each in fitting.reasons
+        ],
+        "fields": [_field(each) for each in fitting.fields],
+        "hints": [{"says": each.says, "records": each.records} for each in fitting.hints],
+        **({"false_alarms": alarms} if alarms else {}),
+    }  # fmt: skip
+
+
+def _field(fit: FieldFit) -> dict[str, Any]:
+    return {
+        "field": fit.name, "type": fit.type, "used": fit.used,
+        "fits": len(fit.fits), "null": len(fit.null), "missing": len(fit.missing),
+        "wrong_type": len(fit.wrong), "other": len(fit.other),
+    }  # fmt: skip

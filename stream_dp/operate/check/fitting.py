@@ -1,0 +1,125 @@
+"""What of a sample a pipeline can use: reasons with an example place each, shares, fields, and hints.
+
+Rules: the pipeline's own router decides. Everything here is exact and NOT PRIVATE, for the operator's own terminal
+alone. Nothing is charged, committed or published.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stream_dp.engine.ports import Batch
+from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_PARTITION
+from stream_dp.operate.check.field_fit import FieldFit, field_fits
+from stream_dp.operate.check.hints import Hint, hints
+from stream_dp.operate.check.partitioner_hint import partitioner_hints
+from stream_dp.operate.check.sample import Sample
+from stream_dp.pipeline.file.endpoints import ReplayClock
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.routing.user_guard import NO_KEY, guard_of
+from stream_dp.records.groupings import grouping_fields
+
+_WITH_OTHER = ("category", "list")  # types of fields with an entry for what is in no domain
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Records that cannot be used for one reason, because of one field if one is to blame; `example` is a place."""
+
+    reason: str
+    field: str | None
+    records: int
+    example: str
+
+    @property
+    def name(self) -> str:
+        """The reason and its field."""
+        return self.reason if self.field is None else f"{self.reason} in {self.field}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How a sample fits: of `records`, `dead` cannot be used, `late` come behind a mark, `other` count in `other`.
+
+    That is a value outside of a domain that a series goes by, or null, of which there are `null` records.
+    """
+
+    origin: str
+    records: int
+    dead: int
+    late: int
+    other: int
+    null: int
+    reasons: Sequence[Reason]
+    fields: Sequence[FieldFit]
+    hints: Sequence[Hint]
+
+    @property
+    def wholly_refused(self) -> bool:
+        """Whether there are records, and none can be used."""
+        return 0 < self.records == self.dead
+
+    def share(self, records: int) -> float:
+        """What part of the sample so many records are."""
+        return records / self.records if self.records else 0.0
+
+
+def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
+    """Route a sample as the engine would.
+
+    Raises:
+        UsageError: users are protected, and nothing says in which of several partitions one is.
+    """
+    why, late = _routed(spec, sample)
+    fits = field_fits(spec, sample.payloads)
+    outside = [at for at, (reason, _) in why.items() if reason == TIME_OUT_OF_RANGE]
+    reasons = _reasons(sample, why)
+    grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
+    by = [fit for fit in fits if fit.name in grouped and fit.type in _WITH_OTHER]
+    null = {at for fit in by for at in fit.null} - why.keys()
+    other = ({at for fit in by for at in fit.other} - why.keys()) | null
+    astray = [at for at, (reason, _) in why.items() if reason == WRONG_PARTITION]
+    suggested = hints(spec, sample.payloads, fits, outside, sample.columns)
+    return Fitting(
+        sample.origin, sample.records, sum(each.records for each in reasons), late, len(other),
+        len(null), reasons, fits, [*partitioner_hints(spec, sample, astray), *suggested],
+    )  # fmt: skip
+
+
+def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
+    """Why, for each position that cannot be used, and how many come behind a mark of their partition.
+
+    Raises:
+        UsageError: users are protected, and nothing says in which of several partitions one is.
+    """
+    replayed = isinstance(spec.clock, ReplayClock)
+    router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
+    guard.begin(sample.partitions)
+    why: dict[int, tuple[str, str | None]] = {}
+    marked: dict[int, int] = {}
+    late = begin = 0
+    for piece in sample.pieces:
+        places = range(begin, begin + len(piece.payloads))
+        begin = places.stop
+        tick = None if replayed else 0
+        batch = Batch(piece.partition, piece.payloads, places, begin, tick)
+        mark = marked.get(piece.partition, -1)
+        routed = router.route(guard.admit(batch, mark).batch)
+        for span in routed.dead:
+            why |= dict.fromkeys(range(span.first, span.last + 1), (span.reason, span.field))
+        late += sum(records for tick, records in routed.records.items() if tick <= mark)
+        marked[piece.partition] = max(mark, -1 if piece.mark is None else piece.mark)
+    return why, late
+
+
+def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Reason]:
+    """The reasons, the most frequent first."""
+    found: dict[tuple[str, str | None], list[Any]] = {}
+    for at, kind in sorted(why.items()):
+        found.setdefault(kind, [0, sample.place(*sample.places[at])])[0] += 1
+    for partition, span in sample.refused:
+        kind = span.reason, span.field
+        found.setdefault(kind, [0, sample.place(partition, span.first)])[0] += span.records
+    reasons = [Reason(*kind, records, place) for kind, (records, place) in found.items()]
+    return sorted(reasons, key=lambda each: -each.records)

@@ -1,0 +1,63 @@
+"""Before a new ledger begins: records of which none can be used would make it release noise alone.
+
+Rules: looked at only where there is no journal yet, before anything is charged, made or public. That a start is refused
+tells one bit of the data: that there are records, and that not one of those looked at fits. The error names reasons and
+fields, no count, no place and no content. What cannot be read here is left to the engine, which says why.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from stream_dp.errors import StreamDPError, UsageError
+from stream_dp.journal.keys import Sealer
+from stream_dp.operate.check.fitting import Fitting, fitting_of
+from stream_dp.operate.check.sample import Sample, file_samples, topic_sample
+from stream_dp.pipeline.file.endpoints import FileSourceSpec, KafkaSourceSpec
+from stream_dp.pipeline.file.spec import PipelineSpec
+
+RECORDS = 1000
+"""How many records are looked at: the newest and the oldest of each partition; of a file all, until one fits."""
+_NAMED = 3
+
+
+async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE") -> None:
+    """Refuse a new ledger on a source with records of which none can be used; an empty source is well.
+
+    Raises:
+        UsageError: so it is, and `stream-dp check` says more; or it is a file that cannot be used at all.
+    """
+    refused: list[Fitting] = []
+    try:
+        async for sample in _samples(spec, sealer):
+            found = await asyncio.to_thread(fitting_of, spec, sample)
+            if not found.wholly_refused:
+                return
+            refused.append(found)
+    except UsageError:
+        raise
+    except StreamDPError:
+        return
+    if refused:
+        raise UsageError(_why(spec, refused[0], file))
+
+
+async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:
+    """The samples, as many as are asked for."""
+    source = spec.source
+    if isinstance(source, FileSourceSpec):
+        samples = iter(file_samples(spec, source.path, RECORDS))
+        while (sample := await asyncio.to_thread(next, samples, None)) is not None:
+            yield sample
+    elif isinstance(source, KafkaSourceSpec):
+        for newest in (True, False):
+            yield await topic_sample(spec, source.topic, RECORDS, lambda: sealer, newest=newest)
+
+
+def _why(spec: PipelineSpec, found: Fitting, file: str) -> str:
+    reasons = ", ".join(sorted(each.name for each in found.reasons[:_NAMED]))
+    hint = f" Perhaps: {found.hints[0].says}." if found.hints else ""
+    return (
+        f"{found.origin}: {spec.name} can use none of the records that were looked at ({reasons}).{hint} A new ledger "
+        "would spend its budget on noise alone. Nothing was charged, made or published. `stream-dp check "
+        f"{file}` shows what does not fit; --no-check (in Python: check=False) starts all the same"
+    )

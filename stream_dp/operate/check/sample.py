@@ -1,0 +1,143 @@
+"""A sample of records: from a data file or from a topic, with the place of each.
+
+Rules: a sample is exact and NOT PRIVATE; no journal is opened or made for it. The operator's key is asked for only
+where a topic holds what may be tick marks, for these count with its signature alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from stream_dp.errors import UsageError
+from stream_dp.files.records import column_names, each_record
+from stream_dp.journal.dead_letters import BAD_MARK, Span
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.sample import SampledBatch, sample_topic
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.operate.run.settings import fields_of, settings_for
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.pipeline.file.spec import PipelineSpec
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Piece:
+    """Records of one partition, up to a tick mark or not; `refused` are those that no reader can read."""
+
+    partition: int
+    payloads: Sequence[bytes]
+    places: Sequence[int]
+    refused: Sequence[Span] = ()
+    mark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sample:
+    """Records of `origin` in reading order; `columns` are those of a table, `lines` whether places are lines.
+
+    `partitions` are all that a topic has, also those without records.
+    """
+
+    origin: str
+    pieces: Sequence[Piece]
+    columns: Sequence[str] = ()
+    lines: bool = False
+    partitions: Sequence[int] = (0,)
+    payloads: list[bytes] = field(init=False)
+    places: list[tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        payloads = [payload for piece in self.pieces for payload in piece.payloads]
+        places = [(piece.partition, place) for piece in self.pieces for place in piece.places]
+        object.__setattr__(self, "payloads", payloads)
+        object.__setattr__(self, "places", places)
+
+    @property
+    def refused(self) -> list[tuple[int, Span]]:
+        """What no reader can read, by partition."""
+        return [(piece.partition, span) for piece in self.pieces for span in piece.refused]
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return len(self.payloads) + sum(span.records for _, span in self.refused)
+
+    def place(self, partition: int, place: int) -> str:
+        """Where a record lies, for a person."""
+        if self.lines:
+            return f"line {place:,}"
+        return f"partition {partition}, offset {place}"
+
+
+def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
+    """The first `most` records of a data file.
+
+    Raises:
+        UsageError, WorldError: see `each_record`.
+    """
+    return next(iter(file_samples(spec, path, most)), Sample(path.name, (), lines=True))
+
+
+def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
+    """The records of a data file, `most` at a time; raises as `file_sample`."""
+    columns = column_names(path)
+    found = each_record(path, fields_of(spec), _time_column(spec, path, columns), spec.own_times)
+    while records := list(islice(found, most)):
+        payloads, lines = [one.payload for one in records], [one.line for one in records]
+        yield Sample(path.name, (Piece(0, payloads, lines),), columns, lines=True)
+
+
+def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
+    """The column of the time; without a time of their own, any that is there will do."""
+    if isinstance(spec.clock, ReplayClock):
+        return spec.clock.field
+    if not columns:
+        return next(iter(spec.fields))
+    for name in spec.fields:
+        if name in columns:
+            return name
+    raise UsageError(f"{path}: none of its columns is a field of the schema")
+
+
+async def topic_sample(
+    spec: PipelineSpec, topic: str, most: int, sealer: Callable[[], Sealer], *, newest: bool = True
+) -> Sample:
+    """The `most` newest (or oldest) records of each partition of a topic of the pipeline's brokers.
+
+    Raises:
+        UsageError: the pipeline names no brokers; or the topic holds tick marks, and there is no key.
+        WorldError: see `sample_topic`.
+    """
+    if not isinstance(spec.source, KafkaSourceSpec):
+        raise UsageError("--topic: this pipeline reads a file, so nothing says where the topic is")
+    replayed = isinstance(spec.clock, ReplayClock)
+    found = await sample_topic(
+        settings_for(spec.source), topic, most,
+        marks=replayed, newest=newest, limit=spec.source.largest_batch,
+    )  # fmt: skip
+    pieces = await asyncio.to_thread(_pieces, spec, topic, found.batches, sealer)
+    return Sample(f"topic {topic}", pieces, partitions=found.partitions)
+
+
+def _pieces(
+    spec: PipelineSpec, topic: str, found: Sequence[SampledBatch], sealer: Callable[[], Sealer]
+) -> list[Piece]:
+    clock = spec.clock
+    if not isinstance(clock, ReplayClock) or not any(one.records.marks for one in found):
+        return [Piece(n, r.values, r.offsets, r.refused) for n, r in found]
+    marks = TickMarks(sealer().mark_key(), topic, clock.grid)
+    return [piece for one in found for piece in _marked(one, marks)]
+
+
+def _marked(one: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
+    """A record batch, cut at its marks; what claims to be a mark and is none is refused."""
+    values, offsets, refused, claims = one.records
+    begin, bad = 0, list(refused)
+    for at, claim in sorted(claims.items()):
+        mark = marks.read(one.partition, claim)
+        if mark is None:
+            bad.append(Span(BAD_MARK, None, offsets[at], offsets[at]))
+        yield Piece(one.partition, values[begin:at], offsets[begin:at], (), mark)
+        begin = at + 1
+    yield Piece(one.partition, values[begin:], offsets[begin:], bad)

@@ -1,0 +1,257 @@
+"""The demo: a year of real flights through a local Kafka, or through a file and a database, to a private live page.
+
+Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
+the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only. Nothing here prints:
+what happens is handed to the callbacks of `Told`.
+"""
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stream_dp.broker.jars import resolve_jars
+from stream_dp.broker.lock import held
+from stream_dp.broker.places import state_dir
+from stream_dp.broker.process import LocalKafka
+from stream_dp.broker.topics import create_topic
+from stream_dp.core.progress import Progress
+from stream_dp.engine.ports import Ports
+from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.log.lease import Holder
+from stream_dp.operate.audit.journal_access import sealed_commits
+from stream_dp.operate.example_files import DATA, flights_folder
+from stream_dp.operate.feed.replay_feed import feed_file
+from stream_dp.operate.observe.page_beside import served
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.run.paced import Paced
+from stream_dp.operate.run.running import Run, signals
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.file.endpoints import (
+    FileSourceSpec,
+    KafkaSourceSpec,
+    ReleasesFile,
+    SqliteJournalSpec,
+)
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load
+
+TOPIC = "flights"
+JOURNAL = "flights.journal"
+PARTITIONS = 2
+SECONDS_FOR_A_YEAR = 120
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How to run: `headless` has no page and no pace; `fresh` deletes the state first."""
+
+    embedded: bool
+    headless: bool
+    until_end: bool
+    fresh: bool
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who learns what happens: a line of text, how far a start has come, the page's address, the run while it goes.
+
+    `page` is also told whether the year is not over yet, so that one may still ask.
+    """
+
+    line: Callable[[str], None]
+    progress: Progress
+    page: Callable[[str, bool], None]
+    beside: Callable[[Run], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRun:
+    """What ran, for how many seconds, with what was published; `before` events came in earlier runs."""
+
+    built: Built
+    sealer: Sealer
+    broker: str
+    seconds: float
+    before: int
+    run: Run
+
+
+@asynccontextmanager
+async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
+    """Run the demo until its end or the first signal; its broker, and so its journal, stays inside the context.
+
+    Raises:
+        UsageError: another demo runs, or the pipeline is not one that may be shown.
+        FailClosed, WorldError: the engine stopped.
+    """
+    embedded = options.embedded or not _kafka_can_be_had(told)
+    try:
+        async with _ran(options, told, embedded=embedded) as done:
+            yield done
+    except FailClosed as error:
+        flags = f"{'--embedded ' if embedded else ''}--fresh"
+        raise FailClosed(
+            f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {_folder(embedded)}, "
+            f"for every checkout and version. If none of them runs, `stream-dp demo {flags}` "
+            f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
+            "gives this one a state of its own"
+        ) from None
+
+
+@asynccontextmanager
+async def _ran(options: DemoOptions, told: Told, *, embedded: bool) -> AsyncIterator[DemoRun]:
+    spec = load(flights_folder() / "pipeline.yaml")
+    if not spec.public_data:
+        raise UsageError(
+            "the demo shows exact figures: its pipeline must declare public_data: true"
+        )
+    folder = _folder(embedded)
+    if options.fresh:
+        _delete(folder, told)
+    folder.mkdir(parents=True, exist_ok=True)
+    if embedded:
+        yield await _run(_embedded(spec, folder), folder, options, told, None)
+        return
+    told.progress("Starting Kafka")
+    async with LocalKafka(folder / "broker") as kafka:
+        told.line(f"Kafka is ready at {kafka.bootstrap}")
+        source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
+        local = spec.model_copy(update={"source": source})
+        await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
+        speed = None if options.headless else _speed(spec)
+
+        async def feeder() -> None:
+            sealer = sealer_for(local, None)
+            await feed_file(local, sealer, flights_folder() / DATA, TOPIC, speed)
+
+        yield await _run(local, folder, options, told, feeder)
+
+
+def _folder(embedded: bool) -> Path:
+    """The state of the demo with or without a broker, of every checkout and version on this machine."""
+    return state_dir() / "demo" / ("embedded" if embedded else "kafka")
+
+
+def _kafka_can_be_had(told: Told) -> bool:
+    """Fetch what a local Kafka needs; one line and False where that is impossible."""
+    try:
+        resolve_jars(told.progress)
+    except (WorldError, UsageError) as error:
+        told.line(f"No local Kafka here ({error}); going on with --embedded")
+        return False
+    return True
+
+
+def _delete(folder: Path, told: Told) -> None:
+    """Delete the demo's state, naming every entry.
+
+    Raises:
+        UsageError: a demo runs on it.
+    """
+    if not folder.exists():
+        return
+    if any(held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
+        raise UsageError("a demo is running: stop it first, --fresh would delete what it works on")
+    for entry in sorted(folder.iterdir()):
+        told.line(f"--fresh deletes {entry}")
+    shutil.rmtree(folder)
+
+
+def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
+    return spec.model_copy(
+        update={
+            "source": FileSourceSpec(path=flights_folder() / DATA),
+            "journal": SqliteJournalSpec(path=folder / JOURNAL),
+            "releases": ReleasesFile(path=folder / "flights.releases.jsonl"),
+        }
+    )
+
+
+async def _run(
+    spec: PipelineSpec,
+    folder: Path,
+    options: DemoOptions,
+    told: Told,
+    feeder: Callable[[], Awaitable[None]] | None,
+) -> DemoRun:
+    built, sealer = build(spec), sealer_for(spec, None)
+    holder = Holder()
+
+    def ports() -> Ports:
+        opened = open_ports(spec, sealer, holder=holder, marks=folder)
+        opened = replace(opened, progress=told.progress)
+        return _paced(opened, spec) if feeder is None and not options.headless else opened
+
+    this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
+    before = await _so_far(built, sealer, folder, told.progress)
+    goes_on = before is None or before.ticks != spec.clock.horizon
+    started = time.monotonic()
+    port = None if options.headless else options.port
+    async with (
+        signals(this),
+        _feeding(feeder, this),
+        served(this, port, lambda url: told.page(url, goes_on)),
+    ):
+        async with told.beside(this):
+            await this.until_end()
+        seconds = time.monotonic() - started
+        if not options.until_end and not this.stopped.is_set():
+            told.line("The year is over; Ctrl-C ends the demo, --fresh begins anew")
+            await this.stopped.wait()
+    events = 0 if before is None else before.events
+    return DemoRun(built, sealer, folder.name, seconds, events, this)
+
+
+@asynccontextmanager
+async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> AsyncIterator[None]:
+    """Feed the topic beside the engine; the feed ends with it, and a failed feed ends the engine."""
+    if feeder is None:
+        yield
+        return
+
+    async def work() -> None:
+        try:
+            await feeder()
+        except Exception:
+            this.stop()
+            raise
+
+    task = asyncio.create_task(work())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
+async def _so_far(
+    built: Built, sealer: Sealer, marks: Path, progress: Progress
+) -> JournalSummary | None:
+    """What earlier runs did; without a high-water mark there was none, and no journal to read."""
+    if not _ran_before(marks):
+        return None
+    journal = sealed_commits(built.spec, progress=progress)
+    return await read_summary(journal, sealer, built.spec.name)
+
+
+def _ran_before(marks: Path) -> bool:
+    return any(marks.glob("*.json"))
+
+
+def _paced(ports: Ports, spec: PipelineSpec) -> Ports:
+    return replace(ports, source=Paced(ports.source, _speed(spec)))
+
+
+def _speed(spec: PipelineSpec) -> float:
+    """Ticks per second at which the year takes `SECONDS_FOR_A_YEAR`."""
+    return (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR

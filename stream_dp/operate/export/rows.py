@@ -1,0 +1,138 @@
+"""A release as rows of one long table, a row for each number that it tells.
+
+Rules: made from published bytes alone. What tells a row apart is pipeline, series, tick, window and key; the rest is
+what was released, so writing a row again changes nothing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import NamedTuple, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from stream_dp.journal.release import Released, WindowPart, read
+
+
+class Row(NamedTuple):
+    """One number of a release.
+
+    `time_window` is the name of the window, "" where the series has none; `key` the name of an entry, a quantile's
+    share or a name of a top list, "" where there is one number. `kind` is `value`, `quantile`, `rank` or `fired`.
+    `low` and `high` are the ends of what holds with `confidence` (value and band, where there is a band); None where an
+    end is open. The band of quantiles is in ranks. `name` is whose a maximum is; `tied` the names, as a JSON array,
+    that are not told apart from that of a rank. `sequence` is that of the release.
+    """
+
+    pipeline: str
+    series: str
+    tick: int
+    tick_end: datetime
+    time_window: str
+    key: str
+    kind: str
+    value: float | None
+    low: float | None
+    high: float | None
+    band: float | None
+    confidence: float
+    name: str | None
+    rank: int | None
+    tied: str | None
+    sequence: int
+
+
+COLUMNS = Row._fields
+UNIQUE = ("pipeline", "series", "tick", "time_window", "key")
+"""The columns that tell a row apart from all others."""
+KINDS = dict.fromkeys(COLUMNS, "text") | {
+    "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
+    "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",
+    "sequence": "bigint",
+}  # fmt: skip
+"""What each column holds, as SQL calls it."""
+
+_T = TypeVar("_T")
+_Number = int | float | None
+_Part = WindowPart | Released
+
+
+class _Told(NamedTuple):
+    key: str
+    kind: str
+    value: _Number
+    low: _Number = None
+    high: _Number = None
+    band: _Number = None
+    name: str | None = None
+    rank: int | None = None
+    tied: str | None = None
+
+
+def rows_of(pipeline: str, body: bytes) -> list[Row]:
+    """Return the rows of a published body; none where alerts were looked at and none fired, or a value is only held.
+
+    Raises:
+        FailClosed: it is no release of a form that this version reads.
+    """
+    said = read(body)
+    if said.as_of is not UNSET and said.as_of != said.tick:
+        return []
+    parts: Mapping[str, _Part] = said.windows or {"": said}
+    at = datetime.fromtimestamp(said.end_ms / 1000, UTC)
+    return [
+        Row(
+            pipeline, said.series, said.tick, at, window, told.key, told.kind,
+            _float(told.value), _float(told.low), _float(told.high), _float(told.band),
+            said.confidence, told.name, told.rank, told.tied, said.sequence,
+        )
+        for window, part in parts.items()
+        for told in _told(part)
+    ]  # fmt: skip
+
+
+def _told(part: _Part) -> Iterator[_Told]:
+    band = _known(part.band)
+    if isinstance(part, Released) and part.fired is not UNSET:
+        yield from _fired(part)
+    elif part.ranks is not UNSET:
+        for place, rank in enumerate(part.ranks, 1):
+            tied = json.dumps(list(rank.tied), ensure_ascii=False)
+            ends = _around(rank.value, band)
+            yield _Told(rank.name, "rank", rank.value, *ends, band, rank.name, place, tied)
+    elif isinstance(part, WindowPart) and part.quantiles is not UNSET:
+        for share, found in part.quantiles.items():
+            ends = _known(found.low), _known(found.high)
+            yield _Told(share, "quantile", found.value, *ends, band)
+    elif part.values is not UNSET:
+        lows, highs = part.lows or repeat(None), part.highs or repeat(None)
+        for (key, value), low, high in zip(part.values.items(), lows, highs, strict=False):
+            ends = (low, high) if band is None else _around(value, band)
+            yield _Told(key, "value", value, *ends, band)
+    else:
+        value = _known(part.value)
+        ends = (_known(part.low), _known(part.high)) if band is None else _around(value, band)
+        name = _known(part.name) if isinstance(part, Released) else None
+        yield _Told("", "value", value, *ends, band, name)
+
+
+def _fired(part: Released) -> Iterator[_Told]:
+    band = _known(part.counts_band)
+    counts = part.counts or {}
+    for key in part.fired or ():
+        count = counts.get(key)
+        yield _Told(key, "fired", count, *_around(count, band), band)
+
+
+def _around(value: _Number, band: _Number) -> tuple[_Number, _Number]:
+    """What holds around a value with a band; nothing around none."""
+    return (None, None) if value is None or band is None else (value - band, value + band)
+
+
+def _float(number: _Number) -> float | None:
+    return None if number is None else float(number)
+
+
+def _known(told: _T | UnsetType) -> _T | None:
+    return None if isinstance(told, UnsetType) else told

@@ -1,0 +1,1 @@
+"""Records sent into topics: replays with tick marks, and try-out producers."""

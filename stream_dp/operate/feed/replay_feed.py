@@ -1,0 +1,189 @@
+"""A file fed into a topic at a chosen speed, with tick marks: the work behind `replay` and the demo."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.engine.ticks.placement import Placement, by_content
+from stream_dp.errors import UsageError
+from stream_dp.files.records import Record, load_records, ticked
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.feed import KafkaFeed
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.operate.feed.replay_check import examine
+from stream_dp.operate.feed.topic_made import make_topic
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.run.awaited_brokers import source_there
+from stream_dp.operate.run.settings import fields_of, settings_for
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.routing.user_placement import placement_of
+
+CHUNK_TICKS = 200
+CHUNKS_PER_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """How many records were sent, were there from an earlier run of the same replay, and were left out. NOT PRIVATE."""
+
+    sent: int
+    before: int
+    skipped: int = 0
+
+
+async def replay_file(
+    pipeline: Path,
+    file: Path,
+    topic: str,
+    ticks_per_second: float | None,
+    create: int,
+    key_file: Path | None,
+    tell: Callable[[str], None],
+    skip_bad: bool = False,
+    progress: Progress = unseen,
+) -> Fed:
+    """Feed `file` into `topic` of the broker that the pipeline file names, once all its records were examined.
+
+    `tell` gets lines for the operator: what is wrong with records, that the pipeline reads another topic, and that
+    brokers are waited for; `progress` learns how far it has come. With `skip_bad` the records that the pipeline cannot
+    use are left out.
+
+    Raises:
+        UsageError: no operator's key, or records that the pipeline cannot use; see also `feed_file`.
+        FailClosed, WorldError: see `feed_file`.
+    """
+    spec = load(pipeline)
+    _, source = _replayed(spec)
+    if topic != source.topic:
+        tell(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
+    sealer = sealer_for(spec, key_file)
+    progress(f"Reading {file.name}")
+    loaded = await _loaded(spec, file)
+
+    def shown(done: int) -> None:
+        progress(f"Examining {file.name}", *percent(done, len(loaded)))
+
+    examined = await asyncio.to_thread(examine, spec, loaded, shown)
+    for line in examined.report(spec, file):
+        tell(line)
+    if examined.bad and not skip_bad:
+        raise UsageError(
+            f"{file}: {spec.name} cannot use some of its records, as listed; nothing was sent. Correct the file or "
+            "the schema, or add --skip-bad to leave these records out"
+        )
+    if examined.bad and not examined.good:
+        raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
+    await source_there(spec, tell)
+    fed = await _feed_records(
+        spec, sealer, examined.good, topic, ticks_per_second, create, progress
+    )
+    return replace(fed, skipped=examined.refused)
+
+
+async def feed_file(
+    spec: PipelineSpec,
+    sealer: Sealer,
+    file: Path,
+    topic: str,
+    ticks_per_second: float | None,
+) -> Fed:
+    """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
+
+    Its marks are signed with the operator's key. A replay that was interrupted goes on after its last complete tick.
+
+    Raises:
+        UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
+        FailClosed: the topic holds something else.
+        WorldError: the broker cannot be reached.
+    """
+    return await _feed_records(
+        spec, sealer, await _loaded(spec, file), topic, ticks_per_second, create=0
+    )
+
+
+async def _loaded(spec: PipelineSpec, file: Path) -> list[Record]:
+    clock, _ = _replayed(spec)
+    return await asyncio.to_thread(load_records, file, fields_of(spec), clock.field, spec.own_times)
+
+
+async def _feed_records(
+    spec: PipelineSpec,
+    sealer: Sealer,
+    records: Sequence[Record],
+    topic: str,
+    ticks_per_second: float | None,
+    create: int,
+    progress: Progress = unseen,
+) -> Fed:
+    """Feed the records; `create` makes a missing topic with so many partitions (0: it does not)."""
+    clock, source = _replayed(spec)
+    progress("Sorting records into ticks")
+    ticks = await asyncio.to_thread(ticked, records, clock.grid)
+    settings, place = settings_for(source), placement_of(spec)
+    if create:
+        place((), range(create))
+        await make_topic(settings, topic, create, stamped=False)
+    feed_of = await asyncio.to_thread(feed_id, ticks)
+    marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_of)
+    first = await feed(settings, marks, ticks, ticks_per_second, place, progress)
+    before = ticks.before(first)
+    return Fed(len(records) - before, before)
+
+
+def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
+    if not isinstance(spec.clock, ReplayClock):
+        raise UsageError("replay needs a pipeline with `clock: {kind: replay, ...}`")
+    if not isinstance(spec.source, KafkaSourceSpec):
+        raise UsageError("replay needs a pipeline with `source: {kind: kafka, ...}`: it says where")
+    return spec.clock, spec.source
+
+
+async def feed(
+    settings: KafkaSettings,
+    marks: TickMarks,
+    ticks: Sequence[Sequence[Record]],
+    ticks_per_second: float | None = None,
+    place: Placement = by_content,
+    progress: Progress = unseen,
+) -> int:
+    """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`.
+
+    Returns the first tick that was sent.
+
+    Raises:
+        FailClosed, UsageError, WorldError: see `KafkaFeed.open`.
+    """
+    sender = KafkaFeed(settings, marks, place)
+    chunk = CHUNK_TICKS
+    if ticks_per_second is not None:
+        chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))
+    try:
+        progress(f"Looking at what {marks.topic} holds")
+        first = await sender.open()
+        started = time.monotonic()
+        for begin in range(first, len(ticks), chunk):
+            progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
+            if ticks_per_second is not None:
+                due = started + (begin - first) / ticks_per_second
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await sender.send(begin, ticks[begin : begin + chunk])
+        return first
+    finally:
+        await sender.close()
+
+
+def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
+    """What is fed, as 32 hexadecimal digits: a digest of every record and of the tick that it lies in."""
+    digest = hashlib.blake2b(digest_size=16)
+    for records in ticks:
+        digest.update(b"%d\n" % len(records))
+        for record in records:
+            digest.update(b"%d\n%s" % (len(record.payload), record.payload))
+    return digest.hexdigest()

@@ -1,0 +1,31 @@
+"""A topic made ready for the events of a pipeline: what `stream-dp topic` does.
+
+Rules: a topic that exists is left as it is. The brokers of a new one stamp records on arrival, which a wall clock
+needs, and store them uncompressed: they unpack each batch themselves, so none gets in that nobody else can unpack.
+"""
+
+from collections.abc import Callable
+
+from stream_dp.broker.topics import create_topic
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
+from stream_dp.operate.run.awaited_brokers import brokers_there
+
+
+async def make_topic(
+    settings: KafkaSettings,
+    name: str,
+    partitions: int,
+    *,
+    stamped: bool,
+    tell: Callable[[str], None] | None = None,
+) -> bool:
+    """Create the topic; False if it existed already. With `tell`, brokers that do not answer yet are waited for.
+
+    Raises:
+        WorldError: no answer, or access denied.
+    """
+    if tell is not None:
+        await brokers_there(settings, tell)
+    config = {**UNCOMPACTED, **PLAIN, **(STAMPED if stamped else {})}
+    return await create_topic(settings.bootstrap, name, partitions, config, settings.client())

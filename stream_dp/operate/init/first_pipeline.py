@@ -1,0 +1,115 @@
+"""A sample looked at, and a first pipeline file written: what `stream-dp init` does.
+
+Rules: the sample stays on the operator's machine; what is told of it is for the operator's own terminal. A file that is
+there is never overwritten.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.operate.init.draft import Draft, lower_name, yaml_key
+from stream_dp.operate.init.sample_columns import SampleColumns, file_columns, topic_columns
+from stream_dp.operate.run.awaited_brokers import brokers_there
+from stream_dp.operate.run.settings import settings_at, settled
+
+LOCAL = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleWanted:
+    """What `init` was told: a sample (a CSV, JSON lines, or the topic itself), and what the pipeline reads."""
+
+    csv: Path | None
+    jsonl: Path | None
+    topic: str
+    bootstrap: str
+    out: Path | None
+    name: str
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the sample."""
+        return self.csv or self.jsonl
+
+    @property
+    def called(self) -> str:
+        """The pipeline's name: as told, or after the topic or the file."""
+        after = self.topic or ("" if self.file is None else self.file.name.partition(".")[0])
+        return self.name or lower_name(after) or "pipeline"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Drafted:
+    """The file that was written, what it was made of, and what was looked at (NOT PRIVATE)."""
+
+    path: Path
+    draft: Draft
+    sample: SampleColumns
+
+    @property
+    def live(self) -> bool:
+        """Whether it reads a topic by the brokers' stamps."""
+        return self.draft.timed is None
+
+
+async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> Drafted:
+    """Look at the sample and write the file.
+
+    Raises:
+        UsageError: no sample, or more than one; the file is there already.
+        WorldError: the sample cannot be read, or the file cannot be written.
+    """
+    if (wanted.csv is not None) + (wanted.jsonl is not None) > 1 or not (
+        wanted.file or wanted.topic
+    ):
+        raise UsageError("name a sample: --csv FILE, --jsonl FILE, or --topic T with --bootstrap B")
+    path = wanted.out or Path(f"{wanted.called}.yaml")
+    if path.exists():
+        raise UsageError(f"{path}: is there already and stays; name another file with --out")
+    settings = await _settings(wanted, tell)
+    if settings is not None:
+        sample = await topic_columns(settings, wanted.topic)
+    else:
+        file, cells = settled(wanted.file, Path), wanted.csv is not None
+        sample = await asyncio.to_thread(file_columns, file, cells=cells)
+    draft = _draft(wanted, path, sample, settings)
+    try:
+        with path.open("x", encoding="utf-8") as written:
+            written.write(draft.text())
+    except OSError as error:
+        raise WorldError(f"{path}: cannot be written: {error.strerror}") from None
+    return Drafted(path, draft, sample)
+
+
+async def _settings(wanted: SampleWanted, tell: Callable[[str], None]) -> KafkaSettings | None:
+    """How to reach the brokers, where the topic itself is the sample; they may be about to come."""
+    if wanted.file is not None:
+        return None
+    settings = settings_at(wanted.bootstrap, None)
+    await brokers_there(settings, tell)
+    return settings
+
+
+def _draft(
+    wanted: SampleWanted, path: Path, sample: SampleColumns, settings: KafkaSettings | None
+) -> Draft:
+    fields = {each.name: each.proposal(cells=sample.cells) for each in sample.columns}
+    if not any(each.type for each in fields.values()):
+        raise UsageError("none of its columns can be a field: nothing was written")
+    times = [name for name, each in fields.items() if each.type == "time"]
+    if wanted.file is not None and not wanted.topic and times:
+        source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
+        return Draft(wanted.called, source, fields, times[0])
+    address = wanted.bootstrap if settings is None else settings.bootstrap
+    source = [
+        "kind: kafka",
+        f"topic: {wanted.topic or wanted.called}",
+        f"bootstrap: {json.dumps(address or LOCAL)}   # a login, TLS: docs/kafka.md",
+    ]
+    return Draft(wanted.called, source, {n: each.stamped() for n, each in fields.items()})

@@ -1,0 +1,152 @@
+"""The page from published releases alone, apart from the engine: many viewers, and no load on the gate.
+
+Rules: it knows the pipeline file and what is published, needs no key and can write nothing. Of a series that was
+created since, it shows what its releases say; who asked for it, and what it cost, is asked of the engine.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stream_dp import __version__
+from stream_dp.core.progress import Progress, unseen
+from stream_dp.errors import Outage
+from stream_dp.journal.release import Released, Shape, read, release_of
+from stream_dp.kafka.client.clients import backing_off
+from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
+from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
+from stream_dp.operate.observe.public_view import pipeline_json
+from stream_dp.operate.published_bodies import published
+from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.report import plan_json
+from stream_dp.server.server import PageServer
+from stream_dp.server.view import PublicView, ReleaseLog
+
+_LOOK_S = 0.5
+_LONGEST_WAIT_S = 10.0
+READING = "Reading what is published"
+LIVE = "asked for while the engine runs"
+UNKNOWN = "This page reads published numbers alone: what is counted here, for whom and at what price, the engine knows."
+
+
+class TopicPage:
+    """What a page without an engine shows of a pipeline."""
+
+    def __init__(self, built: Built, keep: int = KEPT_RELEASES) -> None:
+        self._built = built
+        self._plan = plan_json(built)
+        self._reading = False
+        self._others: dict[str, Mapping[str, Any]] = {}
+        self._keep = keep
+        self._known = frozenset(series.name for series in built.spec.series)
+        self.log = ReleaseLog(keep)
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._built.spec.name
+
+    def view(self) -> PublicView:
+        """Return what the server may say."""
+        built = self._built
+        prices = [(series.name, series.price) for series in built.spec.series]
+        return PublicView(
+            pipeline=self._pipeline,
+            plan=lambda: self._plan,
+            budget=lambda: api_budget(built.spec, built.subledgers(), prices, OF_THE_FILE),
+            log=self.log,
+            catching_up=lambda: not self._reading,
+        )
+
+    async def follow(
+        self, bootstrap: str = "", tell: TellEvent = silent, progress: Progress = unseen
+    ) -> None:
+        """Take what is published, for ever; where the brokers are gone, begin again when they are there.
+
+        Raises:
+            FailClosed, WorldError: as `published`; an outage is ridden out.
+        """
+        waits = backing_off(_LONGEST_WAIT_S)
+        while True:
+            try:
+                spec, beyond = self._built.spec, self.log.last_sequence
+                async for bodies in published(spec, beyond, _LOOK_S, bootstrap, self._keep):
+                    for body in bodies:
+                        self._take(body)
+                    if not self._reading:
+                        progress(READING, max(0, self.log.last_sequence), 0, "release")
+                    if not bodies:
+                        progress("")
+                        if not self._reading:
+                            tell("running")
+                        self._reading, waits = True, backing_off(_LONGEST_WAIT_S)
+            except Outage:
+                if self._reading:
+                    tell("catching up")
+                self._reading = False
+                await asyncio.sleep(next(waits))
+
+    def _take(self, body: bytes) -> None:
+        release = release_of(body)
+        if release.series not in self._known and release.series not in self._others:
+            self._others[release.series] = _described(read(body))
+        if self.log.last_sequence < 0:
+            self.log.begins_with(release.sequence)
+        self.log.append(release)
+
+    def _pipeline(self) -> Mapping[str, Any]:
+        said = pipeline_json(self._built, self._built.spec.series, self.log.ticks)
+        return {**said, "series": [*said["series"], *self._others.values()]}
+
+
+async def serve_page(
+    pipeline: Path,
+    port: int,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
+    bootstrap: str = "",
+    opened: Callable[[str], None] = lambda url: None,
+    tell: TellEvent = silent,
+    progress: Progress = unseen,
+) -> None:
+    """Serve the page of PIPELINE.yaml from what it has published, until cancelled; `opened` learns its address.
+
+    `hosts`: further names by which clients may call it. `bootstrap` counts before the file's brokers. `tell` learns of
+    phases, and of nothing else; `progress` how many releases were read, until it has come to the newest.
+
+    Raises:
+        UsageError: the file cannot be run as it is.
+        FailClosed, WorldError: as `TopicPage.follow`.
+    """
+    page = TopicPage(build(load(pipeline)))
+    tell("starting", pipeline=page.name, version=__version__)
+    server = PageServer(page.view(), hosts)
+    await server.start(host, port)
+    opened(server.url)
+    try:
+        await page.follow(bootstrap, tell, progress)
+    finally:
+        with suppress(asyncio.CancelledError):
+            await server.stop()
+
+
+def _described(said: Released) -> Mapping[str, Any]:
+    """What a release says of its series, in the form of `GET /api/pipeline`."""
+    first = next(iter(said.windows.values())) if said.windows else said
+    keys = tuple(first.values or ())
+    return {
+        "name": said.series,
+        "statistic": "live",
+        "by": "key" if keys or said.shape is Shape.FLAGS else None,
+        "shape": str(said.shape),
+        **({"windows": list(said.windows)} if said.windows else {}),
+        "about": LIVE,
+        "description": UNKNOWN,
+        "meaning": None,
+        "parameters": {},
+        **({"domain": list(keys)} if keys else {}),
+    }

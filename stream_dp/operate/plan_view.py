@@ -1,0 +1,96 @@
+"""The plan of a pipeline file as `stream-dp plan` shows it, as plain values. Touches no data."""
+
+from pathlib import Path
+from typing import Any
+
+from stream_dp.accounting.amounts import text
+from stream_dp.errors import WorldError
+from stream_dp.operate.budget_view import budget_json
+from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.caveats import caveats
+from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.list_words import lists_words
+from stream_dp.pipeline.plain_promise import plain_promise
+from stream_dp.pipeline.protected_words import unit_words
+from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
+from stream_dp.pipeline.svg import draw
+from stream_dp.statistics.parts.made_of import MadeOf
+
+
+class PlanView:
+    """What `pipeline` guarantees, why, and how large its errors will be.
+
+    Raises:
+        UsageError, NotDerivable, BudgetRefused: the file cannot be run as it is.
+    """
+
+    def __init__(self, pipeline: Path) -> None:
+        self._built = build(load(pipeline))
+
+    def json(self) -> dict[str, Any]:
+        """The plan as `--json` prints it, see `plan_json`."""
+        return plan_json(self._built)
+
+    def shown(self) -> dict[str, Any]:
+        """The plan for people: amounts as exact decimals, the budget, the tree, errors by tick, notes."""
+        built = self._built
+        measure = dp_at(built.derivation, built.spec.privacy.delta)
+        return {
+            "name": built.spec.name,
+            "plainly": plain_promise(built.spec),
+            "epsilon": text(measure.epsilon),
+            "delta": text(measure.delta),
+            "unit": unit_words(built.spec),
+            "neighbors": str(built.spec.relation),
+            "condition": built.spec.condition,
+            "lists": lists_words(built.spec),
+            "budget": budget_json(built.spec, built.subledgers()),
+            "derivation": derivation_json(built.promise),
+            "confidence": float(built.spec.confidence),
+            "series": [
+                *(_series(built, chosen) for chosen in built.chosen),
+                *(_made(made) for made in built.made),
+            ],
+            "notes": caveats(built),
+        }
+
+    def draw(self, path: Path) -> None:
+        """Write the derivation tree there as a picture.
+
+        Raises:
+            WorldError: it cannot be written.
+        """
+        try:
+            path.write_text(draw(derivation_json(self._built.promise)), encoding="utf-8")
+        except OSError as error:
+            raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
+
+
+def _made(made: MadeOf) -> dict[str, Any]:
+    return {
+        "name": made.series.name,
+        "mechanism": MADE,
+        "epsilon": "0",
+        "why": made.why,
+        "supposing": "",
+        "errors": {},
+        "windows": {},
+        "alarms": [],
+    }
+
+
+def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
+    return {
+        "name": chosen.spec.name,
+        "mechanism": type(chosen.mechanism).__name__,
+        "epsilon": text(chosen.spec.price),
+        "why": chosen.choice.why,
+        "supposing": chosen.choice.supposing,
+        "errors": dict(predicted_errors(built.spec, chosen)),
+        "windows": {
+            name: {tick: expected(tick) for tick, _ in predicted_errors(built.spec, chosen)}
+            for name, expected in chosen.choice.windows.items()
+        },
+        "alarms": [each.words for each in chosen.choice.alarms],
+    }

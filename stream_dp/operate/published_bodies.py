@@ -1,0 +1,145 @@
+"""What a pipeline has published, read from outside the engine: its topic of releases, or the file of them.
+
+Rules: reads only, needs no key and takes no lease; a transaction that is open or aborted shows nothing. Bodies come as
+they stand there: who takes them checks that their sequences grow.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.journal.public_sequence import RELEASES
+from stream_dp.journal.release import release_of
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.log.reader import PartitionLog, reading
+from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
+from stream_dp.pipeline.file.spec import PipelineSpec
+
+_CHUNK = 1 << 20
+
+
+def published(
+    spec: PipelineSpec,
+    beyond: int = -1,
+    every: float | None = None,
+    bootstrap: str = "",
+    ticks: int | None = None,
+) -> AsyncIterator[list[bytes]]:
+    """Return the bodies beyond a sequence, in groups; with `every` also what comes, looked for every so many seconds.
+
+    Some that are not beyond it come before them, if there are any: they show what it is that goes on. An empty
+    group says that there is no more for now. `bootstrap` counts before the file's brokers. With `ticks` it begins where
+    the newest so many ticks do, or a little before them.
+
+    Raises:
+        UsageError: there are no releases yet, and nothing is waited for.
+        FailClosed: what is there are no releases of a form that this version reads, or something else took its place.
+        WorldError: no answer from the brokers, or the file cannot be read.
+    """
+    if isinstance(spec.journal, SqliteJournalSpec):
+        return _of_file(settled(spec.releases, ReleasesFile).path, every, ticks)
+    settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
+    return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every, ticks)
+
+
+async def of_topic(
+    settings: KafkaSettings,
+    topic: str,
+    beyond: int,
+    every: float | None,
+    ticks: int | None = None,
+) -> AsyncIterator[list[bytes]]:
+    """Return the bodies of a topic of releases, from one that is not long before those `beyond` a sequence.
+
+    With `ticks`, and nothing to be beyond, not long before the first of the newest so many ticks.
+
+    Raises:
+        FailClosed: the topic ends before what it once held: it was made anew.
+    """
+    async with reading(settings, topic) as log:
+        begin, (end, _) = await log.begin(), await log.ends()
+        if beyond >= 0:
+            begin = await log.start_of(begin, end, lambda body: RELEASES.after(body, beyond, topic))
+        elif ticks is not None and (last := await _last(log, begin, end)) is not None:
+            first = _tick_of(last) - ticks
+            begin = await log.start_of(begin, end, lambda body: _tick_of(body) > first)
+        while True:
+            async for records in log.records(begin, end):
+                yield [record.value for record in records]
+            yield []
+            if every is None:
+                return
+            await asyncio.sleep(every)
+            begin, (end, _) = end, await log.ends()
+            if end < begin:
+                raise FailClosed(
+                    f"topic {topic!r} was deleted and made anew: start again with what belongs to the new one"
+                )
+
+
+async def _last(log: PartitionLog, begin: int, end: int) -> bytes | None:
+    """The last body up to `end`, or None."""
+    start, last = await log.start_of(begin, end, lambda _: False), None
+    async for records in log.records(start, end):
+        last = records[-1].value
+    return last
+
+
+def _tick_of(body: bytes) -> int:
+    return release_of(body).tick
+
+
+async def _of_file(
+    path: Path, every: float | None, ticks: int | None
+) -> AsyncIterator[list[bytes]]:
+    if every is None and not await asyncio.to_thread(path.exists):
+        raise UsageError(f"{path}: there are no releases yet; run the pipeline first")
+    position = 0 if ticks is None else await asyncio.to_thread(_start_of, path, ticks)
+    while True:
+        bodies, position = await asyncio.to_thread(_lines, path, position)
+        yield bodies
+        if not bodies:
+            if every is None:
+                return
+            await asyncio.sleep(every)
+
+
+def _start_of(path: Path, ticks: int) -> int:
+    """Where a line begins at or before the first of the newest so many ticks; found from the end."""
+    try:
+        end = path.stat().st_size
+    except FileNotFoundError:
+        return 0
+    size, last = _CHUNK, None
+    while size < end:
+        with path.open("rb") as file:
+            file.seek(end - size)
+            file.readline()
+            start, lines = file.tell(), file.read(min(size, _CHUNK)).splitlines(keepends=True)
+        whole = [line.rstrip(b"\n") for line in lines if line.endswith(b"\n")]
+        if whole:
+            last = _tick_of(whole[-1]) if last is None else last
+            if _tick_of(whole[0]) <= last - ticks:
+                return start
+        size *= 2
+    return 0
+
+
+def _lines(path: Path, position: int) -> tuple[list[bytes], int]:
+    """The whole lines from a position on, of about one chunk, and where they end."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < position:
+                raise FailClosed(
+                    f"{path}: is shorter than it was; bring the releases back, or start again with what belongs to them"
+                )
+            file.seek(position)
+            read = file.read(_CHUNK)
+            read += file.readline() if len(read) == _CHUNK else b""
+    except FileNotFoundError:
+        return [], position
+    whole = read[: read.rfind(b"\n") + 1]
+    return whole.splitlines(), position + len(whole)

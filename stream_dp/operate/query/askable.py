@@ -1,0 +1,60 @@
+"""What may be asked of a pipeline, as a form needs it: the declared fields, and the keys that each statistic takes.
+
+Rules: all of it stands in the pipeline file, or is the same for all: public. A key that no form can show is left out,
+and a statistic that requires such a key; the definition of a live series may have all of them. No statistic is named.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.schema import CategoryField, ListField, TimeField
+from stream_dp.statistics import STATISTICS
+from stream_dp.statistics.parts.series_spec import SeriesSpec
+
+KINDS: Mapping[str, str] = {
+    "by": "grouping", "of": "amount", "clamp": "range", "buckets": "whole", "at": "shares", "k": "whole",
+    "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag", "windows": "windows",
+}  # fmt: skip
+"""What a form shows for a key of a definition, by the key."""
+_EVERYWHERE = ("statistic", "name", "epsilon", "where")
+
+
+def askable_json(spec: PipelineSpec) -> dict[str, Any]:
+    """Return the fields of the schema, and the statistics that can be asked with their keys, for `GET /api/schema`."""
+    fields = [
+        {"name": name, "type": field.type, **_of_field(field)}
+        for name, field in spec.fields.items()
+        if not isinstance(field, TimeField)
+    ]
+    asked = (_statistic(kind) for kind in STATISTICS)
+    return {"fields": fields, "statistics": [each for each in asked if each is not None]}
+
+
+def _of_field(field: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"nullable": field.nullable}
+    if isinstance(field, CategoryField | ListField):
+        found["domain"] = list(field.domain)
+    if isinstance(field, ListField):
+        found["most"] = field.most
+    return found
+
+
+def _statistic(kind: type[SeriesSpec]) -> dict[str, Any] | None:
+    """A statistic with its keys; None where no form can ask it, or where it is not created while an engine runs."""
+    own = {key: field for key, field in kind.model_fields.items() if key not in _EVERYWHERE}
+    required = [key for key, field in own.items() if field.is_required()]
+    priced = kind.model_fields["epsilon"].is_required()
+    remembers = kind.identifier is not SeriesSpec.identifier
+    if remembers or not priced or any(key not in KINDS for key in required):
+        return None
+    words = (kind.__doc__ or "").partition("\n\n")[0]
+    return {
+        "statistic": kind.model_fields["statistic"].default,
+        "about": " ".join(words.split()),
+        "keys": [
+            {"key": key, "kind": KINDS[key], "required": key in required}
+            for key in KINDS
+            if key in own
+        ],
+    }

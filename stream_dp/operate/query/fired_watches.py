@@ -1,0 +1,74 @@
+"""Which watches that fire once have fired, as releases tell it: with that they have ended.
+
+Rules: made of public releases and of nothing else, each taken once, in their order; so after a start the same is known
+as before it. A key of a watch fires once in the life of the watch, and a name may have several lives.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import TypeAlias
+
+from stream_dp.engine.registry import Registry
+from stream_dp.journal.commit import Release
+from stream_dp.journal.release import read
+from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
+
+_Life: TypeAlias = tuple[str, int | None]
+_FEW = 100
+
+
+class FiredWatches:
+    """The ends of watches by their firings: for each key of one the first tick that it does not see."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, dict[_Life, dict[str, int]]] = {}
+
+    def take(self, release: Release, registry: Registry) -> None:
+        """Take what a release says of the watches of its series, where it has any that fire once."""
+        live = registry.named(release.series)
+        roster = None if live is None else live.series.asking
+        if not isinstance(roster, WatchRoster) or not roster.once:
+            return
+        for key in read(release.body).fired or ():
+            for one in roster.lives(key):
+                if one.saw(release.tick):
+                    if release.series not in self._ends:
+                        self._forget_halted(registry)
+                    self._lives(release.series, roster).setdefault(_life(one), {})[key] = (
+                        release.tick + 1
+                    )
+
+    @staticmethod
+    def since(registry: Registry) -> int | None:
+        """Return the first tick that a watch sees that fires once; None where there is none."""
+        return min(
+            (
+                live.start if one.start is None else one.start
+                for live in registry.live
+                if isinstance(live.series.asking, WatchRoster)
+                for one in chain.from_iterable(live.series.asking.once.values())
+            ),
+            default=None,
+        )
+
+    def ends(self, series: str, one: Placed) -> Mapping[str, int]:
+        """Return the end of each key of a watch that has fired, in a tick or where it was asked."""
+        return {**self._ends.get(series, {}).get(_life(one), {}), **one.asked}
+
+    def _forget_halted(self, registry: Registry) -> None:
+        """Forget the series that run no more."""
+        for name in [name for name in self._ends if registry.named(name) is None]:
+            del self._ends[name]
+
+    def _lives(self, series: str, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
+        """Those of a series; those that the roster does not remember are forgotten when they are the most."""
+        lives = self._ends.setdefault(series, {})
+        if len(lives) > 2 * len(roster.once) + _FEW:
+            there = {_life(one) for those in roster.once.values() for one in those}
+            for life in lives.keys() - there:
+                del lives[life]
+        return lives
+
+
+def _life(one: Placed) -> _Life:
+    return one.watch.name, one.start

@@ -1,0 +1,195 @@
+"""The live series of an engine that runs elsewhere, asked with the pipeline file and the operator's key at hand.
+
+Rules: the engine decides and charges. A series is checked against the file before it is sent: an engine's refusal
+repeats no value, ours may.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stream_dp.client.live_series import LiveSeriesClient
+from stream_dp.errors import UsageError
+from stream_dp.operate.query.awaited_page import page_there
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load, load_live, load_series
+from stream_dp.server.live_series import LARGEST_DEFINITION
+from stream_dp.statistics.parts.false_alarm import FalseAlarm
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSeries:
+    """The engine at `url` that runs the pipeline of `spec`; `analyst` pays. `tell` learns that it is waited for.
+
+    Raises, in every method:
+        UsageError: no key, a series that the file does not allow, or what the engine says of the request.
+        BudgetRefused, FailClosed: what the engine says.
+        WorldError: no engine answers there.
+    """
+
+    spec: PipelineSpec
+    url: str = ""
+    key_file: Path | None = None
+    token_file: Path | None = None
+    analyst: str = ""
+    tell: Callable[[str], None] = lambda line: None
+
+    @classmethod
+    def of(
+        cls,
+        pipeline: Path,
+        url: str = "",
+        key_file: Path | None = None,
+        token_file: Path | None = None,
+        analyst: str = "",
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> "RemoteSeries":
+        """Read the pipeline file.
+
+        Raises:
+            UsageError: it is not one.
+        """
+        if not pipeline.suffix and not pipeline.exists():
+            raise UsageError(
+                f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it here (such as "
+                f"{pipeline}.yaml, or with its folder). The name of a pipeline alone is enough by Kafka: --via kafka, "
+                "with --bootstrap and --token-file"
+            )
+        return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst, tell)
+
+    def create(self, series: str, *, accept_noise: bool = False) -> dict[str, Any]:
+        """Create a series; `series` is JSON or YAML, or @ and a file's name.
+
+        Raises:
+            MostlyNoise: it fires mostly by noise, which is not accepted.
+        """
+        definition = definition_of(series, self.spec)
+        return self._engine().create(definition, self.analyst, accept_noise=accept_noise)
+
+    def preview(self, series: str) -> dict[str, Any]:
+        """Return what creating the series would cost; changes nothing."""
+        definition = definition_of(series, self.spec)
+        return self._engine().preview(definition, self.analyst)
+
+    def halt(self, name: str) -> dict[str, Any]:
+        """Halt a series."""
+        return self._engine().halt(name)
+
+    def queries(self) -> list[dict[str, Any]]:
+        """Return what runs and the last that were halted; needs no key."""
+        page_there(self.url, self.tell)
+        return LiveSeriesClient(self.url, self.spec.name, token="").queries()
+
+    def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
+        """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
+        return self._told("ask", {"series": series, **parameters}, name)
+
+    def watch(
+        self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
+    ) -> Mapping[str, Any]:
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; else as `create`."""
+        content = {"series": series, **accepting(accept_noise)}
+        return self._said("watch", content, name, watch_json(watch))
+
+    def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
+        """End the watch of this name of a monitor."""
+        return self._said("unwatch", {"series": series, "watch": watch}, name)
+
+    def token(self) -> str:
+        """The token of the analyst, or of the operator where none is named, made from the key."""
+        from stream_dp.operate.query.query_token import token_of
+
+        return token_of(self.spec, self.key_file, self.analyst)
+
+    def _said(
+        self, do: str, content: Mapping[str, Any], name: str, definition: str = ""
+    ) -> Mapping[str, Any]:
+        return told_in(self._told(do, content, name, definition))[1]
+
+    def _told(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
+        from stream_dp.client.message_text import fresh_id, good_answer, message_text
+
+        engine = self._engine()
+        analyst = self.analyst or engine.analyst()
+        return good_answer(
+            engine.message(message_text(do, content, name or fresh_id(), analyst, definition))
+        )
+
+    def _engine(self) -> LiveSeriesClient:
+        from stream_dp.operate.query.query_token import (
+            token_for,  # `queries` needs no key and no cipher
+        )
+
+        token = token_for(self.spec, self.key_file, self.token_file)
+        page_there(self.url, self.tell)
+        return LiveSeriesClient(self.url, self.spec.name, token)
+
+
+def accepting(accept_noise: bool) -> dict[str, bool]:
+    """Return what a message says that accepts noise; nothing where it does not."""
+    return {"accept_noise": True} if accept_noise else {}
+
+
+def noise_lines(preview: Mapping[str, Any]) -> list[str]:
+    """Return how likely the alarms of a preview are false ones, and whether they are mostly noise, as sentences."""
+    found = [f"{FalseAlarm(**alarm).words}." for alarm in preview.get("false_alarms", ())]
+    if "noise" in preview:
+        noise = preview["noise"]
+        found.append(f"{noise[:1].upper()}{noise[1:]}. To create it all the same: --yes.")
+    return found
+
+
+def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Return the time of its cut, and what it says, of the public line of an answer that is no refusal."""
+    from stream_dp.journal.answer_body import read_answer  # only who asks needs it
+
+    found = read_answer(line)
+    return found.end, found.answer or {}
+
+
+def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
+    """The bytes of a series that is JSON or YAML, or @ and a file's name; checked against the pipeline file, if any.
+
+    Raises:
+        UsageError: it is no such series.
+    """
+    content = _content("--series", series)
+    if spec is not None:
+        load_series(content, spec, series[1:] if series.startswith("@") else "--series")
+    return content
+
+
+def watch_json(watch: str) -> str:
+    """The JSON of a watch that is JSON or YAML, or @ and a file's name; what it means is the engine's to say.
+
+    Raises:
+        UsageError: it is no mapping.
+    """
+    content = _content("--watch", watch)
+    try:
+        if isinstance(json.loads(content), dict):
+            return content.decode()
+    except ValueError:
+        pass
+    plain: Any = load_live(content, lambda data: data, watch[1:] if watch[:1] == "@" else "--watch")
+    return json.dumps(plain)
+
+
+def _content(option: str, said: str) -> bytes:
+    """The bytes of a definition that stands in an option, or in the file that it names."""
+    if said.startswith("@"):
+        try:
+            content = Path(said[1:]).read_bytes()
+        except OSError as error:
+            raise UsageError(f"{option}: {said[1:]} cannot be read: {error.strerror}") from None
+    else:
+        content = said.encode()
+    if len(content) > LARGEST_DEFINITION:
+        raise UsageError(f"{option}: must not be larger than {LARGEST_DEFINITION} bytes")
+    if not said.startswith(("@", "{")) and ":" not in said:
+        raise UsageError(
+            f"{option}: must be JSON or YAML, or @ and the name of a file that holds it"
+        )
+    return content

@@ -1,0 +1,184 @@
+"""What is answered about series that come and go, as plain public values: for messages, and for the HTTP API.
+
+Rules: every value is public: names, ticks, times, amounts, derivations. It is worded at the cut, before the commit that
+records the answer. A series sees the ticks from `start` on, up to and not including `end`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import MAIN
+from stream_dp.engine.admission import Admission
+from stream_dp.engine.proposals import Proposal
+from stream_dp.engine.registry import LiveSeries
+from stream_dp.journal.commit import Created, Halted
+from stream_dp.live.planner import LiveSeriesPlanner, listed
+from stream_dp.operate.budget_view import fits, spent
+from stream_dp.operate.query.fired_watches import FiredWatches
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.report import derivation_json
+from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
+
+LISTED = 100
+"""How many of a monitor's watches are listed; the oldest of more are not."""
+LISTED_BYTES = 1_000_000
+"""How much a list says of watches, about and at most, of each monitor as much: it must fit into a record of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesWords:
+    """Words what happens to the series of `planner`; `begins` says when a tick begins, where that is known.
+
+    `fired` knows which watches have fired for good. It implements `runtime.answering.Wording`.
+    """
+
+    built: Built
+    planner: LiveSeriesPlanner
+    begins: Callable[[int], str | None]
+    fired: FiredWatches
+
+    def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
+        """Say what was created, with what is left."""
+        planned = self.planner.running[created.number]
+        _, entry = admission.subledgers.running[planned.name]
+        return {
+            "name": planned.name,
+            **self._start(created.start),
+            "epsilon": text(entry.epsilon),
+            "rule": entry.rule,
+            "left": _left(admission, analyst),
+            **self._expected(planned),
+        }
+
+    def halted(
+        self, admission: Admission, name: str, halted: Halted, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what was halted, with what is left."""
+        return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
+
+    def previewed(
+        self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what creating a series would do, and when it would begin at the earliest."""
+        ledger = admission.subledgers.ledgers[analyst]
+        windows = proposal.windows()
+        each = {"windows": dict(windows)} if windows else {}
+        after = {"after": text(fits(ledger, found.asked))} if found.fits else {}
+        return {
+            "name": proposal.name,
+            "fits": found.fits,
+            "asked": text(dp_at(proposal.derivation, self.built.spec.privacy.delta).epsilon),
+            "spent": spent(ledger),
+            "unit": ledger.filter.unit,
+            "left": _left(admission, analyst),
+            "largest": _left(admission, analyst),
+            **after,
+            **self._start(proposal.start),
+            **self._expected(proposal),
+            "error_unit": proposal.error_unit,
+            **each,
+            **({"false_alarms": [*alarms]} if (alarms := proposal.alarms) else {}),
+            **({"noise": noise} if (noise := proposal.noise) else {}),
+            "derivation": derivation_json(proposal.derivation),
+        }
+
+    def listed(
+        self, admission: Admission, payers: Collection[str] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Say every series that runs, those of the file first, then the last halted ones; `end` is None while it lives.
+
+        Of a monitor its watches, too: of those that `payers` (None: everybody) paid for also where they count.
+        """
+        specs = {c.spec.name: c.spec for c in self.built.chosen}
+        monitors = sum(isinstance(e.series.asking, WatchRoster) for e in admission.registry.live)
+        rows = []
+        for live in admission.registry.live:
+            planned = self.planner.running.get(live.number)
+            series = specs[live.series.name] if planned is None else planned.series
+            analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
+            row = self._row(
+                series.name, analyst, listed(series), live.start, None, created=live.created
+            )
+            if isinstance(live.series.asking, WatchRoster):
+                filters = payers is None or analyst in payers
+                most = LISTED_BYTES // monitors
+                row |= self._watches(live, live.series.asking, filters, most)
+            rows.append(row)
+        rows += [
+            self._row(series.name, MAIN, listed(series), 0, None, created=False)
+            for series in self.built.spec.series
+            if series.inputs
+        ]
+        rows += [
+            self._row(e.name, e.analyst, e.told, e.start, e.end, created=True)
+            for e in admission.ended
+        ]
+        return rows
+
+    def _watches(
+        self, live: LiveSeries, roster: WatchRoster, filters: bool, most: int
+    ) -> dict[str, Any]:
+        """The watches of a monitor, in so many bytes: the newest that there are, then the last that were ended."""
+        told, left = list[list[dict[str, Any]]](), most
+        for each in (roster.placed[-LISTED:], roster.gone):
+            newest = deque[dict[str, Any]]()
+            for one in reversed(each):
+                row = self._watch(one, live, filters)
+                left -= len(msgspec.json.encode(row))
+                if left < 0:
+                    break
+                newest.appendleft(row)
+            told.append([*newest])
+        there, gone = told
+        more = len(roster.placed) - len(there)
+        return {"watches": [*there, *gone], **({"more_watches": more} if more > 0 else {})}
+
+    def _watch(self, one: Placed, live: LiveSeries, filters: bool) -> dict[str, Any]:
+        where = {"where": one.watch.filter} if filters else {}
+        start = live.start if one.start is None else one.start
+        end, fired = one.end, dict[str, int]()
+        if not one.watch.rearm:
+            ends = self.fired.ends(live.series.name, one)
+            end = max(ends.values()) if len(ends) == one.places else end
+            fired = {"fired": len(ends)}
+        return {
+            "name": one.watch.name, **where, **one.watch.when, "analyst": one.analyst,
+            **self._start(start), **self._end(end), **fired, "created": one.added,
+        }  # fmt: skip
+
+    def _row(
+        self,
+        name: str,
+        analyst: str,
+        told: Mapping[str, Any],
+        start: int,
+        end: int | None,
+        *,
+        created: bool,
+    ) -> dict[str, Any]:
+        times = {**self._start(start), **self._end(end)}
+        return {"name": name, "analyst": analyst, **told, **times, "created": created}
+
+    def _start(self, tick: int) -> dict[str, Any]:
+        return {"start": tick, "start_time": self.begins(tick)}
+
+    def _end(self, tick: int | None) -> dict[str, Any]:
+        return {"end": tick, "end_time": None if tick is None else self.begins(tick)}
+
+    def _expected(self, proposal: Proposal) -> dict[str, Any]:
+        """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
+        tick, error = proposal.predicted()
+        confidence = float(self.built.spec.confidence)
+        supposing = {"supposing": proposal.supposing} if proposal.supposing else {}
+        return {"error": error, "error_tick": tick, "confidence": confidence, **supposing}
+
+
+def _left(admission: Admission, analyst: str) -> str:
+    return text(fits(admission.subledgers.ledgers[analyst]))

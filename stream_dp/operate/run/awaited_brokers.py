@@ -1,0 +1,54 @@
+"""Waiting for brokers that are about to come, so that lines which start one and use it can be pasted at once.
+
+Rules: only what may pass by itself is waited for; a wrong login or certificate is told at once. Whoever waits is told
+so, once. Nothing of what is in a topic is looked at.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from stream_dp.errors import Outage
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.topics import administering
+from stream_dp.operate.run.settings import settings_for
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.file.spec import PipelineSpec
+
+WAIT_S = 60.0
+"""For how long brokers are waited for, unless one of them answers."""
+_AGAIN_S = 0.3
+
+
+async def source_there(spec: PipelineSpec, tell: Callable[[str], None]) -> None:
+    """Wait like `brokers_there` for those of a pipeline's source, if it has any."""
+    if isinstance(spec.source, KafkaSourceSpec):
+        await brokers_there(settings_for(spec.source), tell)
+
+
+async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) -> None:
+    """Return when a broker answers; look again for `WAIT_S` seconds where none does, and `tell` so.
+
+    Raises:
+        Outage: none answered in all that time.
+        WorldError: at once, where waiting would not help.
+    """
+    deadline, told = time.monotonic() + WAIT_S, False
+    while True:
+        try:
+            return await _looked(settings)
+        except Outage:
+            if time.monotonic() >= deadline:
+                raise
+        if not told:
+            tell(f"Waiting for Kafka at {settings.bootstrap}, for {WAIT_S:.0f} s at most")
+            told = True
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _looked(settings: KafkaSettings) -> None:
+    """Return if a broker answers, and knows of one that can be used: the first to begin may name none for a moment."""
+    async with administering(settings, "no connection") as admin:
+        found = (await admin.describe_cluster())["brokers"]
+    if not found:
+        raise Outage(f"Kafka at {settings.bootstrap} has begun, and names no broker yet")

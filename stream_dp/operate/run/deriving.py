@@ -1,0 +1,226 @@
+"""A process that derives what messages define, so that ticks never wait for it.
+
+Rules: it is given the pipeline's specification and definitions: no key, no token, no record and no state. It draws no
+noise and opens nothing. It starts with the first definition, ends when none came for a while, and is killed with the
+engine. What it says is a definition's mechanism and prices, which the engine checks against its ledger at a cut. A
+definition that ends the process, by whatever it needs, is refused: it never ends the engine.
+"""
+
+import asyncio
+import os
+import pickle
+import resource
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from stream_dp.engine.commands import ENDED
+from stream_dp.engine.proposals import Derived, OnThread, derived_by
+from stream_dp.errors import EngineEnded, NoRoom, NotDerivable, UsageError
+from stream_dp.live.planner import LiveSeriesPlanner, PlannedSeries
+
+CPU_S = 60
+"""How much CPU time one definition may take; steps bound it long before, so this is for mistakes of ours."""
+SMALL = 2048
+"""How many bytes a definition may have that is derived here while the first process starts, which takes seconds."""
+IDLE_S = 300.0
+"""How long it stays when nothing comes."""
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH")
+_PROGRAM = "from stream_dp.operate.run.deriving import serve; serve()"
+_KINDS = {"room": NoRoom, "derivation": NotDerivable, "usage": UsageError}
+_SERIES, _READY = "series", "ready"
+_SIZE = struct.Struct(">Q")
+_ENDED = (OSError, EOFError, ValueError)
+"""What reading from a process that has ended, or writing to it, raises."""
+DIED = (
+    "series: its derivation ended the process that derives, for it took too much memory or time, or by an error of "
+    "stream_dp; nothing was done"
+)
+_FAULT = "series: could not be derived, by an error of stream_dp; nothing was done"
+
+
+class DerivingProcess:
+    """A `Deriver` whose work is done by another process, one definition after the other."""
+
+    def __init__(self, planner: LiveSeriesPlanner) -> None:
+        self._planner = planner
+        self._here = OnThread(planner)
+        self._turn = asyncio.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._closed = self._none = False
+        self._new = True
+        self._warming: asyncio.Task[None] | None = None
+
+    async def derive(self, definition: bytes, start: int) -> Derived:
+        """Understand a definition; where no process can be started, on a thread of this one.
+
+        Raises:
+            EngineEnded: it was closed.
+        """
+        if len(definition) <= SMALL and self._new:
+            if self._warming is None:
+                self._warming = asyncio.create_task(self._warm())
+            return await self._here.derive(definition, start)
+        async with self._turn:
+            if not await self._ready():
+                return await self._here.derive(definition, start)
+            try:
+                steps, kind, said = await self._asked((definition, start))
+            except _ENDED:
+                self._end()
+                self._require_open()
+                return Derived(start, 0, UsageError(DIED))
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
+        if kind == _SERIES:
+            return Derived(start, steps, self._planner.received(said, start))
+        return Derived(start, steps, _KINDS[kind](said))
+
+    async def close(self) -> None:
+        """Kill the process; what it derives is refused with EngineEnded."""
+        self._closed = True
+        self._end()
+
+    async def _warm(self) -> None:
+        """Start the process beside the small definitions that come first."""
+        with suppress(EngineEnded):
+            async with self._turn:
+                await self._ready()
+
+    async def _ready(self) -> bool:
+        """Whether there is a process that takes definitions; the first call starts it."""
+        self._require_open()
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._process is not None and self._process.poll() is None:
+            return True
+        self._end()
+        if self._none:
+            return False
+        try:
+            self._process = _started()
+            await self._asked(self._planner.spec)
+        except _ENDED:
+            self._end()
+            self._require_open()
+            self._none = True
+        self._new = False
+        return not self._none
+
+    async def _asked(self, value: Any) -> tuple[int, str, Any]:
+        """What the process says to a value.
+
+        Raises:
+            OSError, EOFError: it has ended.
+        """
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise EOFError
+        into, out = process.stdin, process.stdout
+        try:
+            return await asyncio.to_thread(_exchanged, into, out, value)
+        except asyncio.CancelledError:
+            self._end()  # its answer must not be taken for that to the next definition
+            raise
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise EngineEnded(ENDED)
+
+    def _end(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):  # what was not written yet
+                        stream.close()
+
+
+def _started() -> "subprocess.Popen[bytes]":
+    """A process that waits for its specification; it hears no signal of the terminal.
+
+    Raises:
+        OSError: there cannot be one.
+    """
+    return subprocess.Popen(  # noqa: S603 - this program
+        [sys.executable, "-P", "-c", _PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
+        start_new_session=True,
+    )
+
+
+def _exchanged(into: IO[bytes], out: IO[bytes], value: Any) -> tuple[int, str, Any]:
+    """What comes back for a value; blocks."""
+    _send(into, value)
+    steps, kind, said = _received(out)
+    return steps, kind, said
+
+
+def _environment() -> dict[str, str]:
+    """What the process sees of the environment: nothing that may be a secret."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
+    return {**kept, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def serve() -> None:
+    """Derive what comes by standard input, until it ends: the program of the process."""
+    into, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    planner = LiveSeriesPlanner(_received(into), None)  # type: ignore[arg-type]  # opens no series
+    _send(out, (0, _READY, ""))
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            definition, start = _received(into)
+            signal.setitimer(signal.ITIMER_PROF, CPU_S)  # its signal ends the process
+            answer = _derived(planner, definition, start)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            _send(out, answer)
+
+
+def _derived(planner: LiveSeriesPlanner, definition: bytes, start: int) -> tuple[int, str, Any]:
+    """The steps that a definition took, and the packed series or the kind and words of its refusal."""
+    try:
+        found = derived_by(planner, definition, start)
+        outcome = found.outcome
+        if isinstance(outcome, PlannedSeries):
+            return found.steps, _SERIES, outcome.packed()
+    except Exception:  # noqa: BLE001 - no definition may end an engine
+        return 0, "usage", _FAULT
+    kind = next(kind for kind, of in _KINDS.items() if isinstance(outcome, of))
+    return found.steps, kind, str(outcome)
+
+
+def _received(out: IO[bytes]) -> Any:
+    """The next value, of the other of the two processes.
+
+    Raises:
+        EOFError: there is none.
+    """
+    head = out.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        raise EOFError
+    (size,) = _SIZE.unpack(head)
+    content = out.read(size)
+    if len(content) < size:
+        raise EOFError
+    return pickle.loads(content)  # noqa: S301 - of this program
+
+
+def _send(into: IO[bytes], value: Any) -> None:
+    content = pickle.dumps(value)
+    into.write(_SIZE.pack(len(content)) + content)
+    into.flush()

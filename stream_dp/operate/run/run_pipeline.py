@@ -1,0 +1,181 @@
+"""A pipeline file, run until it is stopped: what `stream-dp run` and an embedding program call."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from stream_dp import __version__
+from stream_dp.core.progress import Progress, unseen
+from stream_dp.engine.ports import Ports
+from stream_dp.errors import TakenOver, UsageError
+from stream_dp.kafka.log.lease import Holder
+from stream_dp.operate.audit.journal_access import require_own
+from stream_dp.operate.check.new_ledger import require_fitting
+from stream_dp.operate.observe.figures_beside import FiguresPort, figures_told
+from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
+from stream_dp.operate.observe.operator_figures import OperatorFigures
+from stream_dp.operate.observe.page_beside import served
+from stream_dp.operate.observe.traces_beside import traced
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.run.awaited_brokers import source_there
+from stream_dp.operate.run.running import PRODUCT, Run, Setup, signals
+from stream_dp.operate.run.standby import presence_of, standing_by
+from stream_dp.operate.run.start_line import start_line, told_start
+from stream_dp.operate.run.ticks_told import ticks_told
+from stream_dp.operate.run.wiring import known_ends
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.yaml import load
+
+KEPT_RELEASES = 10_000  # of each series, in memory, for the page
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What the operator of a run learns: where it starts, the phases of its life, the figures of its commits.
+
+    The figures are exact; `port` says where else than here they are told, if anywhere. `patient`: brokers that do not
+    answer yet are waited for, and the operator learns of that too. `traces` (None: there are none) learns where they
+    go. `progress` learns how far a start has come, and `over` that no tick is left, where the run stays for its page.
+    """
+
+    figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
+    starts: Callable[[str], None] = lambda line: None
+    tell: TellEvent = silent
+    port: FiguresPort | None = None
+    patient: bool = False
+    traces: Callable[[str], None] | None = None
+    progress: Progress = unseen
+    over: Callable[[], None] = lambda: None
+
+
+@asynccontextmanager
+async def nothing(_: Run) -> AsyncIterator[None]:
+    """Do nothing beside the engine."""
+    yield
+
+
+async def run_pipeline(
+    pipeline: Path,
+    until_end: bool,
+    port: int | None,
+    key_file: Path | None,
+    setup: Setup = PRODUCT,
+    *,
+    accepted: str = "",
+    check: bool = True,
+    operator: Operator | None = None,
+    standby: bool = False,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
+    waits: Callable[[], None] = lambda: None,
+    opened: Callable[[str], None] = lambda url: None,
+    beside: Callable[[Run], AbstractAsyncContextManager[None]] = nothing,
+    ending: Callable[[Run], AbstractAsyncContextManager[None]] = signals,
+) -> Run:
+    """Load, build and run; return the run after its end.
+
+    Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
+    (None: not at all) of `host`, which clients may call by the names `hosts` too; `opened` learns its address. `beside`
+    is entered while the engine runs, `ending` before, and stops it: by signals, in a program of ours. A standby begins
+    once no other engine of the pipeline is there; `waits` learns that it is ready for that. It stands by again where
+    another one has taken over. `check`: no new ledger begins where no record fits.
+
+    Raises:
+        UsageError, NotDerivable, BudgetRefused: nothing was started.
+        FailClosed, WorldError: the engine stopped; what was published stays valid.
+    """
+    told, spec = operator or Operator(), load(pipeline)
+    told.tell("starting", pipeline=spec.name, version=__version__)
+    if until_end and spec.clock.horizon is None:
+        raise UsageError("--until-end: this clock has no horizon, so there is no end")
+    told.progress(f"Deriving what {spec.name} guarantees")
+    built, sealer = build(spec), sealer_for(spec, key_file)
+    if told.patient and not standby:
+        await source_there(spec, told.starts)
+    told.progress("Looking for a journal")
+    new = await require_own(built, sealer, private=setup.private)
+    if new and check:
+        told.progress("Looking at a sample of the records")
+        await require_fitting(spec, sealer, str(pipeline))
+    keep = 1 if port is None else KEPT_RELEASES
+
+    def begun() -> Run:
+        holder = Holder()
+
+        def ports() -> Ports:
+            opened_ports = setup.adapters(spec, sealer, accepted, holder)
+            opened_ports = replace(opened_ports, spans=spans, progress=told.progress)
+            ends = partial(known_ends, opened_ports.source)
+            return told.figures.watching(opened_ports, spec.source.warn_dead, ends)
+
+        return Run(
+            built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby,
+            tell=told.tell,
+        )  # fmt: skip
+
+    async def live(this: Run) -> None:
+        async with (
+            ending(this),
+            standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
+            served(this, port, opened, host, hosts, spans),
+        ):
+            if not to_run:
+                return
+            async with beside(this), _announced(this, told), ticks_told(this, told.tell):
+                await this.until_end()
+            if not until_end and not this.stopped.is_set():
+                told.over()
+                await this.stopped.wait()
+
+    async with (
+        figures_told(told.port, spec.name, told.figures, sealer),
+        traced(told.traces, spec.name) as spans,
+    ):
+        return await lived(begun, live, standby=standby, tell=told.tell)
+
+
+async def lived(
+    begun: Callable[[], Run],
+    live: Callable[[Run], Awaitable[None]],
+    *,
+    standby: bool,
+    tell: TellEvent = silent,
+) -> Run:
+    """Begin a run and let it live to its end; a standby that another engine has shut out stands by again.
+
+    Nothing goes round in circles: it begins only once nobody is there. Raises:
+        TakenOver: another engine has taken over, and this one is no standby.
+    """
+    while True:
+        this = begun()
+        try:
+            await live(this)
+        except TakenOver:
+            tell("taken over")
+            if not standby:
+                raise
+        else:
+            return this
+
+
+@asynccontextmanager
+async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
+    """Tell the operator where the run starts, once it does."""
+
+    async def announce() -> None:
+        await run.ready.wait()
+        operator.starts(start_line(run, operator.figures.origin))
+        operator.tell("ledger", **told_start(run, operator.figures.origin))
+
+    announcing = asyncio.create_task(announce())
+    try:
+        yield
+    finally:
+        if not run.ready.is_set():
+            announcing.cancel()
+        await asyncio.wait({announcing})
+    if not announcing.cancelled():
+        announcing.result()

@@ -1,0 +1,274 @@
+"""An engine and what it has published, and the signals that end it.
+
+Rules: the first Ctrl-C (or SIGTERM) ends after the commit in flight, within some seconds; the second one leaves at
+once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while it runs.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.messages.answering import Understanding
+from stream_dp.engine.ports import Ports
+from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.run_config import GROUP
+from stream_dp.errors import Outage, WorldError
+from stream_dp.journal.commit import Release
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.log.lease import Holder
+from stream_dp.live.message_reader import SignedMessages
+from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.noise import NoiseStream
+from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
+from stream_dp.operate.observe.public_view import public_view
+from stream_dp.operate.query.fired_watches import FiredWatches
+from stream_dp.operate.query.query_token import issued_for
+from stream_dp.operate.query.series_words import SeriesWords
+from stream_dp.operate.run.attempt import Attempt
+from stream_dp.operate.run.deriving import DerivingProcess
+from stream_dp.operate.run.live_series import EngineLiveSeries
+from stream_dp.operate.run.riding_out import Patience
+from stream_dp.operate.run.settings import patience_of
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.tick_times import TickTimes
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
+
+INTERRUPTED = 130
+STOPPING_S = 7.0
+"""How long the end may take once it is asked for; supervisors kill after ten seconds or more."""
+GIVING_BACK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a run is made of; only the test kit changes it, and then `private` is False.
+
+    `group` is how many ticks share a private commit, about and at most, when the engine is behind.
+    """
+
+    make_noise: NoiseMaker = NoiseStream
+    private: bool = True
+    adapters: Callable[[PipelineSpec, Sealer, str, Holder], Ports] = open_ports
+    group: int = GROUP
+
+
+PRODUCT = Setup()
+
+
+class Unanswered(WorldError):
+    """A run was told to stop, and the world did not let it end; whoever runs the process may leave at once."""
+
+
+class Run:
+    """A pipeline that runs, and what it has published.
+
+    Of each series at most `keep` releases stay in memory (None: all). An outage ends an attempt; the next one has an
+    engine of its own on ports that `again` opens (None: there is no next one) and recovers as after a crash. `accepted`
+    names a new guarantee on a source that was seen before. `patient`: an outage is ridden out also before anything ran.
+    `tell` learns of phases, and of nothing else.
+    """
+
+    def __init__(
+        self,
+        built: Built,
+        ports: Ports,
+        setup: Setup = PRODUCT,
+        *,
+        keep: int | None = None,
+        accepted: str = "",
+        again: Callable[[], Ports] | None = None,
+        patient: bool = False,
+        tell: TellEvent = silent,
+    ) -> None:
+        self.built, self._keep, self._begun = built, keep, False
+        self._tell = tell
+        self.log = ReleaseLog(keep)
+        self._fired = FiredWatches()
+        self.ready = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self._setup, self._accepted, self._again = setup, accepted, again
+        self._token_of = ports.sealer.query_token
+        self._issued = issued_for(built.spec, ports.sealer)
+        self._patience = Patience(patience_of(built.spec), from_the_start=patient)
+        self._catching_up = False
+        self._attempt = self._shown = self._on(ports)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the current attempt."""
+        return self._attempt.engine
+
+    def stop(self) -> None:
+        """End after the commit in flight."""
+        if not self.stopped.is_set():
+            self._tell("stopping")
+        self.stopped.set()
+        self.engine.stop()
+
+    async def until_end(self) -> None:
+        """Run until the horizon, the end of the source, or `stop()`, and ride out outages.
+
+        Raises:
+            FailClosed, WorldError: it stopped; what was published stays valid.
+            Unanswered: told to stop, it could not end in time.
+        """
+        while True:
+            try:
+                return await self._attempted()
+            except Outage as error:
+                if self._again is None or self.stopped.is_set():
+                    raise
+                wait = self._patience.wait(error, self.engine.advanced)
+                if self.ready.is_set() and not self._catching_up:
+                    self._tell("catching up")
+                self._catching_up = self.ready.is_set()
+                await self._pause(wait, error)
+                self._attempt = self._on(self._again())
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks are public."""
+        return self.log.ticks
+
+    @property
+    def releases(self) -> int:
+        """How many releases are public."""
+        return max(0, self.log.last_sequence)
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether the engine has lost its brokers and does not run again yet."""
+        return self._catching_up
+
+    def view(self) -> PublicView:
+        """What may be seen of this run, for the page: of the attempt that ran last."""
+        return public_view(
+            self.built,
+            lambda: self._shown,
+            lambda: self.catching_up,
+            self.log,
+            self._token_of,
+            self._issued,
+        )
+
+    def _on(self, ports: Ports) -> Attempt:
+        """An attempt on these ports; what is in the log already is not read again."""
+        built, setup = self.built, self._setup
+        config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
+        key = ports.sealer.user_key()
+        router = OpenRouter(built.spec, config.origin, built.layout, key)
+        planner = LiveSeriesPlanner(built.spec, router)
+        known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
+        words = SeriesWords(built, planner, TickTimes(built.spec, self.log), self._fired)
+        messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
+        engine = Engine(
+            replace(config, group=setup.group), router, ports, setup.make_noise, self._published,
+            planner=planner, subledgers=built.subledgers(), known=known, wanted=self._wanted,
+            messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
+            guard=guard_of(built.spec, config.origin, key),
+            seen=SeenMemory(built.layout.windows(built.spec)), deriver=DerivingProcess(planner),
+        )  # fmt: skip
+        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
+
+    def _wanted(self, shown: int) -> int:
+        """The first tick whose releases are kept, or tell which watches have fired; those before `shown` are public.
+
+        A later attempt hands on whatever became public in the one before.
+        """
+        begun, self._begun = self._begun, True
+        if self._keep is None or begun:
+            return 0
+        since = self._fired.since(self.engine.admission.registry)
+        return shown - self._keep if since is None else min(shown - self._keep, since)
+
+    def _published(self, release: Release) -> None:
+        """Take a release that is public now."""
+        self.log.append(release)
+        self._fired.take(release, self.engine.admission.registry)
+
+    async def _attempted(self) -> None:
+        """Run the current attempt to its end; once it is told to stop, that may take some seconds only."""
+        work = asyncio.create_task(self.engine.run())
+        noting = asyncio.create_task(self._note_running())
+        stop = asyncio.create_task(self.stopped.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await asyncio.wait({work}, timeout=STOPPING_S)
+            if not work.done() and await self._given_back(work):
+                return
+            if not work.done():
+                raise self._unanswered()
+            await work
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait({work})
+            raise
+        finally:
+            if self.engine.ready.is_set() and not noting.done():
+                self._runs()
+            for task in (noting, stop, work):
+                task.cancel()
+
+    async def _given_back(self, work: "asyncio.Task[None]") -> bool:
+        """End an engine that only reads its journal yet: nothing is in flight; whether that went in time."""
+        if self.engine.ready.is_set():
+            return False
+        work.cancel()
+        await asyncio.wait({work}, timeout=GIVING_BACK_S)
+        return work.done()
+
+    async def _note_running(self) -> None:
+        await self.engine.ready.wait()
+        self._runs()
+
+    def _runs(self) -> None:
+        self._patience.runs()
+        if self._catching_up or not self.ready.is_set():
+            self._tell("running")
+        self._shown, self._catching_up = self._attempt, False
+        self.ready.set()
+
+    async def _pause(self, seconds: float, error: Outage) -> None:
+        """Wait, unless it is told to stop: then the outage is why it ends."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stopped.wait()
+        except TimeoutError:
+            return
+        raise error
+
+    def _unanswered(self) -> Unanswered:
+        return Unanswered(
+            f"{self.built.spec.name} was told to stop, and did not come to its end within {STOPPING_S:g} s: its "
+            "brokers or its disk do not answer. What was published stays valid; whether the last commit counts shows "
+            "at the next start"
+        )
+
+
+@asynccontextmanager
+async def signals(run: Run) -> AsyncIterator[None]:
+    """Hand the first Ctrl-C or SIGTERM to the run; leave at once with the second."""
+
+    def on_signal() -> None:
+        if run.stopped.is_set():
+            os._exit(INTERRUPTED)
+        run.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

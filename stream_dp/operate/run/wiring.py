@@ -1,0 +1,116 @@
+"""Adapters for a specification: the one place where ports meet their implementations."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stream_dp.broker.places import state_dir
+from stream_dp.engine.ports import (
+    Answers,
+    Clock,
+    Journal,
+    Ports,
+    Positions,
+    Questions,
+    Sink,
+    Source,
+)
+from stream_dp.files.files import FileSink, FileSource
+from stream_dp.files.highwater import HighWater
+from stream_dp.files.sqlite import SqliteJournal
+from stream_dp.files.sqlite_messages import SqliteAnswers, SqliteQuestions
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.kafka.log.answers import KafkaAnswers
+from stream_dp.kafka.log.append_clock import clock_topic
+from stream_dp.kafka.log.journal import KafkaJournal
+from stream_dp.kafka.log.lease import Holder, KafkaLease
+from stream_dp.kafka.log.questions import KafkaQuestions
+from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.operate.run.settings import fields_of, settings_for, settled
+from stream_dp.pipeline.file.endpoints import (
+    FileSourceSpec,
+    KafkaSourceSpec,
+    ReleasesFile,
+    ReplayClock,
+    SourceSpec,
+    SqliteJournalSpec,
+    WallClock,
+)
+from stream_dp.pipeline.file.spec import PipelineSpec
+
+
+def open_ports(
+    spec: PipelineSpec,
+    sealer: Sealer,
+    accepted: str = "",
+    holder: Holder | None = None,
+    marks: Path | None = None,
+) -> Ports:
+    """The adapters this specification names; nothing is connected yet.
+
+    `marks` is the folder of the high-water marks (default: in the state folder); `accepted` names a new
+    guarantee for an empty journal on a source that was seen before. `holder` is one for all attempts of a run.
+    """
+    clock = SystemClock()
+    source = OPENERS[type(spec.source)](spec, clock, sealer)
+    journal, sink, questions, answers = _durable(spec, holder)
+    folder = marks or state_dir() / "high-water"
+    marked = HighWater(
+        journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal),
+        _place(spec), "" if spec.public_data else sealer.key_id,
+    )  # fmt: skip
+    return Ports(source, marked, sink, clock, sealer, questions=questions, answers=answers)
+
+
+def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
+    source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
+    ticks = (
+        StampTicks(ticking.step, ticking.delay // 2, clock_topic(spec.name))
+        if isinstance(ticking, WallClock)
+        else ReplayTicks(TickMarks(sealer.mark_key(), source.topic, ticking.grid))
+    )
+    return KafkaSource(
+        settings_for(source), source.topic, clock, ticks,
+        wait=source.open_transactions == "wait", limit=source.largest_batch,
+    )  # fmt: skip
+
+
+def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
+    source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
+    return FileSource(source.path, fields_of(spec), ticking.field, ticking.grid, spec.own_times)
+
+
+OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {
+    KafkaSourceSpec: _kafka_source,
+    FileSourceSpec: _file_source,
+}
+"""How the source of each kind is opened, once its specification is checked."""
+
+
+def known_ends(source: Source) -> Positions:
+    """Where the partitions of a source end, as far as it knows without a request; private. Empty where it does not."""
+    return source.known_ends() if isinstance(source, KafkaSource) else {}
+
+
+def _place(spec: PipelineSpec) -> str:
+    """Where the data of a file lie; a topic has its cluster."""
+    return str(spec.source.path.resolve()) if isinstance(spec.source, FileSourceSpec) else ""
+
+
+def _cluster_of(journal: Journal) -> str:
+    return journal.cluster if isinstance(journal, KafkaJournal) else ""
+
+
+def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
+    """The journal, the sink, and where messages come from and answers go: topics, or a file beside the journal."""
+    if isinstance(spec.journal, SqliteJournalSpec):
+        sink = FileSink(settled(spec.releases, ReleasesFile).path)
+        path = spec.journal.path.with_name(f"{spec.journal.path.name}.messages")
+        return SqliteJournal(spec.journal.path), sink, SqliteQuestions(path), SqliteAnswers(path)
+    source = settled(spec.source, KafkaSourceSpec)
+    settings = settings_for(source)
+    lease = KafkaLease(settings, spec.name, holder)
+    questions = KafkaQuestions(settings, spec.name)
+    return KafkaJournal(lease, source.topic), KafkaSink(lease), questions, KafkaAnswers(lease)

@@ -1,0 +1,205 @@
+"""What surrounds a pipeline: source, clock, journal, and the file of releases.
+
+Rules: all of it is declared and public. Secrets are named by the file that holds them. Paths are relative to
+the pipeline file's folder (validation context `folder`). This file opens nothing.
+"""
+
+import re
+from fractions import Fraction
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.pipeline.file.security import Security
+from stream_dp.records.scalars import (
+    TOPIC,
+    Duration,
+    FieldName,
+    Frozen,
+    LocalPath,
+    Moment,
+    Share,
+    Size,
+    problem,
+    refuse,
+)
+
+_LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
+_SHORTEST_DELAY = 100
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
+
+
+def addresses(value: str) -> str:
+    """The addresses of some brokers as they stand there, if they are such.
+
+    >>> addresses("one:9092,[::1]:9092")
+    'one:9092,[::1]:9092'
+    """
+    for address in value.split(","):
+        match = _ADDRESS.fullmatch(address.strip())
+        if match is None or not 0 < int(match[2]) < 65536:
+            raise ValueError("must be host:port, or several with commas between")
+    return value
+
+
+def _settling(delay: int) -> int:
+    if delay < _SHORTEST_DELAY:
+        raise ValueError(
+            f"must be {_SHORTEST_DELAY}ms or more: half of it is for clocks that differ, half for the commit"
+        )
+    return delay
+
+
+_COUNTING = ("open_transactions", "largest_batch", "keyed_by", "partitioner")
+
+
+def _ticks(value: object) -> object:
+    if isinstance(value, str) and value[:1].isdigit() and value[-1:].isalpha():
+        raise ValueError(
+            "must be a whole number of ticks, and no duration: 1440 ticks of 1m are 1d"
+        )
+    return value
+
+
+Horizon: TypeAlias = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_ticks)]
+
+
+class SourceSpec(Frozen):
+    """Where events come from.
+
+    A source is a subclass with a line in `SOURCES`, and an adapter with a line in `app.wiring.OPENERS`. `stamped`:
+    records carry the time of their arrival, which a wall clock needs; `journals` are the kinds that can go with it, the
+    first one by default. The operator is told where more than `warn_dead` of the records cannot be used.
+    """
+
+    stamped: ClassVar[bool] = False
+    journals: ClassVar[tuple[str, ...]] = ("sqlite",)
+
+    kind: str
+    warn_dead: Share = Fraction(1, 10)
+
+    @property
+    def counting(self) -> dict[str, str | int]:
+        """What of this source says which records count, where it is not what was always meant."""
+        return {}
+
+
+class KafkaSourceSpec(SourceSpec):
+    """A Kafka topic."""
+
+    stamped: ClassVar[bool] = True
+    journals: ClassVar[tuple[str, ...]] = ("kafka", "sqlite")
+
+    kind: Literal["kafka"] = "kafka"
+    topic: Annotated[str, Field(pattern=TOPIC)]
+    bootstrap: Annotated[str, AfterValidator(addresses)]
+    security: Security | None = None
+    patience: Duration = 300_000
+    """How long a run that has lost its brokers tries again, in ms."""
+    open_transactions: Literal["late", "wait"] = "late"
+    """What is committed when its ticks have settled: late, or the ticks wait for the ends of all transactions."""
+    largest_batch: Size = 16 * 2**20
+    """A batch that would expand to more bytes is not unpacked: its records are dead letters."""
+    keyed_by: FieldName | None = None
+    """Producers give each record the text of this field as its key, which says its partition."""
+    partitioner: Literal["murmur2", "crc32"] = "murmur2"
+    """How they choose a partition by a key: as the Java client does, or librdkafka."""
+
+    @property
+    def counting(self) -> dict[str, str | int]:
+        """What of this source says which records count, where it is not what was always meant."""
+        told = {name: getattr(self, name) for name in _COUNTING}
+        fields = type(self).model_fields
+        return {name: value for name, value in told.items() if value != fields[name].default}
+
+
+class FileSourceSpec(SourceSpec):
+    """A CSV or JSON-lines file, gzip or not."""
+
+    kind: Literal["file"] = "file"
+    path: LocalPath
+
+    @model_validator(mode="after")
+    def _known_format(self) -> "FileSourceSpec":
+        if not self.path.name.removesuffix(".gz").endswith((".csv", ".jsonl")):
+            refuse([problem(("path",), "must end in .csv, .jsonl, .csv.gz or .jsonl.gz")])
+        return self
+
+
+SOURCES: tuple[type[SourceSpec], ...] = (
+    KafkaSourceSpec,
+    FileSourceSpec,
+)
+
+if TYPE_CHECKING:
+    Source: TypeAlias = SourceSpec
+else:
+    Source = Annotated[reduce(or_, SOURCES), Field(discriminator="kind")]
+
+
+def source_named(kind: object) -> type[SourceSpec] | None:
+    """Return the source of this kind, if there is one."""
+    return {each.model_fields["kind"].default: each for each in SOURCES}.get(kind)
+
+
+class ReplayClock(Frozen):
+    """The records' own, public times decide; the grid is declared."""
+
+    kind: Literal["replay"] = "replay"
+    field: str
+    start: Moment
+    step: Duration
+    horizon: Horizon
+    block: Horizon = 1
+
+    @property
+    def grid(self) -> TickGrid:
+        """The declared grid."""
+        return TickGrid(self.start, self.step, self.horizon)
+
+    @model_validator(mode="after")
+    def _printable(self) -> "ReplayClock":
+        if self.grid.end(self.horizon - 1) > _LAST_MOMENT:
+            refuse([problem(("horizon",), "the last tick would end after the year 9999")])
+        return self
+
+
+class WallClock(Frozen):
+    """The broker's append stamps decide; a tick is published `delay` after its end, whatever came in.
+
+    Half of the delay is how far the clocks of brokers and engine may differ, half is for the commit.
+    """
+
+    kind: Literal["wall"] = "wall"
+    step: Duration
+    delay: Annotated[Duration, AfterValidator(_settling)] = 500
+    horizon: Horizon | None = None
+    start: Moment | None = None
+
+
+Clock: TypeAlias = Annotated[ReplayClock | WallClock, Field(discriminator="kind")]
+
+
+class KafkaJournalSpec(Frozen):
+    """Commits and releases in topics of the source's broker."""
+
+    kind: Literal["kafka"] = "kafka"
+
+
+class SqliteJournalSpec(Frozen):
+    """Commits in a local database file."""
+
+    kind: Literal["sqlite"] = "sqlite"
+    path: LocalPath
+
+
+Journal: TypeAlias = Annotated[KafkaJournalSpec | SqliteJournalSpec, Field(discriminator="kind")]
+
+
+class ReleasesFile(Frozen):
+    """Where releases go when there is no Kafka journal."""
+
+    path: LocalPath

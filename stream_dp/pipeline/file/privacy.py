@@ -1,0 +1,205 @@
+"""Who is protected, and how much may be spent: the part `privacy:` of a pipeline file.
+
+Rules: the unit is one event, or one user with a cap that a guard enforces: so many of their events within each public
+window, or for ever. Public windows are counted from tick 0. What another part of the file has to do with it is checked
+in `checks`. This file knows no series.
+"""
+
+import math
+from fractions import Fraction
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import InitErrorDetails
+
+from stream_dp.accounting.conversions import renyi_budget
+from stream_dp.core.guarantee import ApproxDP
+from stream_dp.core.near_names import meant
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import InvalidCost
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.records.scalars import (
+    Delta,
+    Duration,
+    Epsilon,
+    FieldName,
+    Frozen,
+    Name,
+    Order,
+    PublicShare,
+    problem,
+    refuse,
+)
+
+FilterName: TypeAlias = Literal[
+    "pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"
+]
+WITH_OWN_DELTA = ("basic", "approximate", "tight_approximate")
+MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
+OF_USERS = ("user", "max_events", "per", "overall", "share")
+_WRITTEN = (
+    Neighbors.ADD_REMOVE,
+    Neighbors.REPLACE,
+)  # the clock says whether a replacement may move
+_Written: TypeAlias = Literal["add_remove", "replace"]
+
+
+def _written(value: object) -> object:
+    if value not in _WRITTEN:
+        raise ValueError(f"must be {' or '.join(_WRITTEN)}{meant(value, _WRITTEN)}")
+    return value
+
+
+Cap: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EVENTS_OF_ONE)]
+
+
+class Analyst(Frozen):
+    """One who may create live series, from a ledger that is paid for in full at the start."""
+
+    name: Name
+    epsilon: Epsilon
+
+
+class Privacy(Frozen):
+    """Who is protected, and how much may be spent on all series together, those asked later included.
+
+    `filter` admits every charge; `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
+    part of its content, so a replacement may move to another tick, unless the file vouches that none does.
+
+    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic filter; under an
+    approximate one the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
+    together, for the optimal composition of them and for those that are not pure.
+
+    `unit` user protects all events together of whoever is named in the field `user`: at most `max_events` of them in
+    each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.
+    Where not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
+    """
+
+    unit: Literal["event", "user"] = "event"
+    user: FieldName | None = None
+    max_events: Cap | None = None
+    per: Duration | None = None
+    overall: Cap | None = None
+    share: PublicShare | None = None
+    neighbors: Annotated[Neighbors, BeforeValidator(_written, json_schema_input_type=_Written)] = (
+        Neighbors.ADD_REMOVE
+    )
+    moves: Literal["any_tick", "within_tick"] = "any_tick"
+    epsilon: Epsilon
+    delta: Delta = Fraction(0)
+    first_block_delta: Delta = Fraction(0)
+    own_delta: Delta | None = None
+    filter: FilterName = "pure"
+    order: Order = Fraction(8)
+    analysts: Annotated[tuple[Analyst, ...], Field(max_length=1000)] = ()
+
+    @model_validator(mode="after")
+    def _one_filter(self) -> "Privacy":
+        problems = self._user_problems()
+        if (self.filter == "pure") != (self.delta == 0):
+            wrong = (
+                "a pure filter has no delta: name another filter, or leave delta out"
+                if self.delta
+                else f"filter {self.filter} needs a delta greater than 0, such as 1e-9"
+            )
+            problems.append(problem(("delta",), wrong))
+        elif self.filter == "renyi":
+            problems += self._order_problems()
+        problems += self._own_delta_problems()
+        if self.filter != "renyi" and self.order != Privacy.model_fields["order"].default:
+            problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
+        seen: set[str] = set()
+        for place, analyst in enumerate(self.analysts):
+            if analyst.name in seen:
+                message = f"an analyst '{analyst.name}' is already there"
+                problems.append(problem(("analysts", place, "name"), message))
+            seen.add(analyst.name)
+        refuse(problems)
+        return self
+
+    @property
+    def cap(self) -> int:
+        """How many events of one unit count at most: in one public window, or for ever."""
+        return (self.max_events if self.overall is None else self.overall) or 1
+
+    def window_ticks(self, clock: Clock) -> int | None:
+        """How many ticks a public window of the cap has; None: it holds for ever, or the unit is one event."""
+        return None if self.per is None else self.per // clock.step
+
+    @property
+    def stated_delta(self) -> Fraction:
+        """The delta at which a series that is not pure has its epsilon; 0 where the filter admits none."""
+        return self.first_block_delta if self.filter in WITH_OWN_DELTA else self.delta
+
+    @property
+    def by_rho(self) -> bool:
+        """Whether the filter adds up what Gaussian noise costs, and charges no delta for it."""
+        return bool(self.delta) and self.filter not in WITH_OWN_DELTA
+
+    @property
+    def admitted_delta(self) -> Fraction:
+        """What the deltas of everything admitted may come to; the rest of `delta` is the filter's own theorem's."""
+        if self.filter == "basic":
+            return self.delta
+        return self.first_block_delta if self.own_delta is None else self.own_delta
+
+    def _own_delta_problems(self) -> list[InitErrorDetails]:
+        """What `first_block_delta` and `own_delta` must not be."""
+        given = [n for n in ("first_block_delta", "own_delta") if getattr(self, n)]
+        if self.filter not in WITH_OWN_DELTA:
+            why = f"filter {self.filter} admits no series with a delta: leave it out, or name filter basic"
+            return [problem((name,), why) for name in given]
+        if self.filter == "basic" and self.own_delta is not None:
+            return [problem(("own_delta",), "is all of delta under filter basic: leave it out")]
+        if self.first_block_delta > self.admitted_delta:
+            whose = "delta" if self.filter == "basic" else "own_delta"
+            return [problem(("first_block_delta",), f"must not be greater than {whose}")]
+        if self.filter != "basic" and self.admitted_delta >= self.delta > 0:
+            wrong = f"must be less than delta: the rest pays for filter {self.filter}"
+            return [problem((given[-1],), wrong)]
+        return []
+
+    def _order_problems(self) -> list[InitErrorDetails]:
+        try:
+            renyi_budget(ApproxDP(self.epsilon, self.delta), self.order)
+        except InvalidCost:
+            enough = 2 + math.ceil(math.log(1 / self.delta) / self.epsilon)
+            wrong = f"is too small for this epsilon and delta: {enough} is enough"
+            return [problem(("order",), wrong)]
+        return []
+
+    def _user_problems(self) -> list[InitErrorDetails]:
+        """What the keys of the unit must not be, each by itself and together."""
+        if self.unit == "event":
+            why = "belongs to unit user: say unit: user, or leave it out"
+            return [problem((k,), why) for k in OF_USERS if getattr(self, k) is not None]
+        found = []
+        if self.user is None:
+            wrong = "unit user needs the field that says whose event it is, such as user: customer"
+            found.append(problem(("user",), wrong))
+        if self.neighbors is Neighbors.REPLACE:
+            wrong = (
+                "users are there with all their events or not at all: write add_remove. One user in place of another "
+                "is two steps of it, so half the epsilon covers that too"
+            )
+            found.append(problem(("neighbors",), wrong))
+        return found + self._cap_problems()
+
+    def _cap_problems(self) -> list[InitErrorDetails]:
+        if self.overall is not None:
+            wrong = "overall is the cap for ever: leave it out, or leave overall out"
+            given = [k for k in ("max_events", "per") if getattr(self, k) is not None]
+            return [problem((key,), wrong) for key in given]
+        if self.max_events is None and self.per is None:
+            wrong = (
+                "unit user needs a cap, beyond which events of one user do not count: max_events: 20 and per: 1d, "
+                "or overall: 200"
+            )
+            return [problem(("max_events",), wrong)]
+        if self.max_events is None:
+            wrong = "how many events of one user count in each window: give max_events"
+            return [problem(("max_events",), wrong)]
+        if self.per is None:
+            wrong = "in which windows: give per, such as per: 1d, or overall in place of max_events"
+            return [problem(("per",), wrong)]
+        return []

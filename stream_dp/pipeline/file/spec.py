@@ -1,0 +1,278 @@
+"""A pipeline as a value: what is read, who is protected, and which series are released.
+
+Rules: everything is public and declared, nothing comes from data. `diagnose` collects the problems of every
+part and of the parts together. Whether the series fit the budget is the ledger's
+business. This file opens no file.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails
+
+from stream_dp.core.moments import TimeForm
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
+from stream_dp.engine.messages.conversation import PER_TICK
+from stream_dp.pipeline.file.checks import Parts, cross_problems, series_problems
+from stream_dp.pipeline.file.endpoints import (
+    Clock,
+    FileSourceSpec,
+    Journal,
+    KafkaJournalSpec,
+    KafkaSourceSpec,
+    ReleasesFile,
+    ReplayClock,
+    Source,
+    SqliteJournalSpec,
+    WallClock,
+    source_named,
+)
+from stream_dp.pipeline.file.expected import with_expected
+from stream_dp.pipeline.file.misspelled_tags import behind_misspelled
+from stream_dp.pipeline.file.named_zones import zone_problems, zones_in
+from stream_dp.pipeline.file.privacy import WITH_OWN_DELTA, FilterName, Privacy
+from stream_dp.pipeline.file.protection import Protection
+from stream_dp.pipeline.file.security import Security
+from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
+from stream_dp.records.schema import FieldSpec, TimeField
+from stream_dp.statistics import Series
+from stream_dp.statistics.parts.live_room import MOST_SERIES, SHARED_SERIES, LiveRoom
+
+__all__ = [
+    "FileSourceSpec",
+    "FilterName",
+    "KafkaJournalSpec",
+    "KafkaSourceSpec",
+    "PipelineSpec",
+    "Privacy",
+    "ReleasesFile",
+    "ReplayClock",
+    "Security",
+    "SqliteJournalSpec",
+    "WallClock",
+    "diagnose",
+    "diagnose_series",
+]
+
+
+_SERIES: TypeAdapter[Series] = TypeAdapter(Series)
+_OF_THE_FILE = (
+    "is made of releases and belongs into the pipeline file; of a pipeline that runs, whoever reads the releases can "
+    "divide them, which costs nothing"
+)
+KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
+
+
+def _version(value: object) -> object:
+    return 1 if value == "1" else value
+
+
+def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, ...]:
+    """The series with defaults that fit the schema, of which those that are made of others know these."""
+    fitted = [each.fitted(info.data.get("fields", {})) for each in series]
+    named = {each.name: each for each in fitted}
+    return tuple(each.beside(named) for each in fitted)
+
+
+class Queries(Frozen):
+    """What one analyst may ask for at most, and the operator; public rules, which may be changed between runs.
+
+    So many messages are executed between two ticks (`per_tick`), so many live `series` run at once, but no more than an
+    even share of `total_series`, with so many `entries` together: where that is left out, an even share of 100,000.
+    """
+
+    per_tick: Annotated[int, Field(ge=1, le=100_000)] = PER_TICK
+    series: Annotated[int, Field(ge=1, le=10_000)] = MOST_SERIES
+    total_series: Annotated[int, Field(ge=1, le=1_000_000)] = SHARED_SERIES
+    entries: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+
+
+class PipelineSpec(Frozen):
+    """The whole pipeline file. `fields` is its `schema:`."""
+
+    version: Annotated[
+        Literal[1], BeforeValidator(_version, json_schema_input_type=Literal[1, "1"])
+    ]
+    name: Name
+    public_data: bool = False
+    source: Source
+    fields: Annotated[dict[FieldName, FieldSpec], Field(alias="schema", min_length=1)]
+    privacy: Privacy
+    clock: Clock
+    journal: Journal
+    releases: ReleasesFile | None = None
+    series: Annotated[
+        tuple[Series, ...], Field(min_length=1, max_length=1000), AfterValidator(_knowing)
+    ]
+    confidence: Confidence = Fraction(19, 20)
+    queries: Queries = Queries()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        return with_defaults(data)
+
+    @model_validator(mode="after")
+    def _together(self) -> "PipelineSpec":
+        parts = Parts(
+            self.fields,
+            self.source,
+            self.privacy,
+            self.clock,
+            self.journal,
+            self.releases,
+            tuple(enumerate(self.series)),
+        )
+        stated = [
+            p for at, s in parts.series for p in _privacy_problems(("series", at), s, self.privacy)
+        ]
+        refuse([*cross_problems(parts), *self._moves_problems(), *stated])
+        return self
+
+    def _moves_problems(self) -> list[InitErrorDetails]:
+        if self.privacy.moves == "any_tick":
+            return []
+        why = (
+            f"neighbors {self.privacy.neighbors} has no replacement that moves"
+            if self.privacy.neighbors is not Neighbors.REPLACE
+            else "on a wall clock the broker's stamp says the tick, so no replacement moves"
+            if isinstance(self.clock, WallClock)
+            else ""
+        )
+        return [problem(("privacy", "moves"), f"{why}: leave it out")] if why else []
+
+    @property
+    def counted(self) -> tuple[Series, ...]:
+        """The series that count records, each by a mechanism of its own."""
+        return tuple(each for each in self.series if not each.inputs)
+
+    @property
+    def relation(self) -> Neighbors:
+        """Which streams are neighbours, by what is declared and by what the clock makes part of an event's content."""
+        privacy = self.privacy
+        own = isinstance(self.clock, ReplayClock) and privacy.moves == "any_tick"
+        if own and privacy.neighbors is Neighbors.REPLACE:
+            return Neighbors.REPLACE_ANY_TICK
+        return privacy.neighbors
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, by relation and unit: what every mechanism's guarantee is derived for."""
+        privacy = self.privacy
+        if privacy.unit == "event":
+            return Protection(self.relation)
+        return Protection(self.relation, Users(privacy.cap, privacy.window_ticks(self.clock)))
+
+    @property
+    def live_room(self) -> LiveRoom:
+        """What the live series of the operator, and of each analyst, may have at once."""
+        asked, ledgers = self.queries, 1 + len(self.privacy.analysts)
+        return LiveRoom.of(ledgers, asked.series, asked.total_series, asked.entries)
+
+    @property
+    def condition(self) -> str | None:
+        """What the guarantee takes for granted because the file vouches for it, in words; None: nothing."""
+        return KEEPS_ITS_TICK if self.privacy.moves == "within_tick" else None
+
+    @property
+    def own_times(self) -> TimeForm:
+        """How records write the time that a replay clock counts them by; the default under a wall clock."""
+        named = self.fields.get(self.clock.field) if isinstance(self.clock, ReplayClock) else None
+        return named.form if isinstance(named, TimeField) else TimeForm()
+
+
+def with_defaults(data: Any) -> Any:
+    """Fill in `journal` and `releases`, which depend on the source and the name."""
+    if not isinstance(data, Mapping):
+        return data
+    filled, name = dict(data), data.get("name")
+    sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
+    source = source_named(_kind(data.get("source")))
+    kafka = source is not None and source.journals[0] == "kafka"
+    filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
+    if _kind(filled["journal"]) == "sqlite":
+        filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
+    return filled
+
+
+def _kind(part: Any) -> Any:
+    return part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
+
+
+def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:
+    """Validate `data`; where it is broken, return every problem of every part at once."""
+    try:
+        return PipelineSpec.model_validate(data, context=context)
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_input=False)
+        found = [
+            *with_expected(told, PipelineSpec), *behind_misspelled(told, data, PipelineSpec)
+        ]  # fmt: skip
+    if isinstance(data, Mapping):
+        try:
+            refuse(cross_problems(Parts.salvage(with_defaults(data))))
+        except ValidationError as error:
+            found += error.errors(include_url=False, include_input=False)
+    return found
+
+
+def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails]:
+    """Validate one series beside the rest of `spec`, or return every problem of it."""
+    try:
+        series = _SERIES.validate_python(data).fitted(spec.fields)
+        wrong = series_problems((), series, spec.fields, spec.clock, spec.privacy)
+        wrong += zone_problems(series, zones_in(spec.series))
+        wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
+        refuse([*wrong, *_privacy_problems((), series, spec.privacy)])
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_input=False)
+        return [*with_expected(told, Series), *behind_misspelled(told, data, Series)]
+    return series
+
+
+def _privacy_problems(
+    at: tuple[str | int, ...], series: Series, privacy: Privacy
+) -> list[InitErrorDetails]:
+    """What a series says together with `privacy` and must not."""
+    known = {analyst.name for analyst in privacy.analysts}
+    strangers = [
+        problem((*at, "ask", place), f"'{name}' is none of privacy.analysts", known)
+        for place, name in enumerate(series.askers or ())
+        if name not in known
+    ]
+    return [*_delta_problems(at, series, privacy), *strangers]
+
+
+def _delta_problems(
+    at: tuple[str | int, ...], series: Series, privacy: Privacy
+) -> list[InitErrorDetails]:
+    """What is wrong with a series whose method, or inner counter, has a delta: none is granted, or not for it."""
+    key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
+    if key is None:
+        return []
+    if not privacy.stated_delta:
+        wanted = (
+            "set privacy.first_block_delta"
+            if privacy.filter in WITH_OWN_DELTA
+            else "name another filter (zcdp, renyi, gdp) and a delta"
+        )
+        why = f"{key} gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another {key}"
+    elif key == "counter" and privacy.filter == "gdp":
+        why = (
+            "counter gaussian makes a composite, which has no finite communication ([HSV] Def 14.4), so filter gdp "
+            "cannot admit it: name filter zcdp or renyi, or counter tree"
+        )
+    else:
+        return []
+    return [problem((*at, key), why)]

@@ -1,0 +1,59 @@
+"""Conditions of many features that differ in one value only: which ones one count by that field's values answers.
+
+A hundred thousand features that each ask for another `equals` of one field are a histogram of that field, read at a
+hundred thousand places. Rules: whether features are counted so changes no count, only the work; it depends on the
+features alone, never on records.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stream_dp.records.conditions import Test
+
+MANY = 8  # features that share a field and all other conditions, from which on they are counted together
+_CODED = ("category", "text", "list", "integer")
+_VALUED = ("equals", "one_of", "contains")
+
+Wheres = frozenset[Test]
+
+
+class AskedFor(NamedTuple):
+    """A feature's columns of the row, and the values that it asks for."""
+
+    columns: tuple[int, ...]
+    values: frozenset[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Features that ask for values of `field`, of the records that pass `rest`."""
+
+    field: str
+    rest: Wheres
+    wanted: tuple[AskedFor, ...]
+
+
+def alike(
+    scalars: Mapping[Wheres, Sequence[int]], fields: Mapping[str, Any]
+) -> tuple[list[Alike], dict[Wheres, Sequence[int]]]:
+    """Split features, columns of the row by their conditions, into those counted together and all others."""
+    known = Counter(key for where in scalars for _, key in _ways(where, fields))
+    together: dict[tuple[str, Wheres], list[AskedFor]] = {}
+    alone: dict[Wheres, Sequence[int]] = {}
+    for where, columns in scalars.items():
+        ways = [(known[key], key[0], test, key) for test, key in _ways(where, fields)]
+        number, _, test, key = max(ways, key=lambda way: way[:2], default=(0, "", None, None))
+        if number < MANY or test is None or key is None:
+            alone[where] = columns
+        else:
+            together.setdefault(key, []).append(AskedFor(tuple(columns), test.values))
+    return [Alike(field, rest, tuple(found)) for (field, rest), found in together.items()], alone
+
+
+def _ways(where: Wheres, fields: Mapping[str, Any]) -> Iterator[tuple[Test, tuple[str, Wheres]]]:
+    """Each condition that asks for values, and the field and the other conditions that are left."""
+    for test in where:
+        if test.operator in _VALUED and fields[test.field].type in _CODED:
+            yield test, (test.field, where - {test})

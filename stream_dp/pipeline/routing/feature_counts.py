@@ -1,0 +1,300 @@
+"""From decoded records to rows: how many records count in each entry of their tick's row.
+
+Rules: records come sorted by tick, so that a tick is a stretch of every column. A record adds its own contribution to
+each feature whose conditions it passes, and nothing else: one entry, or as many as its lists have, each once. Features
+that differ in one value only are counted together (`alike`). Rows are private.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.pipeline.routing.alike import Alike, alike
+from stream_dp.pipeline.routing.entry_columns import BatchTicks, coder
+from stream_dp.pipeline.routing.layout import Feature, Slot
+from stream_dp.records.amount_units import Amount, Sign
+from stream_dp.records.centred_amounts import Centred, Known
+from stream_dp.records.conditions import Test
+from stream_dp.records.groupings import grouping_fields
+from stream_dp.records.identifier_columns import (
+    CapUse,
+    Identified,
+    IdentifierColumn,
+    Texts,
+    by_tick,
+)
+from stream_dp.records.list_columns import Entries
+from stream_dp.records.record_columns import BoolArray, RecordColumns
+
+_Codes = Mapping[Any, Entries]
+
+
+class Cells(NamedTuple):
+    """What adds to which entry: counts by the place of a tick in its batch and by column, one entry perhaps often."""
+
+    ticks: IntArray
+    columns: IntArray
+    counts: IntArray
+
+    def __repr__(self) -> str:
+        return "<Cells>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class FeatureCounts:
+    """Counts records in features, each with its place in a row of `width` entries: `counts(records, numbers)`."""
+
+    def __init__(
+        self,
+        features: Iterable[tuple[Feature, Slot]],
+        width: int,
+        fields: Mapping[str, Any],
+        attribute: Callable[[str], str],
+        grid: TickGrid,
+    ) -> None:
+        """See `RecordColumns` for `fields` and `attribute`; `grid` says when ticks are."""
+        every = list(features)
+        features = [each for each in every if not isinstance(each[0].of, Identified | CapUse)]
+        remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
+        scalars: dict[frozenset[Test], list[int]] = {}
+        for feature, slot in features:
+            if feature.by is None and feature.of is None:
+                scalars.setdefault(feature.where, []).append(slot.start)
+        self._totals = scalars.pop(frozenset(), None)
+        together, alone = alike(scalars, fields)
+        self._scalars = list(chain.from_iterable(alone.values()))
+        self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
+        by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
+        added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
+        signs = {each: each.tests(fields) for each in added if isinstance(each, Sign)}
+        shared = [feature.where for feature, _ in by] + [each.rest for each in together]
+        shared += [feature.where for feature, *_ in remembered]
+        shared += [frozenset({test}) for tests in signs.values() for test in tests]
+        wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
+        place = {where: at for at, where in enumerate(wheres)}
+        named = {each.field: list(_values(each, together)) for each in together}
+        self._columns = RecordColumns(
+            [*_numbered_or_coded(feature for feature, _ in by)],
+            wheres,
+            fields,
+            attribute,
+            named,
+        )
+        made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
+        self._coders = {each: coder(each, fields, grid) for each in made}
+        self._amounts = [each for each in added if isinstance(each, Amount | Centred | Known)]
+        self._signs = {
+            sign: (place[frozenset({up})], place[frozenset({down})])
+            for sign, (up, down) in signs.items()
+        }
+        self._parts: list[_By | _Together | _Sums] = [
+            _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            if isinstance(feature.of, Amount | Sign | Centred | Known)
+            else _By(feature.by, place.get(feature.where), slot)
+            for feature, slot in by
+        ]
+        self._parts += [
+            _Together(each, place.get(each.rest), self._columns.codes_of(each.field))
+            for each in together
+        ]
+        self._identified = [
+            IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
+            for feature, of, slot in remembered
+        ]
+        self._width = width
+
+    def __call__(self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]) -> IntArray:
+        """Return rows of shape (ticks, width); the first `numbers[0]` records are in tick `names[0]`, and so on."""
+        rows = np.zeros((len(numbers), self._width), np.int64)
+        self.write(rows, records, numbers, names)
+        return rows
+
+    def write(
+        self, rows: IntArray, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
+    ) -> Texts:
+        """Write these features' columns of rows, which may be wider than `width`, and no others.
+
+        Return the identifiers that came; nothing counts in their columns yet.
+        """
+        at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
+        passing, codes = self._read(records, names, at)
+        if self._totals is not None:
+            rows[:, self._totals] = numbers[:, None]
+        if self._scalars:
+            rows[:, self._scalars] = self._passed(passing, numbers)[self._repeats].T
+        for part in self._parts:
+            part.count(rows, codes, passing, at)
+        return by_tick(self._identified, records, numbers, names, passing)
+
+    def cells(
+        self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
+    ) -> tuple[list[Cells], Texts]:
+        """Return what `write` writes, as cells: in as much room as the records take, however wide a row is."""
+        at = np.repeat(np.arange(len(numbers)), numbers)
+        passing, codes = self._read(records, names, at)
+        found = [part.cells(codes, passing, at) for part in self._parts]
+        every = np.arange(len(numbers))
+        if self._totals is not None:
+            columns = np.array(self._totals, np.int64)
+            found.append(
+                Cells(
+                    np.repeat(every, len(columns)),
+                    np.tile(columns, len(every)),
+                    np.repeat(numbers, len(columns)),
+                )
+            )
+        if self._scalars:
+            passed = self._passed(passing, numbers)[self._repeats]
+            which, ticks = np.nonzero(passed)
+            columns = np.array(self._scalars, np.int64)
+            found.append(Cells(ticks, columns[which], passed[which, ticks]))
+        return found, by_tick(self._identified, records, numbers, names, passing)
+
+    def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
+        """How many records pass the conditions of the scalars, of shape (conditions, ticks)."""
+        return _by_tick(passing[: int(self._repeats[-1]) + 1], numbers)
+
+    def _read(
+        self, records: Sequence[Any], names: Sequence[int], at: IntArray | None
+    ) -> tuple[BoolArray, _Codes]:
+        """Which records pass which condition, and the codes by which features count; `at`: each record's tick."""
+        columns = self._columns(records)
+        passing = columns.passing
+        codes: dict[Any, Entries] = dict(columns.codes)
+        for by, entries in self._coders.items():
+            codes[by] = entries(columns, BatchTicks(names, at, len(records)))
+        for amount in self._amounts:
+            codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
+        for sign, (up, down) in self._signs.items():
+            codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
+        return passing, codes
+
+
+class _By:
+    """A feature with an entry for each value of a field, or of what else it goes by."""
+
+    def __init__(self, by: Any, where: int | None, slot: Slot) -> None:
+        self._by, self._where, self._slot = by, where, slot
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the feature's part of the rows; `at` is the tick of each record, None: there is one."""
+        keys = len(self._slot.keys)
+        found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
+        rows[:, self._slot.start : self._slot.stop] = found
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """Return the entries that are not 0, and their counts."""
+        found, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, found + self._slot.start, np.ones(len(found), np.int64))
+
+
+class _Sums:
+    """A feature to which records add their amounts."""
+
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Hashable) -> None:
+        self._by, self._where, self._slot, self._amount = by, where, slot, amount
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the feature's part of the rows."""
+        keys, units = len(self._slot.keys), codes[self._amount].codes
+        entries = codes[self._by]
+        cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
+        units = entries.of(units)
+        if self._where is not None:
+            chosen = entries.of(passing[self._where]).nonzero()
+            cells, units = cells[chosen], units[chosen]
+        found = np.zeros(len(rows) * keys, np.int64)
+        np.add.at(found, cells, units)
+        rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """Return the entries that are not 0, and their counts."""
+        found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
+
+
+class _Together:
+    """Features that ask for values of one field; the coded field has one value more, for all others."""
+
+    def __init__(self, alike: Alike, rest: int | None, codes: Mapping[Any, int]) -> None:
+        self._field, self._rest, self._keys = alike.field, rest, len(codes) + 1
+        wanted = [
+            (column, sorted(codes[v] for v in w.values))
+            for w in alike.wanted
+            for column in w.columns
+        ]
+        self._columns = [column for column, _ in wanted]
+        self._codes = np.array([code for _, asked in wanted for code in asked], np.int64)
+        lengths = np.array([len(asked) for _, asked in wanted], np.int64)
+        self._starts = np.cumsum(lengths) - lengths
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the features' columns of the rows."""
+        found = _histogram(codes[self._field], self._rest, self._keys, len(rows), passing, at)
+        rows[:, self._columns] = np.add.reduceat(found[:, self._codes], self._starts, axis=1)
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """Return the entries that are not 0: a record counts in each column that asks for its value."""
+        found, ticks, _ = _chosen(codes[self._field], self._rest, passing, at)
+        order = np.argsort(self._codes, kind="stable")
+        lengths = np.diff(np.append(self._starts, len(self._codes)))
+        columns = np.repeat(np.array(self._columns, np.int64), lengths)[order]
+        asking = np.bincount(self._codes, minlength=self._keys)
+        begins, number = np.cumsum(asking) - asking, asking[found]
+        place = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+        columns = columns[np.repeat(begins[found], number) + place]
+        return Cells(np.repeat(ticks, number), columns, np.ones(len(columns), np.int64))
+
+
+def _histogram(
+    entries: Entries,
+    where: int | None,
+    keys: int,
+    ticks: int,
+    passing: BoolArray,
+    at: IntArray | None,
+) -> IntArray:
+    """How many records have each code, of shape (ticks, keys)."""
+    cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
+    if where is not None:
+        cells = cells[entries.of(passing[where]).nonzero()]
+    return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+
+
+def _chosen(
+    entries: Entries, where: int | None, passing: BoolArray, at: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The codes of what passes, and the tick and the place of the record of each."""
+    codes, ticks, records = entries.codes, entries.of(at), entries.of(np.arange(len(at)))
+    if where is None:
+        return codes, ticks, records
+    chosen = entries.of(passing[where]).nonzero()
+    return codes[chosen], ticks[chosen], records[chosen]
+
+
+def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
+    """The fields whose codes or values features need."""
+    for feature in features:
+        yield from grouping_fields(feature.by)
+        if isinstance(feature.of, Amount | Centred | Known):
+            yield feature.of.field
+
+
+def _values(one: Alike, every: Sequence[Alike]) -> Iterable[Any]:
+    """All values that features ask for in the field of `one`."""
+    wanted = (w.values for each in every if each.field == one.field for w in each.wanted)
+    return dict.fromkeys(chain.from_iterable(wanted))
+
+
+def _by_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
+    """How many records pass, of shape (conditions, ticks); every tick has a record."""
+    if len(numbers) == 1:
+        return np.count_nonzero(passing, axis=1, keepdims=True)
+    starts = np.cumsum(numbers) - numbers
+    return np.add.reduceat(passing, starts, axis=1, dtype=np.int64)

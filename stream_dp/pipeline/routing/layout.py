@@ -1,0 +1,166 @@
+"""Which entries of a tick's row belong to which series.
+
+Rules: a tick's row is one int64 vector; each distinct feature (by, where) owns one slice of it, and series that
+ask for the same feature share the slice. A series of several features has a block of its own, with room for more. The
+layout depends on the specification alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.centred_amounts import Addend
+from stream_dp.records.conditions import Test, tests_of
+from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys
+from stream_dp.records.identifier_columns import CapUse, Identified
+from stream_dp.statistics import Series
+
+SCALAR = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Count the records that pass all `where`, by `by` (a scalar: None); or what they add, or identify: `of`."""
+
+    by: By | None
+    where: frozenset[Test]
+    of: Addend | Identified | CapUse | None = None
+
+    @property
+    def fields(self) -> Iterator[str]:
+        """The fields of the schema that it reads, some twice."""
+        yield from grouping_fields(self.by)
+        yield from sorted(test.field for test in self.where)
+        if self.of is not None and not isinstance(self.of, CapUse):
+            yield self.of.field
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The features of the series `owner`, each under its name, one behind the other in a slice of `places` entries."""
+
+    owner: str
+    parts: tuple[tuple[str, Feature], ...]
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The slice of the row that a feature or a block owns, and the name of each of its entries; "" is free."""
+
+    start: int
+    keys: tuple[str, ...]
+
+    @property
+    def stop(self) -> int:
+        """One past the last entry."""
+        return self.start + len(self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """The row vector of shape (width,) and who owns which part."""
+
+    width: int
+    features: dict[Feature | Block, Slot]
+    series: dict[str, Feature | Block]
+
+    @classmethod
+    def of(cls, spec: PipelineSpec) -> "RowLayout":
+        """The layout of a pipeline; slices follow the order in which series first need them."""
+        width = 0
+        features: dict[Feature | Block, Slot] = {}
+        series: dict[str, Feature | Block] = {}
+        for item in spec.counted:
+            feature = feature_of(spec, item)
+            series[item.name] = feature
+            if feature not in features:
+                features[feature] = Slot(width, names_of(spec, feature))
+                width = features[feature].stop
+        return cls(width, features, series)
+
+    def windows(self, spec: PipelineSpec) -> dict[int, int | None]:
+        """The columns that count identifiers, and in windows of how many ticks each of them does; None: for ever."""
+        return {
+            column: None if feature.of.span is None else feature.of.span // spec.clock.step
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, Identified | CapUse)
+            for column in range(slot.start, slot.stop)
+        }
+
+    @property
+    def cap_uses(self) -> tuple[Slot, ...]:
+        """Where the guard for users counts who was active and who was cut off."""
+        return tuple(
+            slot
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, CapUse)
+        )
+
+    @classmethod
+    def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
+        """The layout of one feature or block, which then has a row of its own."""
+        keys = names_of(spec, feature)
+        return cls(len(keys), {feature: Slot(0, keys)}, {})
+
+    def counted(self, spec: PipelineSpec) -> Iterator[tuple[Feature, Slot]]:
+        """The features that records are counted in, those of blocks by themselves, and where; not what guards count."""
+        for feature, slot in self.features.items():
+            if isinstance(feature, Feature):
+                if not isinstance(feature.of, CapUse):
+                    yield feature, slot
+                continue
+            start = slot.start
+            for name, part in feature.parts:
+                keys = part_names(spec, name, part)
+                yield part, Slot(start, keys)
+                start += len(keys)
+
+    def slice(self, series: str) -> slice:
+        """Return the slice of the tick row that holds the entries of this series."""
+        slot = self.features[self.series[series]]
+        return slice(slot.start, slot.stop)
+
+    def keys(self, series: str) -> tuple[str, ...]:
+        """The names of the slice's entries: the domain and `other`, or ("",) for a scalar."""
+        return self.features[self.series[series]].keys
+
+
+def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
+    """What a series counts."""
+    if not series.parts:
+        of = series.amount or series.identifier
+        return Feature(series.grouped_by, tests_of(spec.fields, series.where), of)
+    parts = tuple(
+        (
+            part.name,
+            Feature(
+                part.by,
+                tests_of(spec.fields, (*series.where, *part.where)),
+                part.amount or series.amount,
+            ),
+        )
+        for part in series.parts
+    )
+    return Block(series.name, parts, series.places(sum(entries_of_parts(spec, series))))
+
+
+def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
+    """How many entries each part of a series has; nothing where it has none."""
+    return tuple(number_of_keys(spec.fields, part.by) for part in series.parts)
+
+
+def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
+    """The names of the entries of a feature or a block; "" where a block has room."""
+    if isinstance(feature, Feature):
+        own = feature.of.keys if isinstance(feature.of, CapUse) else None
+        return own or keys_of(spec.fields, feature.by)
+    named = [key for name, part in feature.parts for key in part_names(spec, name, part)]
+    return (*named, *[""] * (feature.places - len(named)))
+
+
+def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
+    """The names of the entries of a block's part: its own, or one for each key behind it."""
+    if part.by is None:
+        return (name,)
+    return tuple(f"{name}/{key}" for key in keys_of(spec.fields, part.by))

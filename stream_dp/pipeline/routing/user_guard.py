@@ -1,0 +1,176 @@
+"""The guard for users: of each user's records, so many count in each public window, and no more.
+
+Rules: the first ones count, in the order of the user's partition. Which do depends on that user's own records, on
+public windows and ticks, and on the key of the hashes; it does not depend on other users, on how records come in
+batches, or on room. A user outside the declared share counts nowhere, by its keyed hash. A record that cannot say whose
+it is, or whose user's name is too long, or that lies in another partition than its user's, is a dead letter; one that
+is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series change
+nothing here: a record that the router could not decode for them is decoded again for the guard alone. Nothing raises.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from operator import attrgetter
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.memories.identifiers import ByColumn
+from stream_dp.engine.memories.user_hash import UserHash
+from stream_dp.engine.memories.user_memory import Used, UserMemory
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.ticks.record_guard import Admitted, EveryRecord, RecordGuard
+from stream_dp.engine.ticks.tick_assembler import NOBODY
+from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
+from stream_dp.pipeline.file.endpoints import ReplayClock
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.cap_uses import CapUses
+from stream_dp.pipeline.routing.layout import RowLayout
+from stream_dp.pipeline.routing.user_homes import Homes, grown, homes_of
+from stream_dp.pipeline.routing.user_names import UserNames, naming_field
+from stream_dp.records.decoder import Decoded, RecordDecoder, Refusal
+from stream_dp.records.own_ticks import OwnTicks
+from stream_dp.records.record_columns import BoolArray
+
+_HASHES = 1 << 64
+_log = logging.getLogger(__name__)
+NO_KEY = bytes(32)
+"""For those who look at records and remember nothing of them."""
+
+
+def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
+    """Return the guard of a pipeline whose tick 0 begins at `origin_ms`; `key` is that of users' hashes."""
+    return UserGuard(spec, origin_ms, key) if spec.privacy.unit == "user" else EveryRecord()
+
+
+class UserGuard:
+    """The guard of a pipeline with `privacy: {unit: user}`."""
+
+    def __init__(self, spec: PipelineSpec, origin_ms: int, key: bytes) -> None:
+        """Raises TypeError where the pipeline protects single events."""
+        privacy, clock = spec.privacy, spec.clock
+        if privacy.user is None:
+            raise TypeError("a guard for users needs the field that names them")
+        self._spec = spec
+        self.memory = UserMemory(privacy.cap, privacy.window_ticks(clock))
+        self._field, self._hash = privacy.user, UserHash(key)
+        self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
+        self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
+        own = clock.field if isinstance(clock, ReplayClock) else None
+        used = naming_field(spec, privacy.user)
+        used = used if own is None else used | {own: spec.fields[own]}
+        self._decoder = RecordDecoder(used, spec.fields)
+        self._user_of = attrgetter(self._decoder.attribute(privacy.user))
+        self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
+        self._ticks = OwnTicks(self._grid, spec.own_times)
+        self._homes: Homes | None = None
+        self._first, self._now = frozenset[int](), 0
+        self._uses = CapUses(RowLayout.of(spec).cap_uses)
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Guard a source which had these partitions at the first start.
+
+        Raises:
+            UsageError: there are several, and nothing says which one is a user's.
+        """
+        self._homes = homes_of(self._spec, partitions)
+        self._first, self._now = frozenset(partitions), len(partitions)
+
+    def admit(self, batch: Batch, passed: int) -> Admitted:
+        """Decide a batch of a partition where the ticks up to `passed` are over; warn of a partition that was added.
+
+        Raises:
+            TypeError: it has not begun.
+        """
+        if self._homes is None:
+            raise TypeError("a guard begins before it admits records")
+        if batch.partition not in self._first and batch.partition >= self._now:
+            self._now = batch.partition + 1  # numbered from 0 on
+            _log.warning("%s", grown(len(self._first), self._now))
+        if not batch.payloads:
+            return Admitted(batch)
+        decoded = self._read(batch)
+        users = UserNames.of(map(self._user_of, decoded.records))
+        long, astray = users.long, self._homes.of(users.texts) != batch.partition
+        sound = ~(long | astray)
+        ticks = self._ticks_of(decoded, batch.tick)
+        counting = sound & (ticks > passed) & (ticks >= 0)
+        kept, used, those = self._first_ones(users, ticks, counting)
+        stays = sound & (kept | ~counting)
+        if decoded.refused:
+            readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
+            stays[np.asarray(decoded.positions, np.int64)] = readable
+        if stays.all():
+            return Admitted(batch, used, users=those)
+        refused = [
+            *decoded.refused,
+            *self._dead(decoded, NAME_TOO_LONG, long),
+            *self._dead(decoded, WRONG_PARTITION, astray & ~long),
+        ]
+        capped = int(np.count_nonzero(counting & ~kept))
+        return Admitted(_part(batch, stays, refused), used, capped, those)
+
+    def _read(self, batch: Batch) -> Decoded:
+        """Return the records that say whose they are and when, in the order of the batch."""
+        shared: Decoded | None = batch.decoded
+        if shared is None:
+            return self._decoder.decode(batch.payloads)
+        if not shared.refused:
+            return shared
+        places = [refusal.position for refusal in shared.refused]
+        again = self._decoder.decode([batch.payloads[place] for place in places])
+        refused = [one._replace(position=places[one.position]) for one in again.refused]
+        if not again.records:
+            return Decoded(shared.records, shared.positions, refused)
+        records = dict(zip(shared.positions, shared.records, strict=True))
+        for at, record in zip(again.positions, again.records, strict=True):
+            records[places[at]] = record
+        positions = sorted(records)
+        return Decoded([records[position] for position in positions], positions, refused)
+
+    def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
+        """The tick of each record; less than 0 where it is outside the grid, or there is none."""
+        number = len(decoded.records)
+        if given is not None or self._time_of is None:
+            tick = given if given is not None and given in self._grid else -1
+            return np.full(number, tick, np.int64)
+        return self._ticks.of(map(self._time_of, decoded.records), number)
+
+    def _first_ones(
+        self, users: UserNames, ticks: IntArray, counting: BoolArray
+    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
+        """Which records are among their users' first ones of those that are `counting`; what they use, and whose.
+
+        Whose by tick and column, where they are counted: of those in the declared share.
+        """
+        kept = np.zeros(len(ticks), np.bool_)
+        if not counting.any():
+            return kept, [], NOBODY
+        hashes = self._hash.of(users.texts)
+        counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
+        windows = self.memory.windows(ticks)
+        kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
+        those = self._uses.of(hashes, ticks, counting, kept)
+        return kept, [] if used is None else [used], those
+
+    def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
+        return [
+            Refusal(position, reason, self._field)
+            for position in compress(decoded.positions, those.tolist())
+        ]
+
+
+def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
+    """The records of a batch that stay, with these among its refused ones."""
+    those = stays.tolist()
+    dead = as_spans((batch.labels[at], why, field) for at, why, field in sorted(refused))
+    return replace(
+        batch,
+        payloads=list(compress(batch.payloads, those)),
+        labels=list(compress(batch.labels, those)),
+        refused=[*batch.refused, *dead],
+        decoded=batch.decoded and batch.decoded.part(those),
+    )

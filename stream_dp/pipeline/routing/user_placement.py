@@ -1,0 +1,40 @@
+"""Where the records of a pipeline are put in its topic by what feeds it: `replay`, and an agent of an app.
+
+Rules: where users are protected, a record lies in its user's partition, or the guard would make a dead letter of it;
+else, and where it names nobody, its content says where. It is a function of the record alone.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from stream_dp.engine.ticks.placement import Placement, by_content
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.user_homes import homes_of
+from stream_dp.pipeline.routing.user_names import UserNames, naming_field
+from stream_dp.records.decoder import RecordDecoder
+
+
+def placement_of(spec: PipelineSpec) -> Placement:
+    """Return where records of this pipeline are put."""
+    user = spec.privacy.user
+    return by_content if user is None else _ByUser(spec, user)
+
+
+class _ByUser:
+    """Each record in its user's partition."""
+
+    def __init__(self, spec: PipelineSpec, user: str) -> None:
+        self._spec = spec
+        self._decoder = RecordDecoder(naming_field(spec, user))
+        self._user_of = attrgetter(self._decoder.attribute(user))
+
+    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
+        homes = homes_of(self._spec, partitions)
+        placed = by_content(payloads, partitions)
+        decoded = self._decoder.decode(payloads)
+        names = UserNames.of(map(self._user_of, decoded.records))
+        found = homes.of(names.texts).tolist()
+        for position, home, long in zip(decoded.positions, found, names.long.tolist(), strict=True):
+            if not long:
+                placed[position] = home
+        return placed

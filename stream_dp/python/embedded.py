@@ -1,0 +1,324 @@
+"""A pipeline in a program of one's own: its plan, a run, and the releases as they become public.
+
+Rules: the same engine, journal and sink as `stream-dp run`. What is handed out has been published before: it is taken
+behind the sink. No signal handler is set; that is the program's business.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stream_dp.core.derivation import Derivation
+from stream_dp.engine.ports import Ports, Sink, closing
+from stream_dp.errors import UsageError
+from stream_dp.journal.commit import Release
+from stream_dp.journal.release import release_of
+from stream_dp.kafka.log.lease import Holder
+from stream_dp.operate.audit.journal_access import require_own
+from stream_dp.operate.check.new_ledger import require_fitting
+from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.report import plan_json
+from stream_dp.python.public_release import PublicRelease
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pipeline guarantees and what errors to expect; `print` shows it.
+
+    Parameters
+    ----------
+    values : mapping
+        Plain values, as `stream-dp plan --json` prints them.
+    derivation : Derivation
+        Why the series of the file guarantee what they do.
+    promise : Derivation
+        Why that holds, by one filter, for all that is asked later too.
+    """
+
+    values: Mapping[str, Any]
+    derivation: Derivation
+    promise: Derivation
+
+    def __str__(self) -> str:
+        """Return the promise as a tree, then each series with its price and the error at its last tick."""
+        prices = [_price(series) for series in self.values["series"]]
+        return "\n".join([str(self.promise), *prices])
+
+
+def _price(series: Mapping[str, Any]) -> str:
+    """A series with what it costs and, where it can be told beforehand, the error at its last tick."""
+    about = f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}"
+    if not series["predicted_error"]:
+        return f"{about} ({series['why']})"
+    last = series["predicted_error"][-1]
+    return (
+        f"{about}, error {_errors(series)} at tick {last['tick']} with confidence {last['confidence']} "
+        f"({series['why']})"
+    )
+
+
+def _errors(series: Mapping[str, Any]) -> str:
+    """The error at the last tick, or that of each window."""
+    if "windows" not in series:
+        return str(series["predicted_error"][-1]["error"])
+    found = [(each["window"], each["predicted_error"][-1]["error"]) for each in series["windows"]]
+    return ", ".join(f"{error} ({window})" for window, error in found)
+
+
+class Pipeline:
+    """A pipeline file, ready to run in this program; made by `Pipeline.load`.
+
+    Privacy claim: that of the plan, for everything that is ever published, across runs and crashes. It runs once at a
+    time; a second engine on the same pipeline takes over, and this one ends with `FailClosed`.
+
+    Examples
+    --------
+    >>> import stream_dp as sdp
+    >>> pipeline = sdp.Pipeline.load("examples/01_flights/pipeline.yaml")
+    >>> pipeline.name, pipeline.plan().values["neighbors"]
+    ('flights', 'add_remove')
+    """
+
+    def __init__(self, built: Built, key_file: Path | None = None) -> None:
+        self._built = built
+        self._key_file = key_file
+        self._busy = False
+        self._running: tuple[Run, asyncio.AbstractEventLoop] | None = None
+
+    @classmethod
+    def load(cls, path: str | Path, *, key_file: str | Path | None = None) -> "Pipeline":
+        """Read a pipeline file, derive its guarantee and check that its series fit its budget.
+
+        Parameters
+        ----------
+        path : str or Path
+            The YAML file; paths in it are relative to its folder.
+        key_file : str or Path, optional
+            The operator's 32-byte key (mode 0600); without it, the one that `STREAM_DP_KEY_FILE` names.
+
+        Returns
+        -------
+        Pipeline
+            Nothing has been opened or connected.
+
+        Raises
+        ------
+        UsageError
+            The file is not a valid pipeline; the message lists every problem with its line and column.
+        BudgetRefused
+            Its series need more than its budget.
+        NotDerivable
+            No rule covers its series.
+        """
+        return cls(build(load(path)), None if key_file is None else Path(key_file))
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._built.spec.name
+
+    def plan(self) -> Plan:
+        """Return the guarantee, its derivation, prices and predicted errors; reads no data.
+
+        Returns
+        -------
+        Plan
+            Plain values, two trees, and a readable form.
+        """
+        return Plan(plan_json(self._built), self._built.derivation, self._built.promise)
+
+    def run(
+        self,
+        on_release: Callable[[PublicRelease], None] = lambda release: None,
+        *,
+        accept_new_guarantee: str = "",
+        check: bool = True,
+    ) -> int:
+        """Run until the horizon, the end of the source or `stop()`; goes on where the journal ends.
+
+        Parameters
+        ----------
+        on_release : callable
+            Called with each release once it is public, in order.
+        accept_new_guarantee : str
+            A name under which an empty journal may begin although the pipeline ran on this source before: the old and
+            the new guarantee add up, and the journal records the name.
+        check : bool
+            Begin no new ledger on a source that has records of which none fits the schema.
+
+        Returns
+        -------
+        int
+            How many releases this run has published.
+
+        Raises
+        ------
+        UsageError
+            No operator key, no record that fits, or this pipeline runs already.
+        FailClosed, WorldError
+            The engine stopped; what was published stays valid.
+        """
+        return asyncio.run(
+            self.run_async(on_release, accept_new_guarantee=accept_new_guarantee, check=check)
+        )
+
+    async def run_async(
+        self,
+        on_release: Callable[[PublicRelease], None] = lambda release: None,
+        *,
+        accept_new_guarantee: str = "",
+        check: bool = True,
+    ) -> int:
+        """Run on the current event loop; arguments, result and errors are those of `run`."""
+        published = 0
+        async with self.running(accept_new_guarantee=accept_new_guarantee, check=check) as releases:
+            async for release in releases:
+                published += 1
+                on_release(release)
+        return published
+
+    @asynccontextmanager
+    async def running(
+        self, *, accept_new_guarantee: str = "", check: bool = True
+    ) -> AsyncGenerator[AsyncIterator[PublicRelease], None]:
+        """Run while the block runs, and hand out what becomes public; leaving the block ends the run.
+
+        Parameters
+        ----------
+        accept_new_guarantee : str
+            See `run`.
+        check : bool
+            See `run`.
+
+        Yields
+        ------
+        asynchronous iterator of PublicRelease
+            The releases that this run makes public, in order; those that are not yet taken wait in memory. It ends with
+            the run, and raises what the run raises.
+
+        Raises
+        ------
+        UsageError
+            No operator key, no record that fits, or this pipeline runs already.
+        FailClosed, WorldError
+            The engine stopped; what was published stays valid.
+        """
+        if self._busy:
+            raise UsageError(f"{self.name} runs already; stop it first")
+        self._busy = True
+        try:
+            waiting: asyncio.Queue[PublicRelease | None] = asyncio.Queue()
+            run = await self._open(waiting, accept_new_guarantee, check)
+            self._running = (run, asyncio.get_running_loop())
+            async with _engine(run, waiting) as engine:
+                yield _until_end(waiting, engine)
+        finally:
+            self._busy, self._running = False, None
+
+    def stop(self) -> None:
+        """End the run after the commit in flight; does nothing where none runs. Any thread may call it."""
+        if self._running is not None:
+            run, loop = self._running
+            loop.call_soon_threadsafe(run.stop)
+
+    async def _open(
+        self, waiting: "asyncio.Queue[PublicRelease | None]", accepted: str, check: bool
+    ) -> Run:
+        sealer = sealer_for(self._built.spec, self._key_file)
+        if await require_own(self._built, sealer, private=True) and check:
+            await require_fitting(self._built.spec, sealer)
+        holder, handed = Holder(), _Handed(waiting.put_nowait)
+
+        def watched() -> Ports:
+            ports = open_ports(self._built.spec, sealer, accepted, holder)
+            return replace(ports, sink=_Watched(ports.sink, handed))
+
+        return Run(self._built, watched(), keep=1, accepted=accepted, again=watched)
+
+
+@asynccontextmanager
+async def _engine(
+    run: Run, waiting: "asyncio.Queue[PublicRelease | None]"
+) -> AsyncGenerator["asyncio.Task[None]", None]:
+    """The engine's task, which ends with the block; None in `waiting` says that it has ended."""
+    engine = asyncio.create_task(run.until_end())
+    engine.add_done_callback(lambda _: waiting.put_nowait(None))
+    try:
+        yield engine
+        run.stop()
+        await engine
+    except asyncio.CancelledError:
+        engine.cancel()
+        raise
+    finally:
+        run.stop()
+        await asyncio.wait({engine})
+        if not engine.cancelled():
+            engine.exception()  # seen: what ended the block says why
+
+
+async def _until_end(
+    waiting: "asyncio.Queue[PublicRelease | None]", engine: "asyncio.Task[None]"
+) -> AsyncIterator[PublicRelease]:
+    while (release := await waiting.get()) is not None:
+        yield release
+    await engine  # its error, if it has one
+
+
+@dataclass(slots=True)
+class _Handed:
+    """Hands on what becomes visible in all attempts of a run, once: not what was there before, up to `last`."""
+
+    hand_on: Callable[[PublicRelease], None]
+    last: int | None = None
+
+    def begin(self, head: bytes | None) -> None:
+        """Take what was visible last before anything was done; later nothing."""
+        if self.last is None:
+            self.last = -1 if head is None else release_of(head).sequence
+
+    def take(self, sequence: int, body: bytes) -> None:
+        """Hand on what is visible, unless it was."""
+        if self.last is not None and sequence > self.last:
+            self.last = sequence
+            self.hand_on(PublicRelease.of(body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A sink whose releases are handed on once they are visible in it.
+
+    Those too whose publication ended in an outage: the next attempt reads them.
+    """
+
+    sink: Sink
+    handed: _Handed
+
+    async def open(self) -> None:
+        await self.sink.open()
+
+    async def last(self) -> bytes | None:
+        head = await self.sink.last()
+        self.handed.begin(head)
+        return head
+
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        async with closing(self.sink.read(beyond)) as bodies:
+            async for body in bodies:
+                self.handed.take(release_of(body).sequence, body)
+                yield body
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        await self.sink.publish(releases)
+        for release in releases:
+            self.handed.take(release.sequence, release.body)
+
+    async def close(self) -> None:
+        await self.sink.close()

@@ -1,0 +1,128 @@
+"""What a record adds to a sum: a number field, clamped, in whole units of a declared grid; or 1 up or down.
+
+Rules: a record's units depend on its own value alone. A value becomes units in IEEE arithmetic, value by value, and
+each operation is exactly rounded: it is clamped, divided by the step, rounded to the nearest integer (halves to the
+even one), and as an integer clamped once more. So whatever a double looks like, its units lie in the range that the
+noise is made for. Null, and what is no number, adds nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.mechanisms.linear.event_amounts import MOST_UNITS
+from stream_dp.records.conditions import Test, typed
+from stream_dp.records.groupings import decimal_text
+from stream_dp.records.record_columns import Numbers
+from stream_dp.records.scalars import Exact, problem
+
+FINEST = Fraction(1, 10**6)
+_EXACT_INTEGERS = 2**53  # the largest doubles that no integer is missing below
+
+_Place = tuple[str | int, ...]
+
+
+def _stepped(step: Fraction) -> Fraction:
+    if not FINEST <= step <= MOST_UNITS or (step / FINEST).denominator != 1:
+        raise ValueError(
+            "must be a decimal from 0.000001 to 1000000000 with at most 6 places, such as 0.01"
+        )
+    return step
+
+
+Step: TypeAlias = Annotated[Exact, AfterValidator(_stepped)]
+Clamp: TypeAlias = tuple[Exact, Exact]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """The value of `field`, clamped to `lowest` .. `highest`, in units of `step`: both are whole numbers of units."""
+
+    field: str
+    lowest: Fraction
+    highest: Fraction
+    step: Fraction = Fraction(1)
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The least and the largest number of units that a record adds."""
+        return int(self.lowest / self.step), int(self.highest / self.step)
+
+    def of(self, numbers: Numbers) -> IntArray:
+        """Return the units of each record, shape (records,); 0 where the value is not there."""
+        low, high = self.units
+        values = np.clip(numbers.values.astype(np.float64), float(self.lowest), float(self.highest))
+        known = values if numbers.known is None else np.where(numbers.known, values, 0.0)
+        found = np.clip(np.rint(known / float(self.step)).astype(np.int64), low, high)
+        return found if numbers.known is None else np.where(numbers.known, found, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """1 where `field` is one of `plus`, -1 where it is one of `minus`, in the words of the file; else 0."""
+
+    field: str
+    plus: tuple[str, ...]
+    minus: tuple[str, ...]
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The least and the largest number of units that a record adds."""
+        return -1, 1
+
+    def tests(self, fields: Mapping[str, Any]) -> tuple[Test, Test]:
+        """Return what a record of each sign passes, by the schema."""
+        up, down = (self._test(fields[self.field], texts) for texts in (self.plus, self.minus))
+        return up, down
+
+    def _test(self, field: Any, texts: tuple[str, ...]) -> Test:
+        return Test(self.field, "one_of", frozenset(typed(field, "equals", t) for t in texts))
+
+
+def plain_number(value: Fraction) -> int | float:
+    """Return a fraction as a number to be shown: an integer, or the nearest double.
+
+    >>> plain_number(Fraction(-15, 2)), plain_number(Fraction(3))
+    (-7.5, 3)
+    """
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def amount_problems(at: _Place, series: Any, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
+    """Return what `of`, `clamp` and `step` of a series, or of a sketch of one, and the schema must not say together."""
+    found, of = [], getattr(series, "of", None)
+    if isinstance(of, str) and of not in fields:
+        found.append(problem((*at, "of"), f"'{of}' is not in the schema", fields))
+    elif isinstance(of, str) and fields[of] is not None:
+        kind = fields[of].type
+        if kind not in ("integer", "number"):
+            found.append(problem((*at, "of"), f"'{of}' is a {kind}, not a number or an integer"))
+    clamp, step = getattr(series, "clamp", None), getattr(series, "step", None)
+    if isinstance(clamp, tuple) and isinstance(step, Fraction):
+        found += _clamp_problems((*at, "clamp"), clamp, step)
+    return found
+
+
+def _clamp_problems(
+    at: _Place, clamp: tuple[Fraction, ...], step: Fraction
+) -> list[InitErrorDetails]:
+    lowest, highest = clamp
+    found = []
+    for place, bound in enumerate(clamp):
+        shown = decimal_text(bound)
+        if (bound / step).denominator != 1:
+            why = f"'{shown}' is no whole number of steps of {decimal_text(step)}: move it, or give a finer step"
+            found.append(problem((*at, place), why))
+        elif abs(bound) > step * MOST_UNITS or abs(bound) >= _EXACT_INTEGERS:
+            why = f"'{shown}' is more than {MOST_UNITS:,} steps, or than 2^53: give a wider step or a narrower clamp"
+            found.append(problem((*at, place), why))
+    if not lowest < highest:
+        why = f"'{decimal_text(highest)}' must be greater than the lower bound '{decimal_text(lowest)}'"
+        found.append(problem((*at, 1), why))
+    return found

@@ -1,0 +1,223 @@
+"""What a series can go by: a field, a number between edges, the hour or weekday of the tick, or several of these.
+
+Rules: everything is declared and public, so the entries of a row and their names are known before any record is read.
+What a record counts in depends on that record alone, and on the public tick that it lies in. An entry `other` holds
+what is none of the declared values; a tick always has an hour and a weekday, so these have none.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+)
+
+from stream_dp.records.conditions import typed
+from stream_dp.records.scalars import OTHER, Exact, FieldName, Frozen, problem, refuse
+from stream_dp.records.schema import ListField
+from stream_dp.records.zones import ZoneName
+
+MOST_ENTRIES = 10_000
+"""How many entries a product of groupings may have."""
+_FORMS = (
+    "must be a field, a list such as [airline, destination], {field: delay, edges: [0, 15, 60]} or "
+    "{tick: hour, zone: Europe/Zurich}"
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_TICK_KEYS = {"hour": tuple(f"{hour:02}" for hour in range(24)), "weekday": _DAYS}
+_LONGEST = {"hour": 3_600_000, "weekday": 86_400_000}
+
+
+Edge: TypeAlias = Exact
+
+
+class Edges(Frozen):
+    """The values of a number field in bins: below the first edge, from each edge to the next, from the last one on."""
+
+    field: FieldName
+    edges: Annotated[tuple[Edge, ...], Field(min_length=1, max_length=1000)]
+
+    @property
+    def bins(self) -> tuple[str, ...]:
+        """The names of the bins, in order; an edge belongs to the bin above it."""
+        texts = [decimal_text(edge) for edge in self.edges]
+        between = [f"{low} to {high}" for low, high in pairwise(texts)]
+        return (f"below {texts[0]}", *between, f"{texts[-1]} and more")
+
+
+class TickKey(Frozen):
+    """The hour of the day, or the day of the week, in which the tick begins; in UTC where no zone is named."""
+
+    tick: Literal["hour", "weekday"]
+    zone: ZoneName | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its entries, in order."""
+        return _TICK_KEYS[self.tick]
+
+
+def _one(value: object) -> Any:
+    """What is written behind `by:`, or as a member of a list there."""
+    if isinstance(value, str | Edges | TickKey):
+        return value
+    if isinstance(value, Mapping):
+        if "tick" in value:
+            return TickKey.model_validate(value)
+        if "edges" in value or "field" in value:
+            return Edges.model_validate(value)
+    inner = isinstance(value, list | tuple)
+    raise ValueError("must not be a list in a list" if inner else _FORMS)
+
+
+_Single: TypeAlias = str | Edges | TickKey
+_MEMBERS: TypeAdapter[tuple[_Single, ...]] = TypeAdapter(
+    tuple[Annotated[_Single, PlainValidator(_one)], ...]
+)
+
+
+def _read(value: object) -> Any:
+    """What is written behind `by:`; of several the members, none of them twice."""
+    if not isinstance(value, list | tuple):
+        return _one(value)
+    found = _MEMBERS.validate_python(value)
+    if len(found) < 2:
+        raise ValueError("a list needs two members or more; of one, leave the brackets out")
+    again = [at for at, member in enumerate(found) if member in found[:at]]
+    refuse([problem((at,), "is listed twice") for at in again])
+    return found
+
+
+def _plain(by: Any) -> Any:
+    """A grouping as plain values, which read as the same."""
+    if isinstance(by, tuple):
+        return [_plain(part) for part in by]
+    if isinstance(by, Edges | TickKey):
+        return by.model_dump(mode="json", exclude_none=True)
+    return by
+
+
+_Several: TypeAlias = Annotated[tuple[_Single, ...], Field(min_length=2)]
+By: TypeAlias = Annotated[
+    _Single | tuple[_Single, ...],
+    PlainValidator(_read, json_schema_input_type=_Single | _Several),
+    PlainSerializer(_plain),
+]
+"""One form, or several: a row then has an entry for each combination."""
+
+
+def parts_of(by: Any) -> tuple[Any, ...]:
+    """Return the groupings that are combined: one, where `by` is one."""
+    return by if isinstance(by, tuple) else (by,)
+
+
+def grouping_fields(by: Any) -> Iterator[str]:
+    """Return the fields of the schema that a grouping reads; None has none."""
+    for part in parts_of(by):
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Edges):
+            yield part.field
+
+
+def keys_of(fields: Mapping[str, Any], by: Any) -> tuple[str, ...]:
+    """Return the names of the entries, in the order of the row; of a product the last member changes fastest."""
+    if not isinstance(by, tuple):
+        return _keys(fields, by)
+    found: list[str] = [""]
+    for part in by:
+        keys = [_escaped(key) for key in _keys(fields, part)]
+        found = [f"{before}, {key}" if before else key for before in found for key in keys]
+    return tuple(found)
+
+
+def number_of_keys(fields: Mapping[str, Any], by: Any) -> int:
+    """Return how many entries there are, without making their names."""
+    return math.prod(len(_keys(fields, part)) for part in parts_of(by))
+
+
+def most_ones(fields: Mapping[str, Any], by: Any) -> int:
+    """Return the most entries that one record counts in: of lists what they hold at most, multiplied; else 1."""
+    found = 1
+    for part in parts_of(by):
+        field = fields[part] if isinstance(part, str) else None
+        found *= field.ones if isinstance(field, ListField) else 1
+    return found
+
+
+def grouping_text(by: Any) -> str | None:
+    """Return a grouping in a few words; None where there is none."""
+    match by:
+        case tuple():
+            return " and ".join(f"{grouping_text(part)}" for part in by)
+        case Edges(field=field):
+            return f"{field} in bins"
+        case TickKey(tick=tick, zone=zone):
+            return tick if zone is None else f"{tick} in {zone}"
+    text: str | None = by
+    return text
+
+
+def zones_of(by: Any) -> Iterator[str]:
+    """Return the time zones that a grouping names."""
+    for part in parts_of(by):
+        if isinstance(part, TickKey) and part.zone is not None:
+            yield part.zone
+
+
+def longest_tick(by: Any) -> tuple[str, int] | None:
+    """Return the tick key that needs the shortest ticks, and the longest tick in ms that it tells apart."""
+    keys = [part.tick for part in parts_of(by) if isinstance(part, TickKey)]
+    return min(((key, _LONGEST[key]) for key in keys), key=lambda one: one[1], default=None)
+
+
+def edge_value(field: Any, edge: Fraction) -> int | float:
+    """Return an edge as a value of its field: a 64-bit integer, or the IEEE double that is nearest.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if field.type == "integer":
+        return int(typed(field, "at_least", decimal_text(edge)))
+    try:
+        return float(edge)
+    except OverflowError:
+        raise ValueError(f"'{decimal_text(edge)}' is too large for a number") from None
+
+
+def decimal_text(value: Fraction) -> str:
+    """Return a fraction as a decimal where it is one, else as a fraction.
+
+    >>> decimal_text(Fraction(1, 8)), decimal_text(Fraction(-1, 3)), decimal_text(Fraction(60))
+    ('0.125', '-1/3', '60')
+    """
+    rest, places = value.denominator, 0
+    while (by := math.gcd(rest, 10)) > 1:
+        rest, places = rest // by, places + 1
+    if rest > 1:
+        return str(value)
+    units = abs(value.numerator) * 10**places // value.denominator
+    digits = str(units).rjust(places + 1, "0")
+    whole, part = digits[: len(digits) - places], digits[len(digits) - places :].rstrip("0")
+    return ("-" if value < 0 else "") + whole + (f".{part}" if part else "")
+
+
+def _keys(fields: Mapping[str, Any], by: Any) -> tuple[str, ...]:
+    match by:
+        case None:
+            return ("",)
+        case Edges():
+            return (*by.bins, OTHER)
+        case TickKey():
+            return by.keys
+    return (*fields[by].domain, OTHER)
+
+
+def _escaped(key: str) -> str:
+    return key.replace("\\", "\\\\").replace(",", "\\,")

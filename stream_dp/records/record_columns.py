@@ -1,0 +1,199 @@
+"""The fields of a batch's records as numpy columns, and which records pass which conditions.
+
+Rules: a batch reads each field once and answers each distinct condition once. Integers are compared as 64-bit
+integers, numbers as doubles, so a comparison says exactly what it says of the value itself; texts and booleans are
+told apart by codes. Null passes no condition. Columns are private, and what stands in one depends on its own record.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.records.conditions import OPERATORS, Test
+from stream_dp.records.list_columns import Entries, Listed
+from stream_dp.records.schema import CategoryField, IntegerField, ListField, NumberField
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+class Numbers(NamedTuple):
+    """The values of an integer or number field, and which of them are there; None: all are."""
+
+    values: NDArray[Any]
+    known: BoolArray | None
+
+    def or_null(self) -> "Numbers":
+        """Return these with null told apart from every number: NaN is not there."""
+        missing = np.isnan(self.values) if self.values.dtype.kind == "f" else None
+        if missing is None or not missing.any():
+            return self
+        return Numbers(self.values, ~missing)
+
+
+class Columns(NamedTuple):
+    """Codes of categories, lists and texts, and values of numbers, by field; what passes, of shape (sets, records)."""
+
+    codes: dict[str, Entries]
+    numbers: dict[str, Numbers]
+    passing: BoolArray
+
+
+class RecordColumns:
+    """Reads the columns that features need: `columns(records)`."""
+
+    def __init__(
+        self,
+        by: Collection[str],
+        wheres: Sequence[frozenset[Test]],
+        fields: Mapping[str, Any],
+        attribute: Callable[[str], str],
+        named: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        """Columns for these categories and numbers, and for sets of conditions, of which none is empty.
+
+        `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field. `named` are
+        fields whose codes are wanted, each with the values that have one; a category's or a list's are its domain.
+        """
+        named = named or {}
+        tests = dict.fromkeys(test for where in wheres for test in where)
+        self._coded: list[tuple[str, _Coded | Listed, slice]] = []
+        self._ordered: list[tuple[str, _Ordered, slice]] = []
+        self._valued = frozenset(by)
+        rows: dict[Test, int] = {}
+        for name in dict.fromkeys([*by, *named, *(test.field for test in tests)]):
+            asked = sorted((test for test in tests if test.field == name), key=_place)
+            part = slice(len(rows), len(rows) + len(asked))
+            rows |= {test: part.start + at for at, test in enumerate(asked)}
+            column = _column(fields[name], attribute(name), asked, named.get(name, ()))
+            if isinstance(column, _Coded | Listed):
+                self._coded.append((name, column, part))
+            else:
+                self._ordered.append((name, column, part))
+                if name in named:
+                    coded = _Coded(attribute(name), named[name], ())
+                    self._coded.append((name, coded, slice(0, 0)))
+        self._tests = len(rows)
+        self._rounds = _rounds([[rows[test] for test in where] for where in wheres])
+
+    def codes_of(self, name: str) -> Mapping[Any, int]:
+        """Return the code of each value of a field that is coded; all others have one more together."""
+        return next(column.codes for coded, column, _ in self._coded if coded == name)
+
+    def __call__(self, records: Sequence[Any]) -> Columns:
+        """Return the columns of a batch.
+
+        A category's code is the place in the field's domain, or the domain's length for other texts and null.
+        """
+        answers = np.empty((self._tests, len(records)), np.bool_)
+        codes: dict[str, Entries] = {}
+        numbers: dict[str, Numbers] = {}
+        for name, coded, part in self._coded:
+            codes[name] = column = coded.entries(records)
+            if part.start < part.stop:
+                coded.answer(column, answers[part])
+        for name, ordered, part in self._ordered:
+            read = ordered.read(records)
+            ordered.answer(read, answers[part])
+            if name in self._valued:
+                numbers[name] = read.or_null()
+        if not self._rounds:
+            return Columns(codes, numbers, answers)
+        (_, first), *later = self._rounds
+        passing = answers[first]
+        for sets, rows in later:
+            passing[sets] &= answers[rows]
+        return Columns(codes, numbers, passing)
+
+
+class _Coded:
+    """Texts or booleans by code: the place among the values that the pipeline names, one more for others and null."""
+
+    def __init__(self, attribute: str, values: Sequence[Any], tests: Sequence[Test]) -> None:
+        self._value_of = attrgetter(attribute)
+        self.codes = {value: code for code, value in enumerate(values)}
+        self._code = self.codes.get
+        self._other = len(values)
+        self._passes = np.zeros((len(tests), len(values) + 1), np.bool_)
+        for row, test in zip(self._passes, tests, strict=True):
+            row[:-1] = [value in test.values for value in values]
+
+    def entries(self, records: Sequence[Any]) -> Entries:
+        """The code of each record."""
+        found = map(self._code, map(self._value_of, records), repeat(self._other))
+        return Entries(np.fromiter(found, np.int64, len(records)))
+
+    def answer(self, entries: Entries, answers: BoolArray) -> None:
+        """Write which records pass each test, into shape (tests, records)."""
+        # "raise", the default, would write to a buffer first.
+        np.take(self._passes, entries.codes, axis=1, out=answers, mode="clip")
+
+
+class _Ordered:
+    """Integers or numbers, as their bounds: `dtype` is int64 or float64. The tests are sorted by their operators."""
+
+    def __init__(self, attribute: str, dtype: Any, tests: Sequence[Test]) -> None:
+        self._value_of = attrgetter(attribute)
+        self._dtype = dtype
+        self._least, self._most = (
+            np.array([list(t.values) for t in tests if t.operator == operator], dtype)
+            for operator in ("at_least", "at_most")
+        )
+        others = [test for test in tests if test.operator not in ("at_least", "at_most")]
+        self._among = [np.array([[value] for value in test.values], dtype) for test in others]
+
+    def answer(self, numbers: Numbers, answers: BoolArray) -> None:
+        """Write which records pass each test, into shape (tests, records)."""
+        values, known = numbers
+        most = len(self._least)
+        among = most + len(self._most)
+        if most:
+            np.greater_equal(values, self._least, out=answers[:most])
+        if among > most:
+            np.less_equal(values, self._most, out=answers[most:among])
+        for answer, wanted in zip(answers[among:], self._among, strict=True):
+            np.equal(values, wanted).any(axis=0, out=answer)
+        if known is not None:
+            np.logical_and(answers, known, out=answers)
+
+    def read(self, records: Sequence[Any]) -> Numbers:
+        """The values, and which of them are there; None also where null is NaN, which passes no test either."""
+        values = list(map(self._value_of, records))
+        try:
+            return Numbers(np.array(values, self._dtype), None)
+        except TypeError:  # a null among integers
+            known = np.array([value is not None for value in values])
+            return Numbers(np.array([value or 0 for value in values], self._dtype), known)
+
+
+def _column(
+    field: Any, attribute: str, tests: Sequence[Test], named: Sequence[Any]
+) -> _Coded | Listed | _Ordered:
+    match field:
+        case IntegerField():
+            return _Ordered(attribute, np.int64, tests)
+        case NumberField():
+            return _Ordered(attribute, np.float64, tests)
+        case CategoryField(domain=domain):
+            return _Coded(attribute, domain, tests)
+        case ListField(domain=domain):
+            return Listed(attribute, domain, tests)
+    values = dict.fromkeys([*named, *(v for t in tests for v in t.values)])
+    return _Coded(attribute, list(values), tests)
+
+
+def _place(test: Test) -> int:
+    return OPERATORS.index(test.operator)
+
+
+def _rounds(sets: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:
+    """The sets that have a first test with that test, those that have a second one with it, and so on."""
+    longest = max(map(len, sets), default=0)
+    found = []
+    for turn in range(longest):
+        those = [at for at, tests in enumerate(sets) if len(tests) > turn]
+        found.append((those, [sets[at][turn] for at in those]))
+    return found

@@ -1,1 +1,0 @@
-"""The engine: ticks, actors, gate, journal and recovery on one event loop."""

@@ -1,0 +1,195 @@
+"""Series that come and go while the engine runs: what is sent to create one, and what is answered.
+
+Rules: `Definition` describes a body for readers of the OpenAPI document; the engine, not this file, decides what a
+body means. In answers `start` is the first tick that a series sees and `end` the first that it does not see; their
+times are null where they are not known yet.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from stream_dp.server.models.answer import (
+    Absent,
+    Answer,
+    Confidence,
+    Decimal,
+    Documented,
+    HalfWidth,
+    Tick,
+    Time,
+)
+from stream_dp.server.models.configured import DerivationEntry, FalseAlarmEntry
+
+NOISE = (
+    "mostly noise: a false alarm per key and day has a chance of at most 58 %, and the band of ± 56 is not less than "
+    "the threshold. A threshold of 120 or epsilon 0.23 would do"
+)
+
+
+class Definition(Documented):
+    """A series, as an entry of `series:` in the pipeline file; further keys (`by`, `where`, ...) as there."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    """A name that no series of this pipeline ever had."""
+    statistic: str
+    epsilon: Annotated[float | str, Field(examples=[0.1, "0.1"])]
+    """What it may cost; a number or an exact decimal string."""
+
+
+class Question(Documented):
+    """A series to be priced; further keys as of `Definition`. Of `epsilon` and `error` it has one."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    """A name that no series of this pipeline ever had."""
+    statistic: str
+    epsilon: Annotated[float | str | Absent, Field(examples=[0.1, "0.1"])] = None
+    """What it may cost; a number or an exact decimal string."""
+    error: Annotated[float | str | Absent, Field(examples=[25])] = None
+    """How far off it may be expected to be, as `Preview` tells it: it is priced at the least epsilon that is enough."""
+
+
+EXAMPLE = {
+    "name": "large",
+    "statistic": "count",
+    "where": [{"field": "amount", "at_least": 500}],
+    "epsilon": 0.1,
+}
+"""A definition."""
+
+PRICED = {**{key: EXAMPLE[key] for key in ("name", "statistic", "where")}, "error": 25}
+"""A question for the price of an error."""
+
+
+class Created(Answer):
+    """A series that was charged, is durable and runs."""
+
+    name: str
+    start: Tick
+    start_time: Time | None
+    epsilon: Decimal
+    """What it costs."""
+    rule: str
+    """The rule by which it was charged."""
+    left: Decimal
+    """The largest epsilon that one more series may cost the same ledger."""
+    error: HalfWidth
+    """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
+    error_tick: Tick
+    """The last tick, or the farthest that is predicted."""
+    confidence: Confidence
+    """The probability with which `error` holds."""
+    supposing: Annotated[str | Absent, Field(examples=["for 1,000 records"])] = None
+    """What `error` is for, or in, where that is not plain; else missing."""
+
+
+class Halted(Answer):
+    """A series that was ended."""
+
+    name: str
+    end: Tick
+    end_time: Time | None
+    left: Decimal
+    """The largest epsilon that one more series may cost the same ledger, from `end` on."""
+
+
+class Preview(Answer):
+    """What creating a series would do now; nothing was changed."""
+
+    fits: bool
+    """Whether the budget covers it."""
+    asked: Decimal
+    """The epsilon it would cost."""
+    spent: Decimal
+    """What the ledger has spent, in `unit`."""
+    unit: Annotated[str, Field(examples=["epsilon", "rho"])]
+    """What the filter adds up."""
+    left: Decimal
+    """The largest epsilon that one more series may cost."""
+    largest: Decimal
+    """The largest epsilon at which this one would fit."""
+    after: Decimal | Absent = None
+    """The largest epsilon that one more series may cost once this one runs; missing where it does not fit."""
+    start: Tick | Absent = None
+    """The first tick that it would see, at the earliest."""
+    start_time: Time | Absent = None
+    error: HalfWidth
+    """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
+    error_tick: Tick
+    """The last tick, or the farthest that is predicted."""
+    confidence: Confidence
+    """The probability with which `error` holds."""
+    supposing: Annotated[str | Absent, Field(examples=["for 1,000 records"])] = None
+    """What `error` is for, or in, where that is not plain; else missing."""
+    error_unit: Annotated[str, Field(examples=["events", "of amount", "events in rank"])]
+    """What `error` is measured in: the series' `unit`, or words."""
+    windows: Annotated[dict[str, HalfWidth] | Absent, Field(examples=[{"tick": 17, "24h": 61}])] = (
+        None
+    )
+    """The half-width of each window at that tick, of which `error` is the largest; missing where there are none."""
+    false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
+    """Of alerts, and of each watch of a monitor, of very many only the first; missing where nothing fires."""
+    noise: Annotated[str | Absent, Field(examples=[NOISE])] = None
+    """Why it would fire mostly by noise, and what would do: it is created with `accept_noise` only. Else missing."""
+    derivation: DerivationEntry
+    """Why it costs that."""
+
+
+class Watch(Answer):
+    """A watch of a monitor: one that is there, or one of the last that were ended by message."""
+
+    name: str
+    where: tuple[dict[str, Any], ...] | Absent = None
+    """Its events, as in the pipeline file; told of what the main ledger pays for, and to who paid."""
+    by: str | Absent = None
+    """What each has its own count, a field's values or words (`amount in bins`); not there where there is one count."""
+    above: int | Absent = None
+    """It fires when its count reaches this; or `below`."""
+    below: int | Absent = None
+    """It fires when its count stays under this."""
+    over: Annotated[str, Field(examples=["since_firing", "tick", "1h"])]
+    """What counts: the events since it began or last fired, of these those of a window, or those of one tick."""
+    rearm: bool
+    """Whether it begins again when it has fired; else it ends with that."""
+    analyst: str
+    """Who added it; empty: the operator, or the file."""
+    start: Tick
+    start_time: Time | None
+    end: Tick | None
+    """Null until it is ended, by message or by the firing of a watch that is not re-armed."""
+    end_time: Time | None
+    fired: int | Absent = None
+    """Of a watch that is not re-armed: how many of its keys have fired, and so ended; without `by` it has one."""
+    created: bool
+    """Whether it was added by message."""
+
+
+class Query(Answer):
+    """A series of the file, or one that was created and runs, or was halted."""
+
+    name: str
+    statistic: str
+    analyst: str
+    """Whose ledger pays; empty: the pipeline's own."""
+    epsilon: Decimal
+    start: Tick
+    start_time: Time | None
+    end: Tick | None
+    """Null while it runs."""
+    end_time: Time | None
+    created: bool
+    """Whether it was created while the engine ran; the file's own cannot be halted."""
+    watches: tuple[Watch, ...] | Absent = None
+    """Of a monitor: the newest hundred watches that there are, then the last twenty that were ended; fewer where they
+    are long, for a list has a megabyte for those of all monitors.
+    """
+    more_watches: int | Absent = None
+    """How many more there are, where that is not all."""
+
+
+class QueryList(Answer):
+    """Every series that runs, the file's first; then, of each ledger, the last twenty that were halted."""
+
+    queries: tuple[Query, ...]

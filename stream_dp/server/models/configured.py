@@ -1,0 +1,321 @@
+"""What is public of a pipeline: its configuration, the plan with its derivation, the budget."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from stream_dp.journal.release import Shape
+from stream_dp.server.models.answer import (
+    Absent,
+    Amount,
+    Answer,
+    Confidence,
+    Decimal,
+    HalfWidth,
+    Tick,
+    Time,
+)
+
+_Unit = Annotated[str, Field(examples=["event", "user"])]
+_Neighbors = Annotated[str, Field(examples=["add_remove", "replace", "replace_any_tick"])]
+_Condition = Annotated[
+    str | Absent,
+    Field(
+        description="What the guarantee takes for granted, as the pipeline file vouches for it; missing: nothing.",
+        examples=["a replacement keeps its tick (moves: within_tick)"],
+    ),
+]
+
+
+class UsersEntry(Answer):
+    """Who is protected where the unit is a user: all of their events together, of which no more than so many count."""
+
+    name: Annotated[str, Field(examples=["(user, day)", "user, for ever"])]
+    """The unit in short."""
+    field: Annotated[str, Field(examples=["customer"])]
+    """The field that says whose a record is."""
+    max_events: Annotated[int, Field(ge=1)]
+    """How many events of one user count, in each public window."""
+    per: Annotated[str, Field(examples=["1d"])] | None
+    """The length of a public window, counted from tick 0; null: for ever."""
+
+
+class ClockEntry(Answer):
+    """The tick grid: tick k begins k steps after `start`."""
+
+    kind: Annotated[str, Field(examples=["wall", "replay"])]
+    """Whether ticks end by the wall clock or by the marks of a replay."""
+    start: Time | None
+    """When tick 0 begins, UTC; null where a wall clock declares no start."""
+    step: Annotated[float, Field(gt=0, examples=[3600.0])]
+    """The length of a tick in seconds."""
+    delay: Annotated[float, Field(gt=0, examples=[0.5])] | None
+    """How long after its end a tick is published, in seconds; null on a replay clock."""
+    horizon: Annotated[int, Field(ge=1)] | None
+    """The number of ticks after which the pipeline ends; null: it does not."""
+
+
+class SeriesEntry(Answer):
+    """A series that runs, of the file or created since."""
+
+    name: str
+    statistic: Annotated[str, Field(examples=["count", "histogram", "maximum", "alerts"])]
+    """Its kind, as in the pipeline file."""
+    by: str | None
+    """The field whose values have an entry each in its rows; null: one entry for all."""
+    shape: Shape
+    """Which form its releases have: `value` (scalar), `values` (histogram), `fired` (flags) or `windows`."""
+    windows: Annotated[tuple[str, ...] | Absent, Field(examples=[["tick", "1h", "24h"]])] = None
+    """The names of its windows, as they are shown: the single tick first; missing where it has none."""
+    nonnegative: bool | Absent = None
+    """True where no true number of it is below 0, whatever a band says; missing where one may be."""
+    about: Annotated[str, Field(examples=["maximum by destination so far, with its name"])]
+    """What is released, in a few words."""
+    error_unit: Annotated[
+        str | Absent, Field(examples=["events", "of amount", "events in rank"])
+    ] = None
+    """What the errors that are predicted for it are measured in; missing where none is."""
+    title: Annotated[str | Absent, Field(examples=["Departures"])] = None
+    """What the operator or the analyst calls it; missing where nothing was said, as are the next two."""
+    description: Annotated[
+        str | Absent, Field(examples=["Scheduled departures, by local hour."])
+    ] = None
+    """What readers should know of it; plain text."""
+    unit: Annotated[str | Absent, Field(examples=["flights", "minutes"])] = None
+    """What its numbers count or measure."""
+    where: Annotated[tuple[str, ...] | Absent, Field(examples=[["delay at least 15"]])] = None
+    """What a record must pass to be counted, all of it; missing where every record is."""
+    meaning: (
+        Annotated[str, Field(examples=["at least about 100 {band} events since the one before"])]
+        | None
+    )
+    """What a flag means, `{band}` standing for the release's band; null without flags."""
+    domain: tuple[str, ...] | Absent = None
+    """The values of `by`, in order; missing where `by` is null."""
+    most: Annotated[int, Field(ge=2)] | Absent = None
+    """In how many entries of its rows one event counts at most, where `by` is a list; missing for one."""
+    parameters: Annotated[dict[str, int | str], Field(examples=[{"threshold": 100}])]
+    """What else the pipeline file says of it that shows in its releases, by its key there; `{}` where nothing does."""
+
+
+class Pipeline(Answer):
+    """The public configuration and the series that run."""
+
+    name: str
+    public_data: bool
+    """Whether the source is declared public: only then are exact figures shown anywhere."""
+    unit: _Unit
+    """What is protected: one of these."""
+    users: UsersEntry | Absent = None
+    """What a user is; missing where the unit is one event."""
+    neighbors: _Neighbors
+    """Which streams are neighbours: those that differ by one unit added or removed, or replaced."""
+    condition: _Condition = None
+    fingerprint: str
+    """A digest of all that touches data or guarantee; another one means another pipeline."""
+    clock: ClockEntry
+    over: bool
+    """Whether all ticks up to the clock's horizon are released: then nothing is counted any more, nor asked."""
+    series: tuple[SeriesEntry, ...]
+    """Those of the file first."""
+
+
+class ConditionEntry(Answer):
+    """A side condition of a rule, checked."""
+
+    name: str
+    holds: bool
+    why: str
+
+
+class GuaranteeEntry(Answer):
+    """A guarantee: the parameters of its measure by their names, and the neighbours it holds for."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amount]
+    measure: Annotated[str, Field(examples=["pDP", "zCDP", "RDP", "GDP"])] | Absent = None
+    """Missing for (epsilon, delta)-DP."""
+    epsilon: Amount | Absent = None
+    delta: Amount | Absent = None
+    rho: Amount | Absent = None
+    alpha: Amount | Absent = None
+    mu: Amount | Absent = None
+    neighbors: _Neighbors
+    group: Annotated[int, Field(ge=2)] | Absent = None
+    """It holds for so many units together; missing for one."""
+    users: Annotated[str, Field(examples=["users of at most 20 events for ever"])] | Absent = None
+    """It holds for all events of one user that count together; missing for one event."""
+
+
+class AlternativeEntry(Answer):
+    """A rule that was tried and not taken: what it would give, or why it does not apply."""
+
+    rule: str
+    source: str
+    guarantee: GuaranteeEntry | Absent = None
+    refused: str | Absent = None
+
+
+class DerivationEntry(Answer):
+    """A node of a derivation: a guarantee that follows by a rule from those of the premises."""
+
+    subject: str
+    """What the guarantee is of."""
+    rule: Annotated[str, Field(examples=["concurrent composition of fixed mechanisms"])]
+    source: Annotated[str, Field(examples=["[HSV] Thm 4.10"])]
+    """Where the rule is proved."""
+    guarantee: GuaranteeEntry
+    conditions: tuple[ConditionEntry, ...]
+    alternatives: tuple[AlternativeEntry, ...]
+    premises: tuple["DerivationEntry", ...]
+    """Empty for a proven mechanism."""
+
+
+class PredictedError(Answer):
+    """The error to expect at a tick, from the plan alone: no data was read for it."""
+
+    tick: Tick
+    error: HalfWidth
+    confidence: Confidence
+
+
+class PlannedWindow(Answer):
+    """The error to expect of one window of a series."""
+
+    window: Annotated[str, Field(examples=["24h"])]
+    predicted_error: tuple[PredictedError, ...]
+
+
+class ListEntry(Answer):
+    """A list field that series go by."""
+
+    field: str
+    entries: Annotated[int, Field(ge=2)]
+    """How many entries its rows have, `other` included."""
+    most: Annotated[int, Field(ge=1)]
+    """How many of them one event sets, at most."""
+
+
+class FalseAlarmEntry(Answer):
+    """How likely an alarm is a false one, from the specification alone."""
+
+    name: str
+    """The series, or the watch of a monitor."""
+    usual: int
+    """The count, or sum, at which an alarm is a false one."""
+    chance: Annotated[float, Field(ge=0, le=1, examples=[0.002])]
+    """The chance, at most, that it fires on a day while its count stays there; where it is keyed, that one key does."""
+    keyed: bool
+    """Whether it has a count for each of several keys."""
+    of: str | Absent = None
+    """The field whose sum it looks at; missing where it looks at a count."""
+
+
+class PlannedSeries(Answer):
+    """A series with its mechanism, its price (the parameters of its measure by name) and its error."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amount]
+    name: str
+    mechanism: str
+    why: str
+    """Why this mechanism; empty where there is no choice."""
+    epsilon: Amount | Absent = None
+    delta: Amount | Absent = None
+    predicted_error: tuple[PredictedError, ...]
+    """Of a series with windows that of the single tick."""
+    windows: tuple[PlannedWindow, ...] | Absent = None
+    """That of each window; missing where there are none."""
+    false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
+    """Of alerts, and of each watch of a monitor, of very many only the first; missing where nothing fires."""
+
+
+class Promise(Answer):
+    """What holds for everything, live series included: the budget of the one filter."""
+
+    epsilon: Amount
+    delta: Amount
+    filter: str
+    derivation: DerivationEntry
+
+
+class Plan(Answer):
+    """The guarantee with its reasons; `epsilon`, `delta` and `derivation` are of the file's series alone."""
+
+    epsilon: Amount
+    delta: Amount
+    unit: _Unit
+    users: UsersEntry | Absent = None
+    """What a user is; missing where the unit is one event."""
+    neighbors: _Neighbors
+    condition: _Condition = None
+    lists: tuple[ListEntry, ...] | Absent = None
+    """The lists that the file's series go by; missing where there are none."""
+    horizon: Annotated[int, Field(ge=1)] | None
+    """The number of ticks; null: endless."""
+    series: tuple[PlannedSeries, ...]
+    derivation: DerivationEntry
+    promise: Promise
+
+
+class Account(Answer):
+    """Epsilons of the budget, or of an analyst's ledger."""
+
+    total: Decimal
+    spent: Decimal
+    """In the budget: what the filter adds up, in its `unit`, of its `capacity`."""
+    left: Decimal
+    """The largest epsilon (delta 0) that one more series may cost."""
+
+
+class Granted(Answer):
+    """The delta of the budget; what a filter's own theorem needs of it is neither spent nor left."""
+
+    total: Decimal
+    spent: Decimal
+    """What the series' own deltas came to."""
+    left: Decimal
+    """What is left for those of further series."""
+
+
+class AnalystEntry(Answer):
+    """An analyst's ledger, paid for in full at the start."""
+
+    name: str
+    epsilon: Account
+
+
+class PriceEntry(Answer):
+    """What a series that runs costs."""
+
+    name: str
+    epsilon: Decimal
+
+
+class OdometerEntry(Answer):
+    """What is lost so far; `claim` says in which sense."""
+
+    bound: Decimal | None
+    """An epsilon; null: no finite one holds."""
+    delta: Decimal
+    claim: str
+
+
+class Budget(Answer):
+    """What was spent and what is left."""
+
+    scope: Literal["file"] | Absent = None
+    """Of what: of the pipeline file's series alone, where who answers knows no price of a live one; absent: of all."""
+    epsilon: Account
+    delta: Granted
+    filter: str
+    """The one filter that every charge goes through."""
+    unit: Annotated[str, Field(examples=["epsilon", "rho"])]
+    """What the filter adds up: the unit of `epsilon.spent`, `capacity` and `peak`."""
+    capacity: Decimal
+    """What the filter may add up, in `unit`."""
+    peak: Decimal
+    """The most that was ever spent at one time, in `unit`."""
+    odometer: OdometerEntry | Absent = None
+    analysts: tuple[AnalystEntry, ...]
+    series: tuple[PriceEntry, ...]

@@ -1,0 +1,303 @@
+"""Published releases in their five shapes, and the answers that hold them.
+
+Rules: a release was written once, before it was published; the API hands on those bytes. These models say what is
+in them and never write one: the answers around them are encoded by `serve.routes.series` with the bytes as they are.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, StrictFloat, StrictInt
+
+from stream_dp.server.models.answer import Absent, Answer, Confidence, HalfWidth, Tick, Time
+
+
+class _Release(Answer):
+    v: Literal[1]
+    """The version of the form of a release."""
+    sequence: Annotated[int, Field(ge=0)]
+    """Its number among all releases of the pipeline, over all series; grows."""
+    series: str
+    """The name of its series."""
+    tick: Tick
+    """The tick at whose end the value holds."""
+    end: Time
+    """When that tick ended, UTC."""
+
+
+class _Confident(_Release):
+    confidence: Confidence
+    """The probability with which the band holds for one value at one tick."""
+    as_of: Tick | None = None
+    """Of a series with `release_every`, which holds its value between deadlines: the tick of the last deadline. Value
+    and band hold at its end, not at that of `tick`; null before the first one, where nothing is counted yet."""
+    not_private: Literal[True] | Absent = None
+    """There, and true, only where the test kit made the noise: no guarantee holds."""
+
+
+class _Banded(_Confident):
+    band: HalfWidth
+    """The half-width around each value that holds with `confidence`."""
+
+
+class ScalarRelease(_Banded):
+    """One number: a count, a maximum."""
+
+    name: str | Absent = None
+    """Of a maximum: the key that has most, of equal ones the first; missing while the value is 0, and elsewhere."""
+    value: StrictInt | StrictFloat
+    """The noisy value: a count, or a decimal on the grid of a sum; below 0 only where true values may be."""
+
+
+class HistogramRelease(_Banded):
+    """One number for each key of the series' domain."""
+
+    values: dict[str, StrictInt | StrictFloat]
+    """The noisy value by key, as the value of a scalar."""
+
+
+_Number = StrictInt | StrictFloat
+
+
+class RatioRelease(_Confident):
+    """One quotient, with the ends of its interval in place of a half-width."""
+
+    value: _Number | None
+    """The quotient of what two series release, a decimal; null where nothing was counted below."""
+    low: _Number | None
+    """The lower end; null where it is open."""
+    high: _Number | None
+    """The upper end; null where it is open: what is below may be 0."""
+
+
+class RatiosRelease(_Confident):
+    """One quotient for each key."""
+
+    values: dict[str, _Number | None]
+    """The quotient by key, as the value of a single one."""
+    lows: tuple[_Number | None, ...]
+    """The lower ends, in the order of `values`."""
+    highs: tuple[_Number | None, ...]
+    """The upper ends, in the order of `values`."""
+
+
+class FlagsRelease(_Banded):
+    """The keys whose alert, or the names of the watches that, fired at this tick."""
+
+    fired: tuple[str, ...]
+    """Keys of the series' domain, in its order, or names of watches; empty at most ticks."""
+    counts: dict[str, StrictInt | StrictFloat] | Absent = None
+    """The noisy count of each that fired, never below 0, or its sum; missing where the series tells none."""
+    counts_band: HalfWidth | Absent = None
+    """The half-width around each of these counts; missing where there are none."""
+
+
+class FoundRank(Answer):
+    """A place in a top list, by the released values."""
+
+    name: str
+    """The key that has it; of equal values the first of the domain is greater."""
+    value: StrictInt | StrictFloat
+    """Its noisy value, as the value of a scalar."""
+    tied: tuple[str, ...]
+    """The keys that are not told apart from it, the greatest first: their true order may be the other way round."""
+    more: Annotated[int, Field(ge=1)] | Absent = None
+    """How many more keys are not told apart from it and not listed; missing where all are."""
+
+
+class RanksRelease(_Banded):
+    """The greatest keys, their values, and which are not told apart; the band holds for all of these values at once."""
+
+    ranks: tuple[FoundRank, ...]
+    """The greatest first."""
+
+
+class WindowValue(Answer):
+    """One number over a window."""
+
+    value: StrictInt | StrictFloat
+    """The noisy value, never below 0."""
+    band: HalfWidth
+    """The half-width around it that holds with the release's `confidence`."""
+
+
+class WindowValues(Answer):
+    """One number for each key over a window."""
+
+    values: dict[str, StrictInt | StrictFloat]
+    """The noisy value by key, never below 0."""
+    band: HalfWidth
+    """The half-width around each of them that holds with the release's `confidence`."""
+
+
+class WindowRatio(Answer):
+    """One quotient over a window."""
+
+    value: _Number | None
+    """As that of a release without windows."""
+    low: _Number | None
+    """The lower end; null where it is open."""
+    high: _Number | None
+    """The upper end; null where it is open."""
+
+
+class WindowRatios(Answer):
+    """One quotient for each key over a window."""
+
+    values: dict[str, _Number | None]
+    """The quotient by key."""
+    lows: tuple[_Number | None, ...]
+    """The lower ends, in the order of `values`."""
+    highs: tuple[_Number | None, ...]
+    """The upper ends, in the order of `values`."""
+
+
+class FoundQuantile(Answer):
+    """Where a quantile of a sliding window, or so far, was found on a public grid."""
+
+    value: float
+    """The quantile, or the end of the grid where it lies beyond it."""
+    low: float
+    """The least value that it may be, with the release's `confidence`; as `bucket` in releases of former versions."""
+    high: float
+    """The largest value that it may be."""
+
+
+class ChosenBucket(Answer):
+    """The bucket of a public grid that was chosen for a quantile of a window that ended."""
+
+    value: float
+    """Its middle, or the end of the grid beyond which it lies."""
+    bucket: tuple[float, float]
+    """Where it begins and ends: how fine the grid is, and nothing about the noise. The quantile may lie elsewhere."""
+
+
+class WindowQuantiles(Answer):
+    """Quantiles of a window: of the sliding one, of all so far, or of the one that ended last."""
+
+    quantiles: dict[str, FoundQuantile | ChosenBucket]
+    """By quantile, such as `0.5`; none before the first window has ended."""
+    band: HalfWidth
+    """By how many events noise may move a rank, for all quantiles at once: a told bucket misses its rank by no more."""
+
+
+class WindowRanks(Answer):
+    """The greatest keys over a window."""
+
+    ranks: tuple[FoundRank, ...]
+    """The greatest first."""
+    band: HalfWidth
+    """The half-width that holds for all of these values at once with the release's `confidence`."""
+
+
+class WindowsRelease(_Confident):
+    """What was counted in the last tick, and in each window that ends with it."""
+
+    windows: dict[
+        str, WindowValue | WindowValues | WindowRatio | WindowRatios | WindowQuantiles | WindowRanks
+    ]
+    """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
+
+
+Release: TypeAlias = (
+    ScalarRelease
+    | HistogramRelease
+    | RatioRelease
+    | RatiosRelease
+    | FlagsRelease
+    | RanksRelease
+    | WindowsRelease
+)
+
+
+def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str, object]:
+    head = {
+        "v": 1,
+        "sequence": sequence,
+        "series": series,
+        "tick": 412,
+        "end": "2013-01-18T06:00:00Z",
+    }
+    band = {} if {"windows", "low", "lows"} & content.keys() else {"band": 37}
+    return {**head, **content, **band, "confidence": 0.95}
+
+
+EXAMPLES = {
+    "scalar": _example(1236, "departures", {"value": 1203}),
+    "histogram": _example(1237, "by_destination", {"values": {"ATL": 641, "other": -4}}),
+    "ratio": _example(1240, "share_late", {"value": 0.0817, "low": 0.0723, "high": 0.0914}),
+    "ratios": _example(
+        1241,
+        "share_late_by_airline",
+        {"values": {"AA": 0.0502, "other": None}, "lows": [0.031, 0], "highs": [0.0721, None]},
+    ),
+    "flags": _example(1238, "late_departures", {"fired": ["UA"]}),
+    "ranks": _example(
+        1240,
+        "leaders",
+        {
+            "ranks": [
+                {"name": "ATL", "value": 641, "tied": []},
+                {"name": "ORD", "value": 512, "tied": ["LAX"]},
+            ]
+        },
+    ),
+    "windows": _example(
+        1239,
+        "departures_rate",
+        {"windows": {"tick": {"value": 41, "band": 14}, "24h": {"value": 870, "band": 68}}},
+    ),
+}
+"""A release of each shape."""
+
+
+class NewestRelease(Answer):
+    """A series and its newest release."""
+
+    name: str
+    """The name of the series."""
+    latest: Release | None
+    """Its newest release as published; null before the first one."""
+
+
+class SeriesList(Answer):
+    """The newest release of every series."""
+
+    sequence: Annotated[int, Field(ge=-1)]
+    """The newest sequence of all; -1 before the first release. `/api/stream?after=` goes on from here."""
+    series: tuple[NewestRelease, ...]
+    """By name."""
+
+
+class SeriesReleases(Answer):
+    """The releases of one series in a range of ticks."""
+
+    series: str
+    """The name of the series."""
+    releases: tuple[Release, ...]
+    """As published, by tick."""
+
+
+class StreamHead(Answer):
+    """The data of a stream's first event."""
+
+    sequence: Annotated[int, Field(ge=-1)]
+    """The newest sequence when the stream was opened; -1 before the first release."""
+    fingerprint: str | None
+    """That of `/api/pipeline`: after a change everything should be loaded anew."""
+
+
+class StreamGap(Answer):
+    """The data of an event that says: releases after the asked position are no longer kept."""
+
+
+class StreamEvent(Answer):
+    """One server-sent event, its data parsed. `: still here` comments lie between events where nothing happens."""
+
+    event: Literal["head", "gap", "message"]
+    """`head` opens each stream, `gap` may follow it, `message` (not written on the wire) is a release."""
+    id: Annotated[int, Field(ge=0)] | Absent = None
+    """The release's sequence, to resume from by `Last-Event-ID`; releases only."""
+    retry: Annotated[int, Field(ge=0)] | Absent = None
+    """Milliseconds after which to connect again; with `head` only."""
+    data: StreamHead | StreamGap | Release
+    """One line of JSON: of a release the exact published bytes."""

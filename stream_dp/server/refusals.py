@@ -1,0 +1,168 @@
+"""Refusals: how an error becomes an answer, and how the OpenAPI document says so.
+
+Rules: every refusal by a route is {detail, exit_code}, with the exit code of the command line. It names our own
+parameters and never repeats what was sent; of a bug it says only that it is one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+
+from stream_dp.errors import (
+    BudgetRefused,
+    FailClosed,
+    MostlyNoise,
+    NoRoom,
+    NotAccepted,
+    NotYours,
+    StreamDPError,
+    UnknownMechanism,
+    UsageError,
+    WorldError,
+)
+from stream_dp.journal.answer_body import RefusalKind
+from stream_dp.server.models.answer import Refusal
+from stream_dp.server.models.asked import NOISE
+
+BUG = "a bug of ours; nothing uncommitted was released"
+
+_STATUS: Mapping[type[StreamDPError], int] = {
+    UnknownMechanism: 404,
+    NotYours: 403,
+    BudgetRefused: 409,
+    NoRoom: 409,
+    MostlyNoise: 428,
+    UsageError: 422,
+    FailClosed: 503,
+    WorldError: 503,
+}
+_NOT_ACCEPTED: Mapping[str, int] = {
+    RefusalKind.SIGNATURE: 403,
+    RefusalKind.USED: 409,
+    RefusalKind.REPEATED: 409,
+    RefusalKind.RATE: 429,
+}
+_EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
+_MEANING: Mapping[int, tuple[str, str, int]] = {
+    401: ("No token, or not this pipeline's.", "needs `Authorization: Bearer TOKEN`; ...", 2),
+    403: (
+        "Sent by a web page of another origin; or not the sender's to do.",
+        "pages of another origin may not write here",
+        2,
+    ),
+    404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
+    409: (
+        "The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
+        "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5",
+        3,
+    ),
+    413: ("The body is too large.", "the body must not be larger than 65536 bytes", 2),
+    415: (
+        "The body is not called JSON.",
+        "the body must be a JSON object, with Content-Type: application/json",
+        2,
+    ),
+    421: (
+        "The Host header does not name this server.",
+        "this server does not answer for that host",
+        2,
+    ),
+    422: (
+        "A parameter or the definition is wrong: every problem with its key, never with its value.",
+        "must be whole numbers in range: from",
+        2,
+    ),
+    428: (
+        "It would fire mostly by noise, and `accept_noise` does not confirm it.",
+        f"series: {NOISE}. Nothing was done; to run it all the same, confirm it: accept_noise",
+        2,
+    ),
+    429: (
+        "More messages of this analyst before the next tick than are executed.",
+        "more messages of this analyst came before the next tick than may be executed; nothing was done",
+        2,
+    ),
+    500: ("A bug of ours.", BUG, 1),
+    503: (
+        "The engine stopped (exit code 4), or its world failed: broker, network, disk (5).",
+        "the journal cannot be written: the disk is full",
+        5,
+    ),
+}
+"""What a status means, with an example: its text and its exit code."""
+
+
+class Refused(Exception):
+    """A request that a route refuses by itself, without an error of the engine."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the entries of these statuses for `responses=` of a route."""
+    found: dict[int | str, dict[str, Any]] = {
+        status: _described(*_MEANING[status]) for status in statuses
+    }
+    if 401 in found:
+        header = {"schema": {"type": "string", "const": "Bearer"}, "description": "The scheme."}
+        found[401]["headers"] = {"WWW-Authenticate": header}
+    return found
+
+
+def _described(meaning: str, detail: str, exit_code: int) -> dict[str, Any]:
+    example = Refusal(detail=detail, exit_code=exit_code).model_dump()
+    content = {"application/json": {"example": example}}
+    return {"model": Refusal, "description": meaning, "content": content}
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Answer every error of a route as a refusal."""
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(StreamDPError, _error)
+    app.add_exception_handler(Exception, _bug)
+
+
+def refusal(status: int, detail: str, exit_code: int) -> Response:
+    """Return a refusal."""
+    headers = {"www-authenticate": "Bearer"} if status == 401 else None
+    content = Refusal(detail=detail, exit_code=exit_code).model_dump()
+    return JSONResponse(content, status, headers=headers)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, Refused) else 500
+    return refusal(status, str(error), UsageError.exit_code)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    problems = error.errors() if isinstance(error, RequestValidationError) else ()
+    names = sorted({str(problem["loc"][-1]) for problem in problems})
+    numbers = [name for name in names if name not in _EXPECTED]
+    texts = [f"{name}: {_EXPECTED[name]}" for name in names if name in _EXPECTED]
+    if numbers:
+        texts.append(f"must be whole numbers in range: {', '.join(numbers)}")
+    return refusal(422, "; ".join(texts), UsageError.exit_code)
+
+
+async def _error(_request: Request, error: Exception) -> Response:
+    exit_code = error.exit_code if isinstance(error, StreamDPError) else StreamDPError.exit_code
+    status = status_of(error)
+    return refusal(status, BUG if status == 500 else str(error), exit_code)
+
+
+def status_of(error: Exception) -> int:
+    """Return the status that says what kind of error it is; 500 for a bug."""
+    if isinstance(error, NotAccepted):
+        return _NOT_ACCEPTED.get(error.kind, 422)
+    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
+    return next(found, 500)
+
+
+async def _bug(_request: Request, _error: Exception) -> Response:
+    return refusal(500, BUG, StreamDPError.exit_code)

@@ -1,0 +1,230 @@
+"""The page's HTTP server inside the caller's event loop.
+
+Rules: the port is bound before anything else and the socket handed over, so no other process can
+take it in between; a taken port means the next one. Signals stay the caller's. `stop` is quick,
+also with open streams and with clients that do not read. Whoever connects, and however many, takes no more
+files than `connections` allows. No access log, and no line for what clients do wrong. FastAPI, uvicorn and
+prometheus_client are imported when a server is built, and their absence is a usage error that names the extra.
+"""
+
+import asyncio
+import errno
+import importlib
+import socket
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stream_dp.engine.ports import Spans, untold
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.server.broadcast import Broadcast
+from stream_dp.server.view import PublicView
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
+    from stream_dp.server.connections import Connections, Limits
+
+_Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""What clients on this machine call it."""
+_PORTS_TO_TRY = 100
+_GRACE_SECONDS = 0.6
+_BACKLOG = 128
+_ACCEPTED_AT_ONCE = 16  # each holds a file before its place is known
+_LARGEST_HEAD = 16384
+_NO_FILES = "socket.accept() out of system resource"  # as asyncio says it, every second and with a traceback
+
+
+class PageServer:
+    """Serves one `PublicView`.
+
+    `allowed_hosts` are further names (without a port) by which clients may call this server; `limits` bounds what
+    clients can take, by default so that the process keeps files for the engine. `spans` is told of requests.
+    """
+
+    def __init__(
+        self,
+        view: PublicView,
+        allowed_hosts: frozenset[str] = frozenset(),
+        limits: "Limits | None" = None,
+        spans: Spans = untold,
+    ) -> None:
+        """Build the server; it listens after `start`."""
+        require_extra()
+        self._view = view
+        self._limits = limits
+        self._extra_hosts, self._spans = allowed_hosts, spans
+        self._running: Serving | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        if self._running is None:
+            raise UsageError("the page server was not started")
+        return self._running.url
+
+    async def start(self, host: str = "127.0.0.1", port: int = 8765) -> None:
+        """Listen on `port` or the next free one (0: any), and answer from now on."""
+        if self._running is not None:
+            raise UsageError("the page server was started before")
+        from stream_dp.server.api import create_app
+        from stream_dp.server.traced import Traced
+
+        listener = await _listen(host, port)
+        hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts
+        self._broadcast = Broadcast(self._view)
+        app = Traced(create_app(self._view, hosts, self._broadcast), self._spans)
+        self._running = Serving(app, listener, host, self._limits)
+
+    async def stop(self) -> None:
+        """End all streams and connections and free the port; a second call does nothing."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            self._broadcast.close()
+            await running.stop()
+
+
+class Serving:
+    """An ASGI application that is served from a listening socket on, which answers `host`, until `stop`."""
+
+    def __init__(
+        self, app: "ASGIApp", listener: socket.socket, host: str, limits: "Limits | None" = None
+    ) -> None:
+        """Answer from now on."""
+        from stream_dp.server.connections import Connections, Limits
+
+        self.url = f"http://{_reachable(host)}:{listener.getsockname()[1]}/"
+        room = Connections(limits or Limits.of_process())
+        self._server = _uvicorn(app, room)
+        self._handler = _without_accept_errors(asyncio.get_running_loop())
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="page server")
+
+    async def stop(self) -> None:
+        """End all connections and free the port."""
+        self._server.should_exit = True
+        done, _ = await asyncio.wait({self._task}, timeout=_GRACE_SECONDS)
+        if not done:  # clients that stopped reading hold the rest open
+            for connection in list(self._server.server_state.connections):
+                if connection.transport is not None:
+                    connection.transport.abort()
+        await self._task
+        asyncio.get_running_loop().set_exception_handler(self._handler)
+
+
+def require_extra() -> None:
+    """Make sure that what a server needs is installed.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        importlib.import_module("uvicorn")
+        importlib.import_module("fastapi.sse")
+        importlib.import_module("prometheus_client")
+    except ImportError:
+        raise UsageError(
+            "the page needs FastAPI, uvicorn and prometheus_client: pip install 'stream_dp[serve]'"
+        ) from None
+
+
+def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
+    """Let the loop say once that it has no file for a connection, and no more; return the handler it had before."""
+    before, said = loop.get_exception_handler(), False
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal said
+        if context.get("message") == _NO_FILES:
+            if said:
+                return
+            said = True
+            context = {"message": "no file is left for another connection"}
+        if before is None:
+            loop.default_exception_handler(context)
+        else:
+            before(loop, context)
+
+    loop.set_exception_handler(handle)
+    return before
+
+
+def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
+    import uvicorn
+
+    from stream_dp.server.connections import bounded
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for listener in sockets or ():
+                listener.listen(_BACKLOG)  # the kernel's queue is longer than what is taken at once
+
+        def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # theirs is a generator
+            return nullcontext()
+
+    config = uvicorn.Config(
+        app,
+        http=bounded(room),
+        h11_max_incomplete_event_size=_LARGEST_HEAD,
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        backlog=_ACCEPTED_AT_ONCE,
+    )
+    config.load()  # here, so that a failure is the caller's
+    return Server(config)
+
+
+async def _listen(host: str, port: int) -> socket.socket:
+    """Listen on the first free port from `port` on."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise WorldError(
+            f"the page cannot be served: no address for host {host!r}; try 127.0.0.1"
+        ) from None
+    family, _, _, _, address = found[0]
+    last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
+    for candidate in range(port, last + 1):
+        try:
+            return listening_at(family, (address[0], candidate, *address[2:]))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise WorldError(
+                    f"the page cannot be served on {host}:{candidate}: {error.strerror}"
+                ) from None
+    raise WorldError(
+        f"the page cannot be served: ports {port} to {last} of {host} are taken; choose another"
+    )
+
+
+def listening_at(family: int, address: tuple[object, ...]) -> socket.socket:
+    """Return a socket that listens at an address.
+
+    Raises:
+        OSError: it is taken, or not to be had.
+    """
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _reachable(host: str) -> str:
+    """A name for a browser on this machine."""
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, _bracketed(host))  # noqa: S104 - a lookup

@@ -1,0 +1,238 @@
+"""All that the HTTP server may know: published releases, byte for byte, and public configuration.
+
+Rules: nothing enters a `ReleaseLog` that is not already published, and its bytes leave unchanged;
+a body is never parsed. Sequences grow; the same release twice is one release, another body under
+a published sequence is a fail-closed stop. Readers own their position in the log, so a slow reader
+costs nothing and misses nothing. One event loop; not for threads. This file must not know HTTP,
+events, counts, rates or lag.
+"""
+
+import asyncio
+import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.journal.commit import Release
+from stream_dp.server.holders import TokenHolder
+from stream_dp.server.live_series import LiveSeriesService
+
+NOTHING = -1
+"""The position before the first release."""
+ENDED = 100
+"""Series that release no more and are kept all the same: those that ended last."""
+ROOM_BYTES = 256 * 2**20
+"""What all releases may take in memory where not all are kept, however large they are."""
+_MADE_AT_ONCE = 256  # so that room is made now and then, not at each release: this part of it
+_BESIDE_BODY_BYTES = 250  # of a release in memory
+
+
+_by_sequence = attrgetter("sequence")
+_by_tick = attrgetter("tick")
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The releases of a series that are in memory, how many came before these, and what they take."""
+
+    releases: list[Release] = field(default_factory=list)
+    dropped: int = 0
+    bytes: int = 0
+
+
+class ReleaseLog:
+    """Every published release in memory, or the newest `keep` of each series that runs and of the last that ended.
+
+    Where not all are kept, it may begin with a later one than the first.
+    A series that runs has a release at every tick. Where not all are kept, they have `ROOM_BYTES` together: beyond
+    that the series that takes most loses its oldest, so a large one takes nothing from a small one, and each keeps
+    its newest.
+
+    >>> log = ReleaseLog()
+    >>> log.append(Release(0, "total", 7, b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12}'))
+    >>> log.append(Release(1, "total", 8, b'{"v":1,"sequence":1,"series":"total","tick":8,"value":15}'))
+    >>> [release.tick for release in log.series_between("total", 8, 100)]
+    [8]
+    >>> [release.sequence for release in log.since(0)]
+    [1]
+    """
+
+    def __init__(self, keep: int | None = None) -> None:
+        """Keep everything, or only the newest `keep` releases of a series."""
+        if keep is not None and keep < 1:
+            raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
+        self._keep = keep
+        self._series: dict[str, _Kept] = {}
+        self._bytes = 0
+        self._last = NOTHING
+        self._tick = NOTHING
+        self._forgotten = NOTHING
+        self._changed = asyncio.Event()
+
+    def begins_with(self, sequence: int) -> None:
+        """Note, before the first release comes, that what was published before this one is not here."""
+        self._forgotten = max(self._forgotten, sequence - 1)
+
+    @property
+    def last_sequence(self) -> int:
+        """The newest sequence, -1 before the first release."""
+        return self._last
+
+    @property
+    def forgotten(self) -> int:
+        """The newest sequence that was dropped, -1 if none: earlier positions have a gap."""
+        return self._forgotten
+
+    def append(self, release: Release) -> None:
+        """Take one published release; once more the same one changes nothing.
+
+        Raises:
+            FailClosed: it is out of order, or was published before with other bytes.
+        """
+        if release.sequence <= self._last:
+            self._check_same(release)
+            return
+        if self._keep is not None and self._last == NOTHING and release.sequence > 1:
+            self._forgotten = release.sequence - 1  # what came before was not read again
+        kept = self._series.setdefault(release.series, _Kept())
+        releases = kept.releases
+        if releases and release.tick < releases[-1].tick:
+            raise FailClosed(f"series {release.series!r} went back in time: tick {release.tick}")
+        releases.append(release)
+        kept.bytes += _bytes_of(release)
+        self._bytes += _bytes_of(release)
+        self._last = release.sequence
+        if self._keep is not None:
+            if len(releases) > self._keep:
+                self._drop_first(kept)
+            if self._bytes > ROOM_BYTES:
+                self._make_room()
+        if release.tick > self._tick:
+            self._tick = release.tick
+            self._forget_ended()
+        self.wake()
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks are public."""
+        return self._tick + 1
+
+    def names(self) -> tuple[str, ...]:
+        """The series that have a release."""
+        return tuple(self._series)
+
+    def latest(self) -> Mapping[str, Release]:
+        """The newest release of each series."""
+        return {name: kept.releases[-1] for name, kept in self._series.items()}
+
+    def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
+        """The releases of one series with `from_tick <= tick <= to_tick`, in order."""
+        return self.at(name, self.places_between(name, from_tick, to_tick))
+
+    def places_between(self, name: str, from_tick: int, to_tick: int) -> range:
+        """The places of these releases in their series, counted from its first one, kept or not."""
+        kept = self._series.get(name, _Kept())
+        start = kept.dropped + bisect_left(kept.releases, from_tick, key=_by_tick)
+        return range(start, kept.dropped + bisect_right(kept.releases, to_tick, key=_by_tick))
+
+    def at(self, name: str, places: range) -> Sequence[Release]:
+        """The releases at these places of a series, in order; none where the first is kept no longer."""
+        kept = self._series.get(name, _Kept())
+        if places.start < kept.dropped:
+            return []
+        return kept.releases[places.start - kept.dropped : places.stop - kept.dropped]
+
+    def since(self, sequence: int, limit: int | None = None) -> Sequence[Release]:
+        """The first `limit` releases after `sequence`, over all series, in order of publication."""
+        found: list[Release] = []
+        for kept in self._series.values():
+            start = bisect_right(kept.releases, sequence, key=_by_sequence)
+            found += kept.releases[start : None if limit is None else start + limit]
+        found.sort(key=_by_sequence)
+        return found if limit is None else found[:limit]
+
+    async def wait_beyond(self, sequence: int, seconds: float) -> None:
+        """Return when there is a release after `sequence`, on `wake`, or after `seconds`."""
+        if self._last > sequence:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def wake(self) -> None:
+        """Let every waiting reader look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _make_room(self) -> None:
+        """Take the oldest release of the series that takes most, again and again."""
+        largest = [(-kept.bytes, name) for name, kept in self._series.items()]
+        heapq.heapify(largest)
+        while largest and self._bytes > ROOM_BYTES - ROOM_BYTES // _MADE_AT_ONCE:
+            _, name = largest[0]
+            kept = self._series[name]
+            if len(kept.releases) == 1:
+                heapq.heappop(largest)
+                continue
+            self._drop_first(kept)
+            heapq.heapreplace(largest, (-kept.bytes, name))
+
+    def _drop_first(self, kept: _Kept) -> None:
+        first = kept.releases.pop(0)
+        kept.dropped += 1
+        kept.bytes -= _bytes_of(first)
+        self._bytes -= _bytes_of(first)
+        self._forgotten = max(self._forgotten, first.sequence)
+
+    def _forget_ended(self) -> None:
+        """Forget the series that ended first, where more than `ENDED` have."""
+        if self._keep is None or len(self._series) <= ENDED:
+            return
+        ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
+        for last in sorted(ended, key=_by_sequence)[:-ENDED]:
+            self._forgotten = max(self._forgotten, last.sequence)
+            self._bytes -= self._series.pop(last.series).bytes
+
+    def _check_same(self, release: Release) -> None:
+        for known in self.since(release.sequence - 1, limit=1):
+            if known.sequence == release.sequence and known.body == release.body:
+                return
+        if release.sequence > self._forgotten:
+            raise FailClosed(
+                f"release {release.sequence} of series {release.series!r} came out of order or a"
+                " second time with other bytes: published releases are immutable; check who"
+                " writes to this sink"
+            )
+
+
+def _bytes_of(release: Release) -> int:
+    """About what a release takes in memory."""
+    return len(release.body) + _BESIDE_BODY_BYTES
+
+
+@dataclass(frozen=True)
+class PublicView:
+    """Everything the server can answer with. What is not here cannot leak.
+
+    The first three are called for each answer, for series are added while the engine runs; what they return has the
+    forms of `serve.models.configured`. `schema` says what can be asked. `live_series` creates, halts and asks, for
+    those who hold `token` (empty: for nobody) or, each with her own ledger, one of the tokens of `analysts`, by name,
+    or one of those that were `issued`.
+    `catching_up` says whether the engine has lost its brokers, and nothing of how far behind it is.
+    """
+
+    pipeline: Callable[[], Mapping[str, Any]]
+    plan: Callable[[], Mapping[str, Any]]
+    budget: Callable[[], Mapping[str, Any]]
+    log: ReleaseLog
+    live_series: LiveSeriesService | None = None
+    token: str = field(default="", repr=False)
+    analysts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    issued: Callable[[str], TokenHolder | None] = lambda _token: None
+    schema: Callable[[], Mapping[str, Any]] = lambda: {"fields": (), "statistics": ()}
+    catching_up: Callable[[], bool] = lambda: False

@@ -1,0 +1,214 @@
+"""The statistic `alerts`: per category, have about `threshold` events come since its last alert, or in a window?
+
+Or, `of` a number: has it added up to that?
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import Field
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
+from stream_dp.records.amount_units import Amount, Clamp, Step, plain_number
+from stream_dp.records.groupings import decimal_text
+from stream_dp.records.scalars import FieldName, milliseconds, problem
+from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.alarms import (
+    Looking,
+    adds_both_signs,
+    amount_watched,
+    amounts_sketched,
+    compared_by,
+    daily,
+    level_problems,
+    may_be_negative,
+    one_window,
+    sign_problems,
+    sum_problems,
+    usual_count,
+    usual_problems,
+    window_terms,
+)
+from stream_dp.statistics.parts.false_alarm import TOLERATED, Compared, FalseAlarm
+from stream_dp.statistics.parts.series_spec import GroupedSeries, Place
+from stream_dp.statistics.parts.windows import (
+    Window,
+    Windows,
+    window_lengths,
+    window_problems,
+    windows_sketched,
+)
+
+AlertMechanism: TypeAlias = Alerts | Monitor | SumMonitor | WindowAlerts
+
+
+class AlertsSeries(GroupedSeries):
+    """Per category: have at least about `threshold` events come since its last alert, of these in the last window?
+
+    With `below`: have less than about so many come in it? `usual` is the count at which an alarm is a false one. `of` a
+    number, within `clamp` and on a grid of `step`, it is what the events add up to.
+    """
+
+    shape: ClassVar[Shape] = Shape.FLAGS
+    later: ClassVar[tuple[str, ...]] = (
+        *("window", "windows", "below", "usual"),
+        *("of", "clamp", "step"),
+    )
+    rights: ClassVar[tuple[str, ...]] = ("usual",)
+
+    statistic: Literal["alerts"] = "alerts"
+    threshold: Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
+    below: bool = False
+    window: Window | None = None
+    windows: Windows = ()
+    usual: Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)] | None = None
+    of: FieldName | None = None
+    clamp: Clamp | None = None
+    step: Step = Fraction(1)
+
+    @property
+    def amount(self) -> Amount | None:
+        """What a record adds, where it looks at a sum."""
+        return amount_watched(self.of, self.clamp, self.step)
+
+    @property
+    def grain(self) -> Fraction:
+        """The step of the grid."""
+        return self.step
+
+    @property
+    def signed(self) -> bool:
+        """Whether a sum may be below 0."""
+        return may_be_negative(self.amount)
+
+    @property
+    def over(self) -> str | None:
+        """The window that it looks at; None: all since the alert before."""
+        return self.windows[0] if self.windows else self.window
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        over = "" if self.over is None else f" over {self.over}"
+        of = "" if self.of is None else f" on {self.of}"
+        return f"alerts{of} by {self.by_text}{over}"
+
+    @property
+    def error_unit(self) -> str:
+        """What the threshold is of."""
+        return "events" if self.of is None else f"of {self.of}"
+
+    @property
+    def meaning(self) -> str:
+        """What an alert means."""
+        within = "" if self.over is None else f" within {self.over} and"
+        most = "at most" if self.below else "at least"
+        return f"{most} about {self.threshold:,} {{band}} {self.error_unit}{within} since the one before"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The threshold, the window, and on which side it fires."""
+        window = {} if self.over is None else {"window": self.over}
+        side: dict[str, int | str] = {"fires": "below"} if self.below else {}
+        return {"threshold": self.threshold, **window, **side, **self._summed}
+
+    @property
+    def _summed(self) -> dict[str, str]:
+        """The field that it adds up, its clamp and its grid, where it does."""
+        if self.amount is None:
+            return {}
+        told = (self.amount.lowest, self.amount.highest, self.step)
+        low, high, step = map(decimal_text, told)
+        return {"of": self.amount.field, "clamp": f"{low} to {high}", "step": step}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry's conditions and windows."""
+        return {**super().sketched(value), **windows_sketched(value), **amounts_sketched(value)}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every series, of its window, and of the side on which it fires."""
+        found = [*window_problems(at, series), *one_window(at, series)]
+        below = getattr(series, "below", False) is True
+        if below and not getattr(series, "windows", ()) and getattr(series, "window", None) is None:
+            why = "every count since an alert begins below: name a window, such as windows: [1h]"
+            found.append(problem((*at, "below"), why))
+        threshold, usual = getattr(series, "threshold", None), getattr(series, "usual", None)
+        signed, step = adds_both_signs(series), getattr(series, "step", None)
+        found += level_problems(
+            (*at, "threshold"), threshold, below=below, step=step, signed=signed
+        )
+        found += [
+            *usual_problems(at, threshold, below, usual),
+            *sign_problems(at, usual, signed=signed),
+        ]
+        found += sum_problems(at, series, fields)
+        return [*found, *super().problems(at, series, fields)]
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return whether its window does not go with the clock."""
+        return window_lengths(at, series, clock)
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose one re-armed sparse vector for each key, over a window one that a monitor has."""
+        watches = self._watches(setting)
+        over = "" if self.over is None else f", over {self.over}"
+        chosen = steady(watches, f"re-armed per key{over}", setting)
+        alarm = self._alarm(watches, setting)
+        if self.of is None:
+            return replace(chosen, alarms=(alarm,))
+        return replace(
+            chosen,
+            alarms=(alarm,),
+            expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
+        )
+
+    def _watches(self, setting: Setting) -> AlertMechanism:
+        """The mechanism: counts since the alert before have one of their own, windows where events are replaced."""
+        plain = setting.width, self.epsilon, setting.neighbors
+        if self.amount is None and self.over is None:
+            return Alerts(*plain, self.threshold, setting.ones)
+        terms = self._terms(setting.width, setting.step)
+        if self.amount is not None:
+            return SumMonitor(*plain, (terms,), *self.amount.units, setting.ones)
+        if terms.window and setting.neighbors is Neighbors.REPLACE:
+            return WindowAlerts(*plain, (terms,), setting.ones)
+        return Monitor(*plain, (terms,), setting.ones)
+
+    def _terms(self, places: int, step: int) -> WatchTerms:
+        units = int(self.threshold / self.step)
+        if self.over is None:
+            return WatchTerms(units, places)
+        ticks = milliseconds(self.over) // step
+        return window_terms(units, places, ticks, below=self.below, rearm=True)
+
+    def _alarm(self, watches: AlertMechanism, setting: Setting) -> FalseAlarm:
+        """Return how likely one key fires on a day while its count is as usual."""
+        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
+        if isinstance(watches, Alerts):
+            usual = usual_count(self.threshold, self.below, self.usual)
+            band = watches.band(looking.comparisons, looking.confidence)
+            distance = watches.enough_margin(looking.ticks, TOLERATED) + 1
+            compared = Compared(self.threshold, band, distance, follows=self.usual is None)
+            chance = watches.false_alarm(usual, looking.ticks)
+            return FalseAlarm(self.name, usual, chance, compared=compared)
+        terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
+        usual, told, compared = compared_by(watches, terms, level, self.step, looking)
+        return FalseAlarm(self.name, usual, told, of=self.of, compared=compared)
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
+        """Return nothing: alerts have no total."""

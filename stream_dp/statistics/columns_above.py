@@ -1,0 +1,61 @@
+"""The statistic `columns_above`: how many categories have had at least so many events."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from stream_dp.core.messages import IntArray
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.hss.quantities import ColumnsAbove
+from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting
+from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
+from stream_dp.statistics.parts.series_spec import GroupedSeries
+
+
+class ColumnsAboveSeries(GroupedSeries):
+    """How many categories have had at least `level` events so far."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+    later: ClassVar[tuple[str, ...]] = ("counter",)
+
+    statistic: Literal["columns_above"] = "columns_above"
+    level: Annotated[int, Field(ge=1, le=10**15)]
+    expected_events: ExpectedEvents = None
+    counter: CounterKind = "tree"
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"how many of {self.by_text} have at least {self.level:,} so far"
+
+    @property
+    def error_unit(self) -> str:
+        """What is counted."""
+        return self.unit or f"values of {self.by_text}"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The level."""
+        return {"level": self.level}
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose the HSS of the histogram that the number is read off.
+
+        The error to expect: as many categories as can have come so near the level that a column's error hides them.
+        """
+        level = ColumnsAbove(self.level)
+        demand = Demand(setting, level, self.epsilon, self.expected_events, counter=self.counter)
+        columns = hss_choice(demand, "method: hss")
+
+        def expected(tick: int) -> int:
+            events = demand.events * (tick + 1) // (setting.horizon or ENDLESS)
+            near = max(1, self.level - int(columns.expected(tick)))
+            return min(setting.width, events // near)
+
+        return replace(columns, expected=expected)
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
+        """Return the number of categories."""
+        return ColumnsAbove(self.level).of(totals)

@@ -1,0 +1,147 @@
+"""The statistic `cut_off`: which share of the users who were active had more events than their cap lets count.
+
+What the cap cuts off is a bias of every other series, and nobody sees it there. Users are counted and not their events:
+of those a single user may have any number. Who is counted is the guard's to say.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.how_many import how_many
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.series import Tell
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
+from stream_dp.mechanisms.linear.cut_off_counter import ENTRIES, CutOffCounter
+from stream_dp.mechanisms.quotients import quotient
+from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.records.identifier_columns import CapUse
+from stream_dp.records.scalars import duration_text, milliseconds, problem
+from stream_dp.statistics.choice.choice import Choice, Setting
+from stream_dp.statistics.parts.series_spec import WITHIN, Place, SeriesSpec
+from stream_dp.statistics.parts.windows import Window
+
+DIGITS = 4
+SHARE = (Fraction(0), Fraction(1))
+
+
+class CutOffSeries(SeriesSpec):
+    """The share of active users who were cut off, since the cap's window began and in the one before."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["cut_off"] = "cut_off"
+    window: Window | None = None
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The window that is open, and the whole one before it; nothing where the cap holds for ever."""
+        return () if self.window is None else (self.window, f"{self.window} before")
+
+    @property
+    def form(self) -> Shape:
+        """The shape of its releases."""
+        return self.shape if self.window is None else Shape.WINDOWS
+
+    @property
+    def identifier(self) -> CapUse:
+        """The users, in each window of the cap."""
+        return CapUse(None if self.window is None else milliseconds(self.window))
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        when = "so far" if self.window is None else f"in each {self.window}"
+        return f"the share of the users active {when} who had events beyond their cap, which are not counted"
+
+    @property
+    def error_unit(self) -> str:
+        """Users: of a share nothing can be predicted, of the two numbers it is made of it can."""
+        return "users in either number"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """Where a share stays, and when windows are told."""
+        told = {} if self.window is None else {"told": "since a window began"}
+        return {"within": WITHIN, **told}
+
+    @property
+    def numbers(self) -> int:
+        """Two: active, and cut off."""
+        return ENTRIES
+
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
+        """Return what tells the share with its ends: nothing of the window before in the first one."""
+        either = NoisyAnswer(mechanism, place or 0)
+        widths = Contrasts(either, either, confidence, SHARE[1])
+        first: int = mechanism.users.window if place else 0
+
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            if tick < first:
+                return dict.fromkeys(("value", "low", "high"))
+            active, cut = (Fraction(max(0, number)) for number in answer.tolist())
+            found = quotient(cut, active, widths(tick), DIGITS, signed=False, within=SHARE)
+            return {"value": found.value, "low": found.low, "high": found.high}
+
+        return tell
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return that it has conditions, which the guard knows nothing of."""
+        if not series.where:
+            return []
+        why = "the guard goes by a record's user and tick, and looks at nothing else: leave it out"
+        return [problem((*at, "where"), why)]
+
+    @classmethod
+    def privacy_problems(cls, at: Place, series: Any, privacy: Any) -> list[InitErrorDetails]:
+        """Return that nobody has a cap, or that the window is another than the cap's."""
+        unit, window = getattr(privacy, "unit", None), getattr(series, "window", None)
+        if unit == "event":
+            why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
+            return [problem((*at, "statistic"), why)]
+        per, overall = (getattr(privacy, key, None) for key in ("per", "overall"))
+        if overall is not None and window is not None:
+            return [problem((*at, "window"), "the cap holds for ever: leave it out")]
+        if not isinstance(per, int) or (window is not None and _length(window) in (per, None)):
+            return []
+        length = duration_text(per)
+        return [problem((*at, "window"), f"the cap is one for each {length}: write {length}")]
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose two counters of first ticks, at half the epsilon each.
+
+        Raises:
+            TypeError: single events are protected, which is refused before.
+        """
+        users = setting.users
+        if users is None:
+            raise TypeError("users are cut off where they are protected")
+        mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
+        places = range(max(1, len(self.views)))
+        bands = [ViewBands(mechanism, place, setting.confidence) for place in places]
+        cap = f"more than {how_many(users.cap, 'event')}"
+        when = "ever" if self.window is None else f"in each {self.window}"
+        why = (
+            f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
+            f"had {cap}; theirs beyond are not counted. Half-widths are those of either number of users"
+        )
+        expected = [lambda tick, band=band: band(tick, None) for band in bands]
+        windows = dict(zip(self.views, expected, strict=False))
+        return Choice(mechanism, why, expected[0], windows)
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
+        """Return nothing: who was there is the guard's to say."""
+
+
+def _length(window: str) -> int | None:
+    """A duration in ms; 0 for `ever`, None for what is none."""
+    try:
+        return milliseconds(window)
+    except ValueError:
+        return 0 if window == "ever" else None

@@ -1,0 +1,155 @@
+"""The statistic `gauge`: how many have come and not gone: records that count up, less those that count down.
+
+Over sliding windows it tells how many more came than went in them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.serving import clipped
+from stream_dp.records.amount_units import Sign
+from stream_dp.records.conditions import typed, value_problem
+from stream_dp.records.groupings import By, grouping_text
+from stream_dp.records.scalars import FieldName, Value, problem, valid_or_none
+from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.series_spec import Place
+from stream_dp.statistics.parts.windowed import SingleOrKeyed
+from stream_dp.statistics.parts.windows import window_choice
+
+_KINDS = ("category", "text", "boolean", "integer")
+
+
+def _several(value: object) -> object:
+    """One value, written without a list, is a list of it."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _nothing(value: object) -> object:
+    if value in (0, "0"):
+        return 0
+    raise ValueError("must be 0: releases below 0 are told as 0, and nothing else is cut off")
+
+
+Values: TypeAlias = Annotated[
+    tuple[Value, ...],
+    Field(min_length=1, max_length=1000),
+    BeforeValidator(_several, json_schema_input_type=Value | tuple[Value, ...]),
+]
+Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
+_VALUES: TypeAdapter[Any] = TypeAdapter(Values)
+
+
+class GaugeSeries(SingleOrKeyed):
+    """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far or over windows."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["gauge"] = "gauge"
+    of: FieldName
+    plus: Values
+    minus: Values
+    floor: Floor | None = None
+    by: By | None = None
+
+    @property
+    def grouped_by(self) -> By | None:
+        """What it goes by, if anything."""
+        return self.by
+
+    @property
+    def amount(self) -> Sign:
+        """What a record adds."""
+        return Sign(self.of, self.plus, self.minus)
+
+    @property
+    def signed(self) -> bool:
+        """Whether it may be below 0: more may have gone than came, where the stream begins in the midst of it."""
+        return self.floor is None
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        by = "" if self.by is None else f" by {grouping_text(self.by)}"
+        return (
+            f"{self._side(self.plus)} less {self._side(self.minus)} of {self.of},{by} {self.over}"
+        )
+
+    def _side(self, values: Sequence[str]) -> str:
+        return " or ".join(values) if len(values) < 4 else f"{len(values)} values"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The field, and what counts up and down."""
+        floor = {} if self.floor is None else {"floor": self.floor}
+        return {
+            "of": self.of,
+            "plus": ", ".join(self.plus),
+            "minus": ", ".join(self.minus),
+            **floor,
+        }
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry's conditions and values."""
+        sides = {side: valid_or_none(_VALUES, value.get(side)) or () for side in ("plus", "minus")}
+        return {**super().sketched(value), **sides}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every series, and those of what counts up and down."""
+        found = super().problems(at, series, fields)
+        return found if fields is None else [*_sign_problems(at, series, fields), *found]
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose what answers the windows, or a tree counter for amounts of one up and one down."""
+        if self.declared:
+            chosen = window_choice(setting, self.epsilon, self.declared, self.amount.units)
+        else:
+            counter = SumCounter(
+                setting.width, self.epsilon, setting.neighbors, setting.horizon, -1, 1, setting.ones
+            )
+            chosen = steady(counter, "a gauge is a tree counter", setting)
+        gauge: Any = chosen.mechanism
+        return chosen.saying(f"one event changes it by up to {gauge.l1} in all")
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
+        """Return the gauge, or that of each key; nothing over windows, for the totals of a run are none."""
+        if self.declared:
+            return None
+        told = (totals if self.signed else clipped(totals)).tolist()
+        return told[0] if self.by is None else dict(zip(keys, told, strict=True))
+
+
+def _sign_problems(at: Place, series: Any, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
+    """What `of`, `plus` and `minus` of a series, or of a sketch of one, and the schema must not say together."""
+    of = getattr(series, "of", None)
+    if not isinstance(of, str):
+        return []
+    if of not in fields:
+        return [problem((*at, "of"), f"'{of}' is not in the schema", fields)]
+    if (field := fields[of]) is None:
+        return []
+    if field.type not in _KINDS:
+        kinds = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
+        return [problem((*at, "of"), f"'{of}' is a {field.type}; a gauge needs a {kinds}")]
+    found, seen = [], dict[Any, str]()
+    for side in ("plus", "minus"):
+        for place, text in enumerate(getattr(series, side)):
+            try:
+                value = typed(field, "equals", text)
+            except ValueError as error:
+                found.append(value_problem((*at, side, place), error))
+                continue
+            if value in seen:
+                both = "is listed twice" if seen[value] == side else "counts up and down at once"
+                found.append(problem((*at, side, place), f"'{text}' {both}"))
+            seen.setdefault(value, side)
+    return found

@@ -1,0 +1,100 @@
+"""The statistic `histogram`: how many events so far, or over sliding windows, by category."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.journal.release import Shape
+from stream_dp.records.scalars import problem
+from stream_dp.statistics.choice.cadence import (
+    ReleaseEvery,
+    cadence_words,
+    tree_choice,
+    without_tree,
+)
+from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian
+from stream_dp.statistics.choice.choose_hss import (
+    CounterKind,
+    Demand,
+    ExpectedEvents,
+    better_choice,
+    hss_choice,
+)
+from stream_dp.statistics.choice.profiles import ExpectedShape
+from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries, Place
+from stream_dp.statistics.parts.windowed import WindowedSeries
+
+
+class HistogramSeries(WindowedSeries, GroupedSeries):
+    """How many events so far, or over sliding windows, by category."""
+
+    shape: ClassVar[Shape] = Shape.HISTOGRAM
+    later: ClassVar[tuple[str, ...]] = (
+        "release_every",
+        "expected_shape",
+        "counter",
+        *WindowedSeries.later,
+    )
+
+    statistic: Literal["histogram"] = "histogram"
+    method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
+    expected_events: ExpectedEvents = None
+    expected_shape: ExpectedShape | None = None
+    counter: CounterKind = "tree"
+    release_every: ReleaseEvery = 1
+
+    @property
+    def counted(self) -> str:
+        """Records."""
+        return RECORDS
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"histogram by {self.by_text} {self.over}{cadence_words(self.release_every)}"
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every grouped series, a cadence without a tree, and an inner counter without an HSS."""
+        found = [*without_tree(at, series), *super().problems(at, series, fields)]
+        method = getattr(series, "method", "hss")
+        if getattr(series, "counter", "tree") == "gaussian" and method != "hss":
+            why = f"gaussian is the counter inside an HSS, and this method is {method}: name method hss"
+            found.append(problem((*at, "counter"), why))
+        return found
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose what answers the windows, or what `method` names; `auto` takes the smaller error over the horizon."""
+        if self.declared:
+            return self._unguessed(self.windowed(setting, self.method))
+        if self.method == "gaussian":
+            return self._unguessed(by_gaussian(setting, self.epsilon))
+        tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
+        if self.method == "tree":
+            return self._unguessed(tree)
+        demand = Demand(
+            setting,
+            None,
+            self.epsilon,
+            self.expected_events,
+            self.expected_shape,
+            self.counter,
+        )
+        if self.method == "hss":
+            return hss_choice(demand, "method: hss")
+        return better_choice(demand, tree)
+
+    def _unguessed(self, choice: Choice) -> Choice:
+        """The choice, which says of guesses that were declared that nothing of it depends on them."""
+        said = [
+            key for key in ("expected_events", "expected_shape") if getattr(self, key) is not None
+        ]
+        return choice.saying(f"{' and '.join(said)} not used") if said else choice
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int] | None:
+        """Return the count of each key; nothing over windows, for the totals of a run are none."""
+        return None if self.declared else dict(zip(keys, totals.tolist(), strict=True))

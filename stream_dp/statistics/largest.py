@@ -1,0 +1,63 @@
+"""The statistic `largest`: how many events so far in the category of a given rank."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.hss.quantities import Largest
+from stream_dp.statistics.choice.choice import Choice, Setting
+from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
+from stream_dp.statistics.choice.choose_paper_hss import paper_hss_choice
+from stream_dp.statistics.parts.grouping_problems import rank_problems
+from stream_dp.statistics.parts.series_spec import GroupedSeries, Place
+
+
+class LargestSeries(GroupedSeries):
+    """How many events so far in the category of rank `rank`; rank 1 is `maximum`."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+    later: ClassVar[tuple[str, ...]] = ("counter",)
+
+    statistic: Literal["largest"] = "largest"
+    rank: Annotated[int, Field(ge=1, le=10**6)]
+    method: Literal["hss", "paper_hss"] = "hss"
+    expected_events: ExpectedEvents = None
+    counter: CounterKind = "tree"
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"rank {self.rank} by {self.by_text} so far"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The rank."""
+        return {"rank": self.rank}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every grouped series, and a rank beyond the categories."""
+        found, by = super().problems(at, series, fields), getattr(series, "by", None)
+        return [*found, *rank_problems((*at, "rank"), getattr(series, "rank", None), by, fields)]
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose what `method` names.
+
+        Raises:
+            UsageError: fewer columns than the rank, or a relation that the method is not made for.
+        """
+        quantity = Largest(self.rank).checked(setting.neighbors, setting.width, setting.ones)
+        demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
+        if self.method == "paper_hss":
+            return paper_hss_choice(demand)
+        return hss_choice(demand, "method: hss")
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
+        """Return the count of this rank."""
+        return Largest(self.rank).of(totals)

@@ -1,0 +1,209 @@
+"""The statistic `mean`: the average of a clamped number, so far or over sliding windows, over all or by key.
+
+Sums of how far records are from the middle of the clamp, and counts beside them, each noisy; the division of what is
+noisy already is post-processing ([HSV] 2.14). From the middle no amount is farther than half the clamp's width, so the
+noise is made for that, however large the amounts are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from stream_dp.core.how_many import how_many
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.series import Tell
+from stream_dp.journal.release import Shape, name_bytes
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer, WidthsAt
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
+from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
+from stream_dp.mechanisms.serving import Bands, ViewBands
+from stream_dp.records.amount_units import plain_number
+from stream_dp.records.centred_amounts import Addend, Centred, Known
+from stream_dp.records.conditions import Where
+from stream_dp.records.groupings import By, decimal_text
+from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting, tree_counter
+from stream_dp.statistics.parts.of_amounts import AmountSeries
+from stream_dp.statistics.parts.windows import window_choice
+
+PLACES = 2  # digits behind those of the grid
+RECORDS = 1_000  # that a predicted error is told for
+_TOLD_BYTES = 90
+_NONE = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanPart:
+    """One of the two things that a mean counts: what records add, by key."""
+
+    name: str
+    by: By | None
+    amount: Addend
+    where: Where = ()
+
+
+class MeanSeries(AmountSeries):
+    """The mean of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["mean"] = "mean"
+
+    @property
+    def amount(self) -> Centred:
+        """What a record adds to the sums."""
+        return Centred(self.whole)
+
+    @property
+    def parts(self) -> tuple[MeanPart, MeanPart]:
+        """The sums, and how many records have an amount."""
+        return MeanPart("sum", self.by, self.amount), MeanPart("count", self.by, Known(self.of))
+
+    @property
+    def digits(self) -> int:
+        """How many places behind the point are told."""
+        return PLACES + next(n for n in range(7) if (self.step * 10**n).denominator == 1)
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """Those of amounts, and the digits."""
+        return {**super().parameters, "digits": self.digits}
+
+    def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the keys, each of which has a sum and a count in the rows."""
+        if self.by is None:
+            return ("",)
+        return tuple(key.removeprefix("sum/") for key in keys[: len(keys) // 2])
+
+    @property
+    def numbers(self) -> int:
+        """A sum and a count."""
+        return 2
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose sums and counts on the same windows, and the shares with which the mean is best on the average."""
+        half = replace(setting, width=setting.width // 2, weight=1, signed=False)
+        lowest, highest = self.amount.units
+        reach = Fraction(highest - lowest, 2)
+        probe = SumCounter(half.width, Fraction(1), half.neighbors, 1, lowest, highest, half.ones)
+        share = sums_share(probe.l1, half.neighbors.l0(half.width, half.ones), reach)
+        mechanism = self._both(half, self.epsilon * share, self.epsilon * (1 - share))
+        errors = {
+            name: self._expected(self._widths(mechanism, place, setting.confidence))
+            for name, place in self._places.items()
+        }
+        why = self._why(share, mechanism, setting)
+        first = next(iter(errors.values()))
+        windows = errors if self.views else {}
+        return Choice(
+            mechanism, why, first, windows, supposing=f"for {how_many(RECORDS, 'record')}"
+        )
+
+    def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
+        """The mechanism, of so much epsilon for each."""
+        units = self.amount.units
+        if self.declared:
+            added = window_choice(half, sums, self.declared, units).mechanism
+            return SumsAndCounts(added, window_choice(half, counts, self.declared).mechanism)  # type: ignore[arg-type]
+        rows, neighbors = half.width, half.neighbors
+        counter = SumCounter(rows, sums, neighbors, half.horizon, *units, half.ones)
+        return SumsAndCounts(counter, tree_counter(half, counts))
+
+    @property
+    def _places(self) -> Mapping[str, int | None]:
+        """Where each window stands in an answer; one without a name, and None, where there are none."""
+        return {name: place for place, name in enumerate(self.views)} or {"": None}
+
+    def _widths(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> WidthsAt:
+        """How far sums less a mean of them times counts are from 0, in units; from the middle no mean is farther."""
+        each: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
+        sums, counts = (NoisyAnswer(one, place) for one in each)
+        reach = max(map(abs, self.amount.units))
+        return Contrasts(sums, counts, confidence, Fraction(reach))
+
+    def _expected(self, widths: WidthsAt) -> Callable[[int], float]:
+        """How far the ends are from the middle of the clamp at a tick, where `RECORDS` records count."""
+
+        def error(tick: int) -> float:
+            middle = self._mean(0, RECORDS, widths(tick))
+            return plain_number(Fraction(middle.high or 0) - self.amount.centre)
+
+        return error
+
+    def _why(self, share: Fraction, mechanism: SumsAndCounts, setting: Setting) -> str:
+        """How it is made, and how wide its intervals will be."""
+        centre, shown = decimal_text(self.amount.centre), []
+        for name, place in self._places.items():
+            sums = _half_width(mechanism.sums, place, setting)
+            counts = _half_width(mechanism.counts, place, setting)
+            window = f"{name}: " if name else ""
+            above = decimal_text(sums * self.step)
+            shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
+        return (
+            f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest; at "
+            f"tick {setting.last} its ends are within about {', '.join(shown)} of it, where it is r, of n records; "
+            f"errors are those at r = {centre} and n = {RECORDS:,}"
+        )
+
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
+        """Return what tells the mean of each key, with the ends of its interval."""
+        widths_at = self._widths(mechanism, place, confidence)
+
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            sums, counts = np.split(answer, 2)
+            widths = widths_at(tick)
+            pairs = zip(sums.tolist(), counts.tolist(), strict=True)
+            found = [self._mean(added, counted, widths) for added, counted in pairs]
+            if self.by is None:
+                return {"value": found[0].value, "low": found[0].low, "high": found[0].high}
+            return {
+                "values": {name: each.value for name, each in zip(names, found, strict=True)},
+                "lows": tuple(each.low for each in found),
+                "highs": tuple(each.high for each in found),
+            }
+
+        return tell
+
+    def _mean(self, added: int, counted: int, widths: Widths) -> Quotient:
+        """The mean of so many noisy units beyond the middle over so many noisy records."""
+        low, high = self.clamp
+        centre = self.amount.centre
+        of, over = (added * self.step, Fraction(counted)) if counted > 0 else (_NONE, _NONE)
+        return quotient(
+            of,
+            over,
+            widths.scaled(self.step, Fraction(1)),
+            self.digits,
+            signed=True,
+            within=(low - centre, high - centre),
+            plus=centre,
+        )
+
+    def told_bytes(self, names: Sequence[str]) -> int:
+        """Return how many bytes the means and their ends have, about and at most."""
+        return sum(map(name_bytes, names)) + _TOLD_BYTES * len(names)
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
+        """Return the mean, or that of each key, None where nothing counts; nothing over windows."""
+        if self.declared:
+            return None
+        pairs = zip(*(half.tolist() for half in np.split(totals, 2)), strict=True)
+        told = [
+            plain_number(self.amount.centre + Fraction(added, counted) * self.step)
+            if counted
+            else None
+            for added, counted in pairs
+        ]
+        return told[0] if self.by is None else dict(zip(self.entries(keys), told, strict=True))
+
+
+def _half_width(mechanism: Any, place: int | None, setting: Setting) -> int:
+    """The band of one of the two at the last tick."""
+    confidence = setting.confidence
+    bands = (
+        Bands(mechanism, confidence) if place is None else ViewBands(mechanism, place, confidence)
+    )
+    return bands((setting.horizon or ENDLESS) - 1, None)

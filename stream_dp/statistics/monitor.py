@@ -1,0 +1,333 @@
+"""The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.how_many import how_many
+from stream_dp.core.messages import IntArray, Query
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.sum_monitor import NONE, SumMonitor
+from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.records.amount_units import Amount, Clamp, Step, plain_number
+from stream_dp.records.groupings import By, decimal_text
+from stream_dp.records.scalars import Epsilon, FieldName, Name, problem, refuse
+from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.alarms import (
+    Looking,
+    amount_watched,
+    amounts_sketched,
+    compared_by,
+    daily,
+    may_be_negative,
+    over_problems,
+    sum_problems,
+    whole_or_none,
+)
+from stream_dp.statistics.parts.false_alarm import FalseAlarm
+from stream_dp.statistics.parts.grouping_problems import by_problems, grouping_sketched
+from stream_dp.statistics.parts.overlaps import beside
+from stream_dp.statistics.parts.series_spec import (
+    Place,
+    SeriesSpec,
+    where_problems,
+    where_sketched,
+)
+from stream_dp.statistics.parts.watch_problems import (
+    MOST_PLACES,
+    beyond,
+    held_problems,
+    levels_problems,
+    overlap,
+    room_problems,
+    selection,
+    threshold_problems,
+    touch_problems,
+)
+from stream_dp.statistics.parts.watch_roster import WatchRoster
+from stream_dp.statistics.parts.watch_spec import WatchSpec
+
+
+def _askers(value: object) -> object:
+    if value in ("operator", "anyone"):
+        return value
+    named = list(value) if isinstance(value, list | tuple) else []
+    if not named or not all(isinstance(each, str) for each in named):
+        raise ValueError("must be operator, anyone, or a list of analysts such as [ann, bob]")
+    return tuple(named)
+
+
+_Asking = Literal["operator", "anyone"] | Annotated[tuple[Name, ...], Field(min_length=1)]
+Askers = Annotated[
+    Literal["operator", "anyone"] | tuple[str, ...],
+    BeforeValidator(_askers, json_schema_input_type=_Asking),
+]
+ROOM = 100  # places for watches that come by message, where the file does not say `most`
+_TOLD = 100  # watches that readers are told of
+
+
+class MonitorSeries(SeriesSpec):
+    """Which of many watches fire in a tick. `of` a number, within `clamp` and on a grid of `step`, they look at sums.
+
+    `touch` is the most watches that one event may count in at once, as many as the filters allow where it is left out;
+    `most` the room for watches. With `value`, an epsilon of its own, the count of what fires is told too. `ask` are
+    those who may ask its watches other thresholds, which may fire, and so begin again or end them, beside the owner.
+    """
+
+    shape: ClassVar[Shape] = Shape.FLAGS
+    later: ClassVar[tuple[str, ...]] = ("ask", "of", "clamp", "step")
+    rights: ClassVar[tuple[str, ...]] = ("ask",)
+
+    statistic: Literal["monitor"] = "monitor"
+    watch: Annotated[tuple[WatchSpec, ...], Field(min_length=1, max_length=100_000)]
+    touch: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
+    most: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
+    value: Epsilon | None = None
+    ask: Askers = "operator"
+    of: FieldName | None = None
+    clamp: Clamp | None = None
+    step: Step = Fraction(1)
+
+    @model_validator(mode="after")
+    def _names(self) -> "MonitorSeries":
+        seen: set[str] = set()
+        problems = []
+        for place, one in enumerate(self.watch):
+            if one.name in seen:
+                problems.append(
+                    problem(("watch", place, "name"), f"a watch '{one.name}' is already there")
+                )
+            seen.add(one.name)
+        refuse(problems)
+        return self
+
+    @property
+    def parts(self) -> tuple[WatchSpec, ...]:
+        """The watches."""
+        return self.watch
+
+    @property
+    def amount(self) -> Amount | None:
+        """What a record adds to each of its watches, where they look at a sum."""
+        return amount_watched(self.of, self.clamp, self.step)
+
+    @property
+    def grain(self) -> Fraction:
+        """The step of the grid."""
+        return self.step
+
+    @property
+    def signed(self) -> bool:
+        """Whether a sum may be below 0."""
+        return may_be_negative(self.amount)
+
+    @property
+    def price(self) -> Fraction:
+        """Both epsilons."""
+        return self.epsilon + (self.value or 0)
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        watches = how_many(len(self.watch), "watch", "watches")
+        if self.amount is None:
+            return watches
+        low, high = map(decimal_text, (self.amount.lowest, self.amount.highest))
+        return f"{watches} on sums of {self.of}, each from {low} to {high}"
+
+    @property
+    def error_unit(self) -> str:
+        """What thresholds are of."""
+        return "events" if self.of is None else f"of {self.of}"
+
+    @property
+    def meaning(self) -> str:
+        """What it means that a watch fires."""
+        return f"its events reached its threshold, or fell short of it, {{band}} {self.error_unit}"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """When each watch fires, in words; of very many only the first."""
+        told: dict[str, int | str] = {one.name: one.words for one in self.watch[:_TOLD]}
+        more = len(self.watch) - _TOLD
+        return told | {"...": f"{more:,} more"} if more > 0 else told
+
+    def at_share(self, share: Fraction) -> "MonitorSeries":
+        """The series at a part of its price."""
+        value = None if self.value is None else self.value * share
+        return self.model_copy(update={"epsilon": self.epsilon * share, "value": value})
+
+    def places(self, entries: int) -> int:
+        """Return the room for watches."""
+        return min(entries + ROOM, max(entries, MOST_PLACES)) if self.most is None else self.most
+
+    def ones(self, fields: Mapping[str, Any]) -> int:
+        """Return the most entries of the row that one event sets."""
+        return overlap(self, self.watch, fields).number if self.touch is None else self.touch
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose one block of watches."""
+        monitor = self._monitor(setting)
+        touched = f"an event counts in at most {setting.ones} of its places at once"
+        early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
+        chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
+        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
+        return replace(
+            chosen,
+            alarms=tuple(
+                self.alarm(one, monitor, setting.step, looking) for one in self.watch[:_TOLD]
+            ),
+            expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
+        )
+
+    def _monitor(self, setting: Setting) -> Monitor | SumMonitor:
+        """The mechanism, by what records add."""
+        counted = zip(self.watch, setting.parts, strict=True)
+        terms = _joined(one.terms(n, setting.step, self.step) for one, n in counted)
+        plain, value = (setting.width, self.epsilon, setting.neighbors, terms), self.value or NONE
+        if self.amount is None:
+            return Monitor(*plain, setting.ones, value)
+        return SumMonitor(*plain, *self.amount.units, setting.ones, value)
+
+    def alarm(
+        self, one: WatchSpec, monitor: Monitor | SumMonitor, step: int, looking: Looking
+    ) -> FalseAlarm:
+        """Return how likely one key of a watch fires on a day while its count is as usual; ticks have `step` ms."""
+        terms, level = one.terms(1, step, self.step), (one.threshold, one.usual)
+        usual, chance, compared = compared_by(monitor, terms, level, self.step, looking)
+        return FalseAlarm(one.name, usual, chance, one.by is not None, self.of, compared)
+
+    def counts_band(self, mechanism: Monitor | SumMonitor, confidence: float) -> int | None:
+        """Return the half-width of the counts that `value` pays for."""
+        return None if self.value is None else mechanism.value_band(confidence)
+
+    def asking(
+        self, keys: Sequence[str], mechanism: Monitor | SumMonitor, counts_band: int | None
+    ) -> WatchRoster:
+        """Return its watches by name: each may be asked a threshold."""
+        return WatchRoster.of(
+            keys, self.watch, counts_band, mechanism.ones, self.grain, signed=self.signed
+        )
+
+    def ask_band(
+        self,
+        mechanism: Monitor | SumMonitor,
+        confidence: float,
+        updates: int,
+        query: Query,
+        state: Any,
+    ) -> int | None:
+        """Return by how many events an answer to a threshold may be wrong."""
+        if not isinstance(query, ThresholdQuery):
+            return None
+        return mechanism.ask_band(query.place, updates, state, confidence)
+
+    @property
+    def askers(self) -> tuple[str, ...] | None:
+        """Those of `ask`."""
+        return None if self.ask == "anyone" else () if self.ask == "operator" else tuple(self.ask)
+
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> WatchSpec:
+        """Return one more watch, which no event may count in that counts in `touch` others.
+
+        So no event does among those that there are: it is enough to look at the events of this one.
+        """
+        roster: WatchRoster = asking
+        one = WatchSpec.model_validate(data)
+        found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
+        found += over_problems((), one, clock) or held_problems(
+            (*roster.watches, one), fields, clock.step
+        )
+        found += threshold_problems((), one, self.step, signed=self.signed)
+        if roster.has(one.name):
+            found.append(problem(("name",), f"a watch '{one.name}' is already there"))
+        refuse(found)
+        others = roster.selections(partial(selection, self, fields=fields))
+        depth = beside(selection(self, one, fields), others, fields)
+        if depth.number > roster.touch:
+            refuse([problem((), beyond(depth, roster.touch))])
+        return one
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
+        """Return nothing: watches have no total."""
+
+    def said(self, meant: Any) -> dict[str, Any]:
+        """Return what the conditions of the series and of its watches mean."""
+        watches = [
+            {
+                **one.model_dump(mode="json", exclude={"where", "usual"}),
+                "where": [meant(c) for c in one.where],
+            }
+            for one in self.watch
+        ]
+        return {**super().said(meant), "watch": watches}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry's conditions, and of its watches."""
+        watches = value.get("watch")
+        given = watches if isinstance(watches, list) else []
+        readable = [one for one in given if isinstance(one, Mapping)]
+        sketches = [
+            SimpleNamespace(
+                by=grouping_sketched(one.get("by")),
+                over=one.get("over"),
+                **{key: whole_or_none(one.get(key)) for key in ("above", "below", "usual")},
+                **where_sketched(one),
+            )
+            for one in readable
+        ]
+        told = {**super().sketched(value), **amounts_sketched(value)}
+        return {**told, "watch": sketches if len(readable) == len(given) else []}
+
+    @classmethod
+    def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
+        """Return what each watch goes by."""
+        for place, one in enumerate(getattr(series, "watch", ())):
+            if one.by is not None:
+                yield ("watch", place), one.by
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return which windows do not go with the clock."""
+        found = []
+        for place, one in enumerate(getattr(series, "watch", ())):
+            found += over_problems((*at, "watch", place), one, clock)
+        return found
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every series, those of each watch, and those of all watches together."""
+        if fields is None:
+            return []
+        found = super().problems(at, series, fields)
+        for place, one in enumerate(getattr(series, "watch", ())):
+            here = (*at, "watch", place)
+            found += [*by_problems(here, one.by, fields), *where_problems(here, one.where, fields)]
+        found += [*sum_problems(at, series, fields), *levels_problems(at, series)]
+        if found or not isinstance(series, MonitorSeries) or None in fields.values():
+            return found
+        return [*touch_problems(at, series, fields), *room_problems(at, series, fields)]
+
+
+def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
+    """Terms with one entry for neighbours that differ in nothing but their places: the mechanism is the same."""
+    runs = [list(run) for _, run in groupby(terms, key=_but_places)]
+    return tuple(
+        run[0] if len(run) == 1 else replace(run[0], places=sum(each.places for each in run))
+        for run in runs
+    )
+
+
+def _but_places(one: WatchTerms) -> WatchTerms:
+    return replace(one, places=1)

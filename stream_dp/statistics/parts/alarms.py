@@ -1,0 +1,214 @@
+"""What alerts and watches say of themselves beforehand: their window, and the chance of a false alarm per key and day.
+
+A count that stays at its `usual` level is no reason to fire; the chance that noise makes it fire all the same is a
+function of the specification. Rules: a window is a whole number of ticks and not longer than the horizon. This file
+knows no statistic.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+from pydantic_core import InitErrorDetails
+
+from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watches.watch_noise import WatchNoise
+from stream_dp.records.amount_units import Amount, Clamp, Step, amount_problems
+from stream_dp.records.groupings import decimal_text
+from stream_dp.records.scalars import milliseconds, problem, valid_or_none
+from stream_dp.statistics.parts.false_alarm import TOLERATED, Compared
+from stream_dp.statistics.parts.windows import EVER, window_lengths
+
+DAY = 86_400_000  # ms
+_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
+_STEP: TypeAdapter[Any] = TypeAdapter(Step)
+
+Place = tuple[str | int, ...]
+
+
+def daily(step: int) -> int:
+    """Return how many ticks of `step` ms begin in a day, at least one."""
+    return max(1, -(-DAY // step))
+
+
+def window_terms(
+    threshold: int, places: int, window: int, *, below: bool, rearm: bool
+) -> WatchTerms:
+    """Return the terms of a watch over so many ticks: a single one has noise of its own, which is less."""
+    if window == 1:
+        return WatchTerms(threshold, places, True, below, rearm)
+    return WatchTerms(threshold, places, below=below, rearm=rearm, window=window)
+
+
+def usual_count(threshold: int, below: bool, usual: int | None) -> int:
+    """Return the level at which a count is no reason to fire: half the threshold, or twice where it fires below it.
+
+    >>> usual_count(60, True, None), usual_count(-60, True, None)  # below a negative sum: half the way from 0
+    (120, -30)
+    """
+    if usual is not None:
+        return usual
+    if below:
+        return 2 * threshold if threshold > 0 else -(-threshold // 2)
+    return threshold // 2
+
+
+class Looking(NamedTuple):
+    """How often alarms look: `ticks` on a day, and `comparisons` in all; bands hold with `confidence`."""
+
+    ticks: int
+    comparisons: int
+    confidence: float
+
+
+def compared_by(
+    watches: WatchNoise,
+    terms: WatchTerms,
+    level: tuple[int, int | None],
+    grain: Fraction,
+    looking: Looking,
+) -> tuple[int, float, Compared]:
+    """Return the usual count of a watch, the chance of a false alarm on a day, and how it compares.
+
+    `terms` are those of one place; `level` the threshold and the usual count, where one is given, in numbers of which
+    `grain` is a unit. Between two units the chance is that at the one that is nearer the threshold.
+    """
+    threshold, given = level
+    usual = usual_count(threshold, terms.below, given)
+    units = math.floor(usual / grain) if terms.below else math.ceil(usual / grain)
+    band = watches.band_of(terms, looking.comparisons, looking.confidence) * grain
+    margin = watches.enough_margin(terms, looking.ticks, TOLERATED) + 1  # a unit for rounding
+    distance = math.ceil(margin * grain)
+    compared = Compared(threshold, float(band), distance, terms.below, given is None, grain)
+    return usual, watches.false_alarm(terms, units, looking.ticks), compared
+
+
+def usual_problems(
+    at: Place, threshold: object, below: bool, usual: object
+) -> list[InitErrorDetails]:
+    """Return what is wrong where the usual count is a reason to fire."""
+    if not isinstance(usual, int) or not isinstance(threshold, int):
+        return []
+    if (usual >= threshold) != below:
+        limit = f"{threshold:,} or more" if below else f"less than {threshold:,}"
+        return [problem((*at, "usual"), f"must be {limit}: at another count an alarm is not false")]
+    return []
+
+
+def one_window(at: Place, series: Any) -> list[InitErrorDetails]:
+    """Return what is wrong with the windows of a series that looks at one."""
+    windows = getattr(series, "windows", ())
+    found = []
+    if len(windows) > 1:
+        why = (
+            "alerts look at one window: write a series for each, or a monitor with a watch for each"
+        )
+        found.append(problem((*at, "windows", 1), why))
+    named = [((*at, "windows", n), name) for n, name in enumerate(windows)]
+    for place, name in [*named, ((*at, "window"), getattr(series, "window", None))]:
+        if name == EVER:
+            why = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
+            found.append(problem(place, why))
+    return found
+
+
+def amounts_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what can be read of a broken entry's clamp and step."""
+    return {
+        "clamp": valid_or_none(_CLAMP, value.get("clamp")),
+        "step": valid_or_none(_STEP, value.get("step", "1")),
+        "threshold": whole_or_none(value.get("threshold")),
+    }
+
+
+def amount_watched(
+    of: str | None, clamp: tuple[Fraction, Fraction] | None, step: Fraction
+) -> Amount | None:
+    """Return what a record adds where a sum of the field `of` is looked at; None: 1."""
+    return None if of is None or clamp is None else Amount(of, *clamp, step)
+
+
+def adds_both_signs(series: Any) -> bool:
+    """Say whether a series, or a sketch of one, looks at a sum that may be below 0, as far as can be read."""
+    clamp = getattr(series, "clamp", None)
+    return getattr(series, "of", None) is not None and (clamp is None or clamp[0] < 0)
+
+
+def may_be_negative(amount: Amount | None) -> bool:
+    """Say whether a sum of such amounts may be below 0."""
+    return amount is not None and amount.lowest < 0
+
+
+def level_problems(
+    at: Place, level: object, *, below: bool, step: object, signed: bool
+) -> list[InitErrorDetails]:
+    """Return what is wrong with a threshold that stands `at` this place, on sums that may be `signed`."""
+    if not isinstance(level, int) or not isinstance(step, Fraction):
+        return []
+    if level < 1 and not (below and signed):
+        why = ": a sum begins at 0; below a level it fires with `below`" if signed else ""
+        return [problem(at, f"must be greater than or equal to 1{why}")]
+    if (level / step).denominator != 1:
+        return [problem(at, f"is no whole number of steps of {decimal_text(step)}")]
+    if abs(level / step) > LARGEST_THRESHOLD:
+        return [problem(at, "is more than 10^15 steps: give a wider step")]
+    return []
+
+
+def sign_problems(at: Place, usual: object, *, signed: bool) -> list[InitErrorDetails]:
+    """Return whether a usual level is below 0, where nothing can be."""
+    if isinstance(usual, int) and usual < 0 and not signed:
+        return [problem((*at, "usual"), "must be greater than or equal to 0")]
+    return []
+
+
+def sum_problems(
+    at: Place, series: Any, fields: Mapping[str, Any] | None
+) -> list[InitErrorDetails]:
+    """Return what is wrong where a series looks at a sum, or says of one what belongs to none."""
+    of, clamp = getattr(series, "of", None), getattr(series, "clamp", None)
+    step = getattr(series, "step", None)
+    if of is None:
+        keys = [
+            key for key, is_there in (("clamp", clamp is not None), ("step", step != 1)) if is_there
+        ]
+        return [problem((*at, key), "is of a sum: name its field with of") for key in keys]
+    found = []
+    if clamp is None:
+        why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
+        found.append(problem((*at, "of"), why))
+    return found if fields is None else [*found, *amount_problems(at, series, fields)]
+
+
+def whole_or_none(value: object) -> int | None:
+    """Return an integer from its text; None where it is none."""
+    if not isinstance(value, str) or not value.removeprefix("-").isdecimal():
+        return None
+    return int(value)
+
+
+def over_problems(at: Place, watch: Any, clock: Any) -> list[InitErrorDetails]:
+    """Return whether a watch looks at a window that is no whole number of ticks, or longer than the horizon."""
+    over = getattr(watch, "over", None)
+    if not isinstance(over, str) or not is_window(over):
+        return []
+    wrong = window_lengths((), _Window(over), clock)
+    return [{**each, "loc": (*at, "over")} for each in wrong]
+
+
+def is_window(over: str | None) -> bool:
+    """Say whether a watch looks at a window of this name."""
+    try:
+        return over is not None and milliseconds(over) > 0
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A watch's window, as a series has it."""
+
+    window: str

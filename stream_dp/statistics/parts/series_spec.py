@@ -1,0 +1,395 @@
+"""What every statistic says of itself: its keys in the file, its rows, its mechanism, its releases, its words.
+
+Rules: a statistic is one subclass of `SeriesSpec` in a file of its own and an entry in `STATISTICS`; nothing else of
+the pipeline, the page or the commands knows it. Models are frozen and refuse unknown keys. `problems` takes sketches of
+broken entries too, so that one mistake hides no other.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self
+
+from pydantic import TypeAdapter
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray, Query
+from stream_dp.engine.series import Asking, Tell
+from stream_dp.errors import UsageError
+from stream_dp.journal.release import Shape
+from stream_dp.records.centred_amounts import Addend
+from stream_dp.records.conditions import Condition, Where, condition_problems
+from stream_dp.records.groupings import By, grouping_text, most_ones
+from stream_dp.records.identifier_columns import CapUse, Identified
+from stream_dp.records.scalars import (
+    Epsilon,
+    Frozen,
+    Line,
+    Name,
+    Prose,
+    UnitName,
+    valid_or_none,
+)
+from stream_dp.statistics.choice.choice import Choice, Setting
+from stream_dp.statistics.parts.alarms import Looking
+from stream_dp.statistics.parts.false_alarm import FalseAlarm
+from stream_dp.statistics.parts.grouping_problems import by_problems, grouping_sketched
+from stream_dp.statistics.parts.made_of import Input, MadeOf
+
+Place = tuple[str | int, ...]
+RECORDS = "records"
+"""What counts of records have in `counted`."""
+WITHIN = "0 to 1"
+"""What a share's `parameters` say of where it stays, under `within`."""
+_CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
+
+
+class SeriesPart(Protocol):
+    """One of several things that a series counts, each under its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name within the series."""
+        ...
+
+    @property
+    def by(self) -> By | None:
+        """What has an entry for each of its values; None: one entry."""
+        ...
+
+    @property
+    def where(self) -> Where:
+        """What a record must pass beside the series' own conditions."""
+        ...
+
+    @property
+    def amount(self) -> Addend | None:
+        """What a record adds to its entries; None: what it adds to those of the series."""
+        ...
+
+
+class SeriesSpec(Frozen, ABC):
+    """An entry of `series:`: a statistic of the records that pass all of `where`."""
+
+    shape: ClassVar[Shape]
+    later: ClassVar[tuple[str, ...]] = ()
+    """The keys that came later: at their defaults they are left out of fingerprints."""
+    rights: ClassVar[tuple[str, ...]] = ()
+    """The keys that say who may do what: they touch neither data nor guarantee, and no fingerprint holds them."""
+    words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
+    """The keys that say to readers what it is: no fingerprint holds them, so they may be changed between runs."""
+
+    statistic: str
+    name: Name
+    epsilon: Epsilon
+    where: Where = ()
+    title: Line = ""
+    description: Prose = ""
+    unit: UnitName = ""
+
+    @property
+    def grouped_by(self) -> By | None:
+        """What has an entry for each of its values in this series' rows; None: one entry for all."""
+        return None
+
+    @property
+    def amount(self) -> Addend | None:
+        """What a record adds to its entries; None: 1."""
+        return None
+
+    @property
+    def identifier(self) -> Identified | CapUse | None:
+        """What a record is counted by, once in each window; None: records count themselves."""
+        return None
+
+    @property
+    def grain(self) -> Fraction:
+        """What one unit of its rows is as a number that people read."""
+        return Fraction(1)
+
+    @property
+    def counted(self) -> Hashable | None:
+        """What it counts or adds up, which fewer records never have more of; None where they may.
+
+        Of two series with the same, that of fewer records is a part of the other.
+        """
+        return None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its releases have an entry for each key, or flags."""
+        return self.shape is not Shape.SCALAR
+
+    @property
+    def signed(self) -> bool:
+        """Whether true values may be below 0, so that releases are not clipped there."""
+        return False
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether true values cannot be below 0, so that nothing below it need be shown of a band."""
+        return not self.signed
+
+    @property
+    def error_unit(self) -> str:
+        """What predicted errors are measured in, in words that stand behind a number; empty: none is predicted."""
+        return self.unit or "events"
+
+    @property
+    def parts(self) -> Sequence[SeriesPart]:
+        """What the series counts, where that is several things; nothing where it is one."""
+        return ()
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the windows that its releases show, in their order; nothing where they show one thing."""
+        return ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The series of the file that its releases are made of; nothing where it has a mechanism of its own."""
+        return ()
+
+    def beside(self, others: Mapping[str, "SeriesSpec"]) -> Self:
+        """Return the series as one that knows its inputs among the `others` of the file, by name."""
+        return self
+
+    def fitted(self, fields: Mapping[str, Any]) -> Self:
+        """Return the series with defaults that fit the schema, where it leaves them out."""
+        return self
+
+    def made(
+        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
+    ) -> MadeOf:
+        """Return what its releases are made by, of the `inputs`.
+
+        Raises:
+            UsageError: nothing can be made of these.
+        """
+        raise UsageError(f"{self.name}: has a mechanism of its own")
+
+    def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows.
+
+        A scalar that is told with a name has those that may be told.
+        """
+        return tuple(keys) if self.keyed else ("",)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers an answer has for each entry of a window."""
+        return 1
+
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell | None:
+        """Return what tells the answer, or that of the window at `place`, in its own words; None: its counts are told.
+
+        Its ticks count from the mechanism's first.
+        """
+        return None
+
+    def told_bytes(self, names: Sequence[str]) -> int | None:
+        """Return how many bytes `teller` fills at most, of entries of these names; None: about as many for each."""
+        return None
+
+    def each(self, confidence: float, width: int) -> float:
+        """Return the confidence of the band of one of `width` entries, where a release is to hold with `confidence`."""
+        return confidence
+
+    @property
+    def form(self) -> Shape:
+        """The shape of its releases."""
+        return self.shape
+
+    @property
+    def price(self) -> Fraction:
+        """All that it spends of the budget, by its own mechanism's claim."""
+        return self.epsilon
+
+    def at_share(self, share: Fraction) -> Self:
+        """Return the series at a part of its price."""
+        return self.model_copy(update={"epsilon": self.epsilon * share})
+
+    def places(self, entries: int) -> int:
+        """Return how many entries its rows have, where its parts have so many."""
+        return entries
+
+    def ones(self, fields: Mapping[str, Any]) -> int:
+        """Return the most entries of its rows that one event sets, by the schema."""
+        return most_ones(fields, self.grouped_by)
+
+    def said(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
+        """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""
+        return {"where": [meant(condition) for condition in self.where]}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry beside its texts."""
+        return {**where_sketched(value), "by": grouping_sketched(value.get("by"))}
+
+    @classmethod
+    def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
+        """Return what a series, or a sketch of one, goes by, with the place within it of each entry that says so."""
+        if (by := getattr(series, "by", None)) is not None:
+            yield (), by
+
+    @property
+    def left_out(self) -> set[str]:
+        """The later keys that are at their defaults, which fingerprints and journals leave out."""
+        model = type(self).model_fields
+        return {
+            name
+            for name in (*self.later, *self.words)
+            if getattr(self, name) == model[name].default
+        }
+
+    @abstractmethod
+    def choose(self, setting: Setting) -> Choice:
+        """Choose the mechanism, from the specification alone."""
+
+    @abstractmethod
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
+        """Return what an exact release would show after rows that add up to `totals`; None where nothing would.
+
+        For sources declared public only. `totals` has shape (width,), `keys` names its entries.
+        """
+
+    def counts_band(self, mechanism: Any, confidence: float) -> int | None:
+        """Return the half-width of counts that stand beside flags; None where its releases have none."""
+        return None
+
+    def asking(self, keys: Sequence[str], mechanism: Any, counts_band: int | None) -> Asking | None:
+        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release.
+
+        `keys` names the entries of its answers.
+        """
+        return None
+
+    def ask_band(
+        self, mechanism: Any, confidence: float, updates: int, query: Query, state: Any
+    ) -> int | None:
+        """Return the half-width of the mechanism's answer to a query after so many updates; None: it has none."""
+        return None
+
+    @property
+    def askers(self) -> tuple[str, ...] | None:
+        """The analysts who may ask its mechanism, beside the operator and whose ledger paid for it; None: all."""
+        return ()
+
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> SeriesPart:
+        """Return one more part, from its definition; `asking` is what is asked of those that there are.
+
+        Raises:
+            UsageError: a series of this statistic takes none.
+            ValidationError: every problem of the definition, and of it beside the others.
+        """
+        raise UsageError("series: takes no watches; a monitor does")
+
+    def alarm(self, one: Any, mechanism: Any, step: int, looking: Looking) -> FalseAlarm | None:
+        """Return how likely one of its parts fires by noise on a day; None: it never fires.
+
+        `mechanism` is that of the series; ticks have `step` ms.
+        """
+        return None
+
+    @property
+    @abstractmethod
+    def about(self) -> str:
+        """What is released, in a few words."""
+
+    @property
+    def meaning(self) -> str | None:
+        """What a flag means, as a sentence in which `{band}` stands for the release's band; None without flags."""
+        return None
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The statistic's own keys that readers of its releases want to know, with their values."""
+        return {}
+
+    def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return `parameters`, with what follows from the schema only."""
+        return self.parameters
+
+    def described(self) -> dict[str, Any]:
+        """Return what the API says of the series: public, plain values. A statistic adds `parameters`, and no key."""
+        return {
+            "name": self.name,
+            "statistic": self.statistic,
+            "by": grouping_text(self.grouped_by),
+            "shape": str(self.form),
+            **({"windows": list(self.views)} if self.views else {}),
+            **({"nonnegative": True} if self.nonnegative else {}),
+            "about": self.about,
+            **({"error_unit": self.error_unit} if self.error_unit else {}),
+            **{word: said for word in self.words if (said := getattr(self, word))},
+            **({"where": [each.text for each in self.where]} if self.where else {}),
+            "meaning": self.meaning,
+            "parameters": self.parameters,
+        }
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return what a series, or a sketch of a broken one, and the schema say together and must not.
+
+        `at` is the place of the series; `fields` is None where the schema cannot be read.
+        """
+        if fields is None:
+            return []
+        by = getattr(series, "by", None)
+        return [*by_problems(at, by, fields), *where_problems(at, series.where, fields)]
+
+    @classmethod
+    def input_problems(
+        cls, at: Place, series: Any, others: Mapping[str, Any]
+    ) -> list[InitErrorDetails]:
+        """Return what a series, or a sketch of one, says of the `others` of the file, by name, and must not."""
+        return []
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return what a series and the clock, or sketches of them, say together and must not."""
+        return []
+
+    @classmethod
+    def privacy_problems(cls, at: Place, series: Any, privacy: Any) -> list[InitErrorDetails]:
+        """Return what a series and who is protected, or sketches of them, say together and must not."""
+        return []
+
+
+class GroupedSeries(SeriesSpec):
+    """A statistic with an entry for each value of `by`: a category, a list, or what else a row can go by."""
+
+    by: By
+
+    @property
+    def grouped_by(self) -> By:
+        """What it goes by."""
+        return self.by
+
+    @property
+    def by_text(self) -> str:
+        """What it goes by, in a few words."""
+        return f"{grouping_text(self.by)}"
+
+
+def where_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a broken entry, None for those that are broken themselves."""
+    where = value.get("where")
+    return {
+        "where": [valid_or_none(_CONDITION, each) for each in where]
+        if isinstance(where, list)
+        else []
+    }
+
+
+def where_problems(
+    at: Place, where: Sequence[Condition | None], fields: Mapping[str, Any]
+) -> list[InitErrorDetails]:
+    """Return what conditions and the schema say together and must not; `at` is the place of their entry."""
+    found = []
+    for place, condition in enumerate(where):
+        if condition is not None:
+            found += condition_problems((*at, "where", place), condition, fields)
+    return found

@@ -1,0 +1,262 @@
+"""The statistic `ratio`: what one series releases over what another one does, at each tick and in each window.
+
+Post-processing ([HSV] 2.14): it sees nothing but what is released, costs nothing, and takes no epsilon. Its interval
+is made of the laws of both noises, which are independent (`made_of`). Where both count the same, and the conditions
+of the one leave only records that the other counts too, it is a share, and stays from 0 to 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, InstanceOf, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.made_series import MadeSeries, Make, Part
+from stream_dp.errors import NotDerivable
+from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.answer_laws import Contrasts
+from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
+from stream_dp.records.conditions import Where, implies, tests_of
+from stream_dp.records.groupings import By, decimal_text
+from stream_dp.records.scalars import Name, problem
+from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting
+from stream_dp.statistics.parts.made_of import Input, MadeOf
+from stream_dp.statistics.parts.ratio_problems import not_an_input, not_together
+from stream_dp.statistics.parts.series_spec import WITHIN, Place, SeriesSpec
+
+_SHARE = (Fraction(0), Fraction(1))
+
+
+def _nothing(value: object) -> object:
+    if value != 0:
+        raise ValueError("a ratio is made of what is released, and costs nothing: leave it out")
+    return value
+
+
+def _none(value: object) -> object:
+    if value != ():
+        raise ValueError("conditions are those of the two series: leave it out")
+    return value
+
+
+class RatioSeries(SeriesSpec):
+    """The releases of the series `of` over those of the series `over`, with so many `digits` behind the point."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["ratio"] = "ratio"
+    epsilon: SkipJsonSchema[
+        Annotated[InstanceOf[Fraction], BeforeValidator(_nothing), Field(exclude=True)]
+    ] = Fraction(0)
+    where: SkipJsonSchema[Annotated[Where, BeforeValidator(_none), Field(exclude=True)]] = ()
+    of: Name
+    over: Name
+    digits: Annotated[int, Field(ge=1, le=9)] = 4
+    _of: SeriesSpec | None = PrivateAttr(None)
+    _over: SeriesSpec | None = PrivateAttr(None)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The numerator and the denominator."""
+        return self.of, self.over
+
+    def beside(self, others: Mapping[str, SeriesSpec]) -> "RatioSeries":
+        """Return a ratio that knows its two series."""
+        known = self.model_copy()
+        known._of, known._over = (others.get(name) for name in self.inputs)  # noqa: SLF001 - a copy
+        return known
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The windows of both."""
+        return () if self._of is None else self._of.views
+
+    @property
+    def form(self) -> Shape:
+        """That of the numerator."""
+        return self.shape if self._of is None else self._of.form
+
+    @property
+    def grouped_by(self) -> By | None:
+        """What the numerator goes by."""
+        return None if self._of is None else self._of.grouped_by
+
+    def said(self, meant: Any) -> dict[str, Any]:
+        """Return nothing: it has no conditions of its own."""
+        return {}
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"{self.of} over {self.over}"
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the numerator is; the denominator always is."""
+        return self._of is not None and self._of.nonnegative
+
+    @property
+    def error_unit(self) -> str:
+        """Nothing: how far off it is depends on how much was counted."""
+        return ""
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The two series, the digits, and when windows are told where they do not slide."""
+        told = {} if self._of is None else self._of.parameters
+        when = {key: told[key] for key in ("told",) if key in told}
+        return {"of": self.of, "over": self.over, "digits": self.digits, **when}
+
+    def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return those, and that a share stays from 0 to 1."""
+        within = {"within": WITHIN} if self._is_share(fields) else {}
+        return {**self.parameters, **within}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return nothing more: the rest are texts."""
+        return {"where": []}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return nothing: it says nothing of the schema."""
+        return []
+
+    @classmethod
+    def input_problems(
+        cls, at: Place, series: Any, others: Mapping[str, Any]
+    ) -> list[InitErrorDetails]:
+        """Return which of its two series are none that it could be made of, or not together."""
+        found = [
+            problem((*at, key), wrong)
+            for key in ("of", "over")
+            if (wrong := not_an_input(series, getattr(series, key, None), others)) is not None
+        ]
+        of, over = (others.get(getattr(series, key, "")) for key in ("of", "over"))
+        if found or not isinstance(of, SeriesSpec) or not isinstance(over, SeriesSpec):
+            return found
+        return [problem((*at, "over"), wrong) for wrong in not_together(of, over)]
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose nothing.
+
+        Raises:
+            NotDerivable: a ratio has no mechanism.
+        """
+        raise NotDerivable(f"{self.name}: a ratio is made of releases and has no mechanism")
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
+        """Return nothing: it has no rows."""
+
+    def made(
+        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
+    ) -> MadeOf:
+        """Divide, part by part.
+
+        Raises:
+            UsageError: the band of one of them cannot be told from the file.
+        """
+        of, over = inputs
+        for each in inputs:
+            each.require_by_tick(self.name)
+        within = _SHARE if self._is_share(fields) else None
+        uncut = within is not None and not self._was_share(fields)
+        made = MadeSeries(
+            self.name,
+            self.inputs,
+            of.keys,
+            self.views,
+            tuple(self._maker(of, over, ends) for ends in ([within, None] if uncut else [within])),
+            float(of.confidence),
+        )
+        return MadeOf(made, self._why(of, over, horizon, within))
+
+    def _maker(self, of: Input, over: Input, within: tuple[Fraction, Fraction] | None) -> Make:
+        """Return what divides the parts of two releases."""
+        farthest = None if within is None else within[1] * over.unit / of.unit
+        confidence = float(of.confidence)
+        widths = {
+            window: Contrasts(of.answer(window), over.answer(window), confidence, farthest)
+            for window in self.views or ("",)
+        }
+
+        def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
+            return self._divided(parts, widths[window](tick).scaled(of.unit, over.unit), within)
+
+        return make
+
+    def _is_share(self, fields: Mapping[str, Any]) -> bool:
+        """Whether, whatever the records are, no true value of the one exceeds that of the other."""
+        of, over = self._of, self._over
+        if of is None or over is None or of.counted is None or of.counted != over.counted:
+            return False
+        return implies(fields, tests_of(fields, of.where), tests_of(fields, over.where))
+
+    def _was_share(self, fields: Mapping[str, Any]) -> bool:
+        """Whether a share was told as one from the first version on; journals hold others that are not cut."""
+        of, over = self._of, self._over
+        if of is None or over is None or {of.statistic, over.statistic} - _ADDING:
+            return False
+        return tests_of(fields, of.where) >= tests_of(fields, over.where)
+
+    def _divided(
+        self,
+        parts: Sequence[Part],
+        widths: Widths,
+        within: tuple[Fraction, Fraction] | None,
+    ) -> dict[str, Any]:
+        """What a part tells."""
+        signed = self._of is not None and self._of.signed
+        of, over = parts
+        values = of["values"] if "values" in of else {"": of["value"]}
+        totals: Mapping[str, Any] = (
+            over["values"] if "values" in over else dict.fromkeys(values, over["value"])
+        )
+        found = {
+            key: quotient(
+                Fraction(value),
+                Fraction(totals[key]),
+                widths,
+                self.digits,
+                signed=signed,
+                within=within,
+            )
+            for key, value in values.items()
+        }
+        return _told(found) if "values" in of else _told_one(found[""])
+
+    def _why(
+        self, of: Input, over: Input, horizon: int | None, within: tuple[Fraction, Fraction] | None
+    ) -> str:
+        """Why it is free, and how wide its interval will be."""
+        tick, shown = (horizon or ENDLESS) - 1, []
+        for name in self.views or ("",):
+            below, above = (decimal_text(each.band(tick, name)) for each in (over, of))
+            window = f"{name}: " if name else ""
+            shown.append(f"{window}sqrt({above}^2 + ({below} r)^2) / (n - {below})")
+        share = "" if within is None else f", a share: {of.name} counts a part of {over.name}"
+        return (
+            f"post-processing of {of.name} and {over.name}: free{share}; at tick {tick} its ends are within about "
+            f"{', '.join(shown)} of it, where it is r and {over.name} is n"
+        )
+
+
+_ADDING = {"count", "histogram", "sum"}
+"""The statistics whose shares the first version told as shares."""
+
+
+def _told_one(found: Quotient) -> dict[str, Any]:
+    return {"value": found.value, "low": found.low, "high": found.high}
+
+
+def _told(found: Mapping[str, Quotient]) -> dict[str, Any]:
+    return {
+        "values": {key: each.value for key, each in found.items()},
+        "lows": tuple(each.low for each in found.values()),
+        "highs": tuple(each.high for each in found.values()),
+    }

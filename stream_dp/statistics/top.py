@@ -1,0 +1,129 @@
+"""The statistic `top`: the names with most events so far, or over sliding windows, and which ranks are not told apart.
+
+Ranks are read off the noisy counts of all names, which costs nothing more; docs/top.md says why no mechanism that only
+selects is better for an endless stream. Of equal values the first of the domain is the greater. `other` ranks like any
+entry, as it counts in `maximum`: where it leads, the domain misses something.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.series import Tell
+from stream_dp.journal.release import Rank, Shape, name_bytes
+from stream_dp.mechanisms.serving import Bands, clipped
+from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.statistics.choice.choice import Choice, Setting
+from stream_dp.statistics.choice.choose_hss import ExpectedEvents
+from stream_dp.statistics.choice.profiles import ExpectedShape
+from stream_dp.statistics.histogram import HistogramSeries
+from stream_dp.statistics.parts.grouping_problems import rank_problems
+from stream_dp.statistics.parts.series_spec import GroupedSeries, Place
+from stream_dp.statistics.parts.windowed import WindowedSeries
+
+MOST_RANKS = 100
+MOST_TIED = 20
+"""So many names that are not told apart are listed for each rank; of the rest the number is told."""
+_RANK_BYTES = 80
+_NAME_BYTES = 3
+
+
+class TopSeries(WindowedSeries, GroupedSeries):
+    """The `k` names with most events, their counts, and who is not told apart from each."""
+
+    shape: ClassVar[Shape] = Shape.RANKS
+
+    statistic: Literal["top"] = "top"
+    k: Annotated[int, Field(ge=1, le=MOST_RANKS)]
+    method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
+    expected_events: ExpectedEvents = None
+    expected_shape: ExpectedShape | None = None
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"top {self.k} by {self.by_text} {self.over}"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The number of ranks."""
+        return {"k": self.k}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every grouped series and its windows, and more ranks than there are entries."""
+        found, by = super().problems(at, series, fields), getattr(series, "by", None)
+        return [*found, *rank_problems((*at, "k"), getattr(series, "k", None), by, fields)]
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose what a histogram would, with bands for all names at once; `auto` takes the narrower one in the end.
+
+        A histogram takes the smaller typical error; but who is told apart depends on the largest, and an HSS lags.
+        """
+        together = replace(setting, confidence=self.each(setting.confidence, setting.width))
+        if self.declared or self.method != "auto":
+            return self._counts(self.method).choose(together)
+        tree, hss = (self._counts(method).choose(together) for method in ("tree", "hss"))
+        bands = f"bands of all names at once at the end: tree {tree.expected(setting.last)}"
+        guess = hss.why.removeprefix("method: ")
+        why = f"method: auto, {bands}, hss {hss.expected(setting.last)} ({guess})"
+        narrower = hss if hss.expected(setting.last) < tree.expected(setting.last) else tree
+        return replace(narrower, why=why)
+
+    def _counts(self, method: str) -> HistogramSeries:
+        """The histogram that ranks are read off."""
+        own = {key: getattr(self, key) for key in TopSeries.model_fields if key != "k"}
+        return HistogramSeries.model_construct(
+            **{**own, "statistic": "histogram", "method": method}
+        )
+
+    def each(self, confidence: float, width: int) -> float:
+        """Return the confidence of one value's band: those of all entries hold at once, so those of the ranks do."""
+        return all_at_once(confidence, width)
+
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
+        """Return what tells the ranks, each with whom it is not told apart from."""
+        differences = Bands(Differences(mechanism, place), confidence)
+
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            return {"ranks": ranks(names, clipped(answer), self.k, differences(tick, state))}
+
+        return tell
+
+    def told_bytes(self, names: Sequence[str]) -> int:
+        """Return how many bytes the ranks have at most: each lists the longest names."""
+        longest = sorted(map(name_bytes, names), reverse=True)[: 1 + MOST_TIED]
+        return self.k * (_RANK_BYTES + sum(longest) + _NAME_BYTES * len(longest))
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int] | None:
+        """Return the count of each name; nothing over windows, for the totals of a run are none."""
+        return None if self.declared else dict(zip(keys, totals.tolist(), strict=True))
+
+
+def ranks(names: Sequence[str], counts: IntArray, k: int, apart: int) -> tuple[Rank, ...]:
+    """Return the `k` greatest of `counts`, each with those that do not differ from it by more than `apart`.
+
+    >>> [(rank.name, rank.value, rank.tied) for rank in ranks("abc", np.array([5, 9, 6]), 2, 3)]
+    [('b', 9, ('c',)), ('c', 6, ('b', 'a'))]
+    """
+    order = np.argsort(-counts, kind="stable")
+    sizes = -counts[order]
+    firsts = np.searchsorted(sizes, sizes[:k] - apart, side="left").tolist()
+    ends = np.searchsorted(sizes, sizes[:k] + apart, side="right").tolist()
+    found = []
+    for rank, (first, end) in enumerate(zip(firsts, ends, strict=True)):
+        near = [at for at in range(first, min(end, first + 1 + MOST_TIED)) if at != rank][
+            :MOST_TIED
+        ]
+        tied = tuple(names[order[at]] for at in near)
+        value = int(counts[order[rank]])
+        more = end - first - 1 - len(near)
+        found.append(Rank(name=names[order[rank]], value=value, tied=tied, more=more))
+    return tuple(found)

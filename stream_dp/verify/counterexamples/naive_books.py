@@ -1,0 +1,159 @@
+"""Books that people are tempted to keep, each against an adversary that exceeds them, and what our rules say instead.
+
+Rules: "exactly" is exact, over all adaptive adversaries where it says so; our refusals are asked for, not quoted.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.optimal import least_epsilon
+from stream_dp.accounting.rules.first_pair import first_pair_renyi
+from stream_dp.accounting.rules.rule import Rule, epsilon_of
+from stream_dp.accounting.rules.sparse_delta import sparse_delta
+from stream_dp.accounting.situations import Parallel, Touched
+from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
+from stream_dp.core.relation import All
+from stream_dp.errors import NotDerivable
+from stream_dp.verify.counterexamples.max_delta import MaxDeltaAdversary
+from stream_dp.verify.counterexamples.privacy_loss import DELTA, RARE
+from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.verified import Verified
+from stream_dp.verify.exact_checks.grouped import one_interval
+from stream_dp.verify.exact_checks.instance import (
+    ADD,
+    OneBitDiffers,
+    Part,
+    composed,
+    known,
+    sent,
+)
+from stream_dp.verify.exact_checks.parallel import at_most, leaky, measure_of
+from stream_dp.verify.exact_checks.verdict import ratio
+from stream_dp.verify.odometers.filter_boundary import FilterBoundary
+from stream_dp.verify.odometers.odometer import Odometer
+from stream_dp.verify.relations.compositions import k_sparse
+
+CREATED, MORE = 3, 20
+TENTH = Fraction(1, 10)
+_END = re.compile(r"(?<!App|Cor|Def|Thm)\. (?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveBook:
+    """`promised` and `exact` are values of `quantity`; `ours` is the first sentence of our refusal, or our price."""
+
+    title: str
+    source: str
+    quantity: str
+    promised: Fraction
+    exact: Fraction
+    adversary: str
+    ours: str
+
+
+def books() -> tuple[NaiveBook, ...]:
+    """Return every naive book, each computed anew."""
+    return largest_delta(), touched_renyi(), approximate_loss(), events_as_responses()
+
+
+def largest_delta() -> NaiveBook:
+    """[HSV] Thm 5.2: one mechanism is touched, so its delta is booked, once."""
+    part = leaky(TENTH)
+    waiting = MaxDeltaAdversary(TENTH, most=MORE)
+    found = exact_delta(composed(), _one_touched(part), Fraction(1), 2 * CREATED + 1)
+    return NaiveBook(
+        "parallel composition, the largest delta booked",
+        "[HSV] Thm 5.2",
+        "delta at epsilon 0",
+        TENTH,
+        found,
+        f"{CREATED} created, all adversaries; one that waits through {MORE} knows the event with "
+        f"{float(waiting.winning_probability):.3f}",
+        _refused(part, sparse_delta),
+    )
+
+
+def touched_renyi() -> NaiveBook:
+    """[HSV] Thm 13.5: one mechanism is touched, so its Renyi epsilon is booked, once."""
+    waiting = RenyiAdversary(2, Fraction(1, 5), Fraction(7), most=MORE)
+    machine = NoisyLeak(waiting.chance, waiting.odds)
+    part = Part("noisy leak", machine, waiting.claim, OneBitDiffers())
+    moment = exact_moment(composed(), _one_touched(part), waiting.order, 2 * CREATED + 1)
+    limit = Interval.of(waiting.moment).ln().lower
+    return NaiveBook(
+        "parallel composition in Renyi DP, the touched one booked",
+        "[HSV] Thm 13.5",
+        "epsilon at order 2",
+        Interval.of(waiting.mechanism_moment).ln().upper,
+        Interval.of(Fraction(moment)).ln().lower,
+        f"{CREATED} created, all adversaries; one that waits through {MORE} has {float(limit):.3f}",
+        _refused(part, first_pair_renyi),
+    )
+
+
+def approximate_loss() -> NaiveBook:
+    """[WRRW] App. F: (epsilon, delta)-DP taken for a bound on the privacy loss."""
+    slack, epsilon = Fraction(1, 10_000), Fraction(1, 10)  # RARE is (ln 1.1, DELTA)-DP
+    odometer = Odometer.of(FilterBoundary.tuned(Fraction(45, 100), slack), DELTA)
+    bound = odometer.observe(ProbabilisticDP(epsilon, DELTA)).bound()
+    if bound is None:
+        raise RuntimeError("the odometer has no bound to be broken")
+    return NaiveBook(
+        "an odometer fed with (epsilon, delta)-DP in place of pDP",
+        "[WRRW] App. F",
+        "chance of a loss above its bound",
+        slack + DELTA,
+        RARE.exceeds(Interval.of(bound).exp().upper),
+        "one step of one mechanism",
+        first_sentence(lambda: odometer.observe(ApproxDP(epsilon, DELTA))),
+    )
+
+
+def events_as_responses() -> NaiveBook:
+    """k events of one user in one interval, booked as k randomized responses (Kairouz, Oh, Viswanath)."""
+    size, delta, instance = 20, Fraction(1, 400), one_interval(20)
+    (part,) = instance.premises
+    booked = least_epsilon([epsilon_of(part.guarantee.measure)] * size, delta)
+    ours = derive(instance.premises, instance.situation).guarantee.measure
+    return NaiveBook(
+        f"{size} events in one interval, booked as {size} randomized responses",
+        "Kairouz, Oh, Viswanath",
+        f"delta at epsilon {float(booked):.3g}",
+        delta,
+        exact_delta(instance.machine, instance.pairs, ratio(booked), instance.rounds),
+        "one alert, all events in one tick",
+        f"not refused, but booked as epsilon {float(epsilon_of(ours)):.4g}, delta 0: the group rule",
+    )
+
+
+def first_sentence(call: Callable[[], Any]) -> str:
+    """Return the first sentence of the refusal that `call` meets.
+
+    Raises:
+        RuntimeError: it is not refused.
+    """
+    try:
+        call()
+    except NotDerivable as refusal:
+        return _END.split(str(refusal))[0]
+    raise RuntimeError("this should have been refused")
+
+
+def _one_touched(part: Part) -> Verified:
+    """The naive bookkeeper's verifier: at most one part may be touched; no more than `CREATED` here."""
+    relation = All((k_sparse([part.measure], measure_of, truth=known), at_most(part, CREATED)))
+    return sent(relation, (part,), CREATED)
+
+
+def _refused(part: Part, rule: Rule[Any]) -> str:
+    """What this rule says when `derive` has none for such parts, one touched, created without bound."""
+    situation = Parallel(part.name, Touched(1, ADD, "one gets the event"))
+    first_sentence(lambda: derive((part.leaf,), situation))
+    return first_sentence(lambda: rule((part.leaf,), situation))

@@ -1,0 +1,183 @@
+"""A finite (eps, delta)-DP mechanism taken apart: what is universal about randomized response, constructed.
+
+[Lyu] Thm 3, with r = e^eps: M^b = delta E^b + (1 - delta) (r/(1+r) N^b + 1/(1+r) N^(1-b)), for four systems E^b, N^b.
+From it the post-processor T of [HSV] Lemma 4.7 (`post_processor`), which answers as E^b after TOP and b, as N^a after
+BOTTOM and a. delta E^b has a mass D_b at each transcript: at least the control function L^b (`exact_delta`), with D_b
+- D_(1-b) / r at most mu_b - mu_(1-b) / r, and the answers' D adds up to that of their transcript ([HSV] section 10.2,
+I to III). At a transcript these are polygons with four fixed directions, so their Minkowski sum is that of the bounds,
+and an exact point of each is found, one after the other.
+
+Lemma 5.6 adds that T need not hear the bit while the laws under b = 0 and b = 1 are equal. That is D_0 = D_1 there,
+which needs the sum of max(L^0, L^1) over the answers to be at most delta. It holds where pairs may be exchanged: equal
+pairs leave the states equal, so L^0 = L^1 (Cor 5.7 for our relations). For any interactive mechanism, as printed, it
+is false: one first answer may prepare a leak under b = 0 and another one under b = 1 (`randomized_response.TornLeak`).
+Rules: rationals only; laws that leave out no mass.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import Any, TypeAlias
+
+from stream_dp.verify.exact.exact_delta import ONE, Control
+from stream_dp.verify.exact.finite import FiniteMachine, Pairs
+from stream_dp.verify.exact.joint import ZERO, Joint, by_answer, mass_of
+
+Two: TypeAlias = tuple[Fraction, Fraction]
+Answered: TypeAlias = tuple[tuple[Any, Any], ...]  # (pair, answer) each
+_Line: TypeAlias = tuple[Fraction, Fraction, Fraction]  # a x + b y <= c
+
+
+@dataclass(frozen=True, slots=True)
+class Masses:
+    """What a transcript has under b = 0 and b = 1: of M, of delta E and of (1 - delta) N."""
+
+    whole: Two
+    bad: Two
+    good: Two
+
+
+@dataclass(slots=True)
+class Decomposition:
+    """The four systems of `machine` w.r.t. `pairs` over `rounds` messages, as masses of their transcripts.
+
+    Raises:
+        ValueError: `ratio` is not above 1, or the machine is not (ln ratio, delta)-DP.
+    """
+
+    machine: FiniteMachine[Any, Any]
+    pairs: Pairs
+    ratio: Fraction
+    delta: Fraction
+    rounds: int
+    masses: dict[Answered, Masses] = field(default_factory=dict)
+    _behind: dict[Answered, dict[Any, list[Any]]] = field(default_factory=dict)
+    _controls: tuple[Control, Control] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Construct them from the empty transcript on."""
+        if self.ratio <= 1:
+            raise ValueError(f"e^eps is above 1 here, got {self.ratio}")
+        self._controls = (
+            Control(self.machine, self.ratio, 0),
+            Control(self.machine, self.ratio, 1),
+        )
+        start = dict(self.machine.initial())
+        joint = start, dict(start)
+        if max(self._least(joint, self.pairs, self.rounds)) > self.delta:
+            raise ValueError("the machine is not (eps, delta)-DP")
+        self._grow((), joint, self.pairs, self.rounds, (self.delta, self.delta))
+
+    def _least(self, joint: Joint, pairs: Pairs, rounds: int) -> Two:
+        """L^0 and L^1."""
+        first, second = (each.value(joint, pairs, rounds).delta for each in self._controls)
+        return first, second
+
+    def _grow(
+        self, transcript: Answered, joint: Joint, pairs: Pairs, rounds: int, bad: Two
+    ) -> None:
+        whole = mass_of(joint[0]), mass_of(joint[1])
+        self.masses[transcript] = Masses(whole, bad, self._good(whole, bad))
+        if rounds == 0:
+            return
+        for pair, after in pairs.moves():
+            parts = by_answer(self.machine, joint, pair)
+            bounds = [
+                Bounds(
+                    self._least(p, after, rounds - 1), (mass_of(p[0]), mass_of(p[1])), self.ratio
+                )
+                for p in parts.values()
+            ]
+            shares = shared(bad, bounds)
+            self._behind.setdefault(transcript, {})[pair] = list(parts)
+            for (answer, part), share in zip(parts.items(), shares, strict=True):
+                self._grow((*transcript, (pair, answer)), part, after, rounds - 1, share)
+
+    def _good(self, whole: Two, bad: Two) -> Two:
+        rest = whole[0] - bad[0], whole[1] - bad[1]
+        first, second = ((self.ratio * rest[b] - rest[1 - b]) / (self.ratio - 1) for b in (0, 1))
+        return first, second
+
+    def queries(self, transcript: Answered) -> Iterator[Any]:
+        """Every pair that may come behind a transcript."""
+        return iter(self._behind.get(transcript, ()))
+
+    def answers(self, transcript: Answered, pair: Any) -> Iterator[tuple[Any, Masses]]:
+        """Each answer to a pair behind a transcript, with its masses."""
+        for answer in self._behind[transcript][pair]:
+            yield answer, self.masses[*transcript, (pair, answer)]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What D may be at an answer: from `least` up, with D_b - D_(1-b) / ratio at most that of `whole`."""
+
+    least: Two
+    whole: Two
+    ratio: Fraction
+
+    @property
+    def tilted(self) -> Two:
+        """whole_b - whole_(1-b) / ratio."""
+        first, second = (self.whole[b] - self.whole[1 - b] / self.ratio for b in (0, 1))
+        return first, second
+
+
+def shared(total: Two, bounds: list[Bounds]) -> list[Two]:
+    """Split D of a transcript over the answers behind it; equally for both b where that can be had.
+
+    Raises:
+        ValueError: it cannot be split, so some bound was none.
+    """
+    equal = _equally(total, bounds)
+    if equal is not None:
+        return equal
+    left, found = total, []
+    for place, here in enumerate(bounds):
+        share = _corner(left, here, bounds[place + 1 :])
+        found.append(share)
+        left = left[0] - share[0], left[1] - share[1]
+    return found
+
+
+def _equally(total: Two, bounds: list[Bounds]) -> list[Two] | None:
+    """D_0 = D_1 at every answer: between max(L^0, L^1) and the mass, where all laws are equal."""
+    if total[0] != total[1] or any(b.whole[0] != b.whole[1] for b in bounds):
+        return None
+    low, high = [max(b.least) for b in bounds], [b.whole[0] for b in bounds]
+    room, need = sum(high, ZERO) - sum(low, ZERO), total[0] - sum(low, ZERO)
+    if not 0 <= need <= room:
+        return None
+    part = need / room if room else ZERO
+    return [(x := a + part * (b - a), x) for a, b in zip(low, high, strict=True)]
+
+
+def _corner(left: Two, here: Bounds, rest: list[Bounds]) -> Two:
+    """The lexicographically largest point of `here` that leaves to the rest what they can take."""
+    r = 1 / here.ratio
+    lines: list[_Line] = []
+    for b in (0, 1):
+        unit = (ONE - b, Fraction(b))
+        tilt = (ONE, -r) if b == 0 else (-r, ONE)
+        least = sum((other.least[b] for other in rest), ZERO)
+        most = sum((other.tilted[b] for other in rest), ZERO)
+        lines += [
+            (-unit[0], -unit[1], -here.least[b]),
+            (*tilt, here.tilted[b]),
+            (*unit, left[b] - least),
+            (-tilt[0], -tilt[1], most - (tilt[0] * left[0] + tilt[1] * left[1])),
+        ]
+    points = [p for one, two in combinations(lines, 2) if (p := _crossing(one, two)) is not None]
+    inside = [p for p in points if all(a * p[0] + b * p[1] <= c for a, b, c in lines)]
+    if not inside:
+        raise ValueError("no share of the bad mass is left for an answer")
+    return max(inside)
+
+
+def _crossing(one: _Line, two: _Line) -> Two | None:
+    determinant = one[0] * two[1] - one[1] * two[0]
+    if determinant == 0:
+        return None
+    x = (one[2] * two[1] - one[1] * two[2]) / determinant
+    return x, (one[0] * two[2] - one[2] * two[0]) / determinant

@@ -1,0 +1,187 @@
+"""A real mechanism as a finite machine: the very code that runs in production, under every noise value in turn.
+
+Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact rational
+where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is); a claim of e units is then e^eps = base^-e. Values
+beyond `radius` are left out, and the missing mass is what `delta_bracket` puts into its bounds. A machine whose laws
+are known (`Lawful`) draws from them instead and leaves nothing out. States are told apart by their contents
+(`contents`). This file knows no mechanism by name.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.sealed import SealedState, inside_of
+from stream_dp.errors import RejectedMessage
+from stream_dp.verify.exact.finite import FiniteMachine, Law
+
+T = TypeVar("T")
+Plain: TypeAlias = (
+    Any  # a row, a threshold or None for a query, or a message of the mechanism itself
+)
+
+
+@dataclass(slots=True)
+class Script:
+    """Noise that hands out the script's values; where it ends, says which law the next value has."""
+
+    values: tuple[Any, ...]
+    base: Fraction
+    radius: int
+    used: int = 0
+    wanted: Mapping[Any, Fraction] | None = None
+    chance: Fraction = Fraction(1)
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Discrete Laplace, cut at the radius."""
+        a = self._decay(scale)
+        return self._take(
+            {x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.radius, self.radius + 1)}, size
+        )
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """One-sided geometric, cut at the radius."""
+        a = self._decay(scale)
+        return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Discrete Gaussian, cut at the radius; a bound on what its normalisation leaves out counts as missing too."""
+        a = self._decay(2 * variance)
+        masses = {x: a ** (x * x) for x in range(-self.radius, self.radius + 1)}
+        first = self.radius + 1  # beyond: a^(first^2) (1 + a^(2 first + 1) + ...), on two sides
+        whole = sum(masses.values()) + 2 * a ** (first * first) / (1 - a ** (2 * first + 1))
+        return self._take({x: mass / whole for x, mass in masses.items()}, size)
+
+    def _decay(self, scale: Fraction) -> Fraction:
+        rate = 1 / Fraction(scale)
+        if rate.denominator != 1:
+            raise ValueError(f"scale {scale}: 1/scale must be whole; choose a larger epsilon")
+        return self.base**rate.numerator
+
+    def _take(self, law: dict[int, Fraction], size: int) -> IntArray:
+        return np.array([self.choose(law) for _ in range(size)], dtype=np.int64)
+
+    def choose(self, law: Mapping[T, Fraction]) -> T:
+        """The script's next value; it has the chance that `law` gives it."""
+        if self.used == len(self.values):
+            self.wanted = law
+            raise _MoreNoise
+        value: T = self.values[self.used]
+        self.used += 1
+        self.chance *= law[value]
+        return value
+
+
+class _MoreNoise(Exception):
+    """The script is over."""
+
+
+@dataclass(frozen=True)
+class Lawful:
+    """A finite machine as something that a composition can create, play and enumerate; its messages are its queries.
+
+    It draws from its exact laws, so its noise must be a `Script`. What it guarantees, its creation query claims.
+    """
+
+    machine: FiniteMachine[Any, Any]
+
+    def takes(self, message: object) -> bool:
+        """Any query; which of them are sent is for the relation of its claim to say."""
+        return True
+
+    def init(self, noise: Script) -> Any:
+        """Return the first state of the machine, drawn from its law."""
+        return noise.choose(self.machine.initial())
+
+    def step(self, state: Any, message: Any, noise: Script) -> tuple[Any, Any]:
+        """The next state, and the answer as it is."""
+        answer, after = noise.choose(self.machine.step(state, message))
+        return after, answer
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """`mechanism` (a composition too) with all its noise enumerated; queries are rows (tuples), a threshold or None for
+    a `Query`, or any message of the mechanism."""
+
+    mechanism: Any
+    base: Fraction = Fraction(1, 2)
+    radius: int = 0
+    known: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    laws: dict[tuple[Hashable, Plain], Law[Hashable]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def initial(self) -> Mapping[Hashable, Fraction]:
+        """The law of the first state."""
+        law: dict[Hashable, Fraction] = {}
+        for (state, _), chance in self._runs(lambda noise: (self.mechanism.init(noise), None)):
+            law[state] = law.get(state, Fraction(0)) + chance
+        return law
+
+    def step(self, state: Hashable, query: Plain) -> Law[Hashable]:
+        """The law of the answer (a tuple, or "" for an update) and the next state."""
+        if (state, query) not in self.laws:
+            self.laws[state, query] = self._law(state, _message(query))
+        return self.laws[state, query]
+
+    def _law(self, state: Hashable, message: Any) -> Law[Hashable]:
+        law: dict[tuple[Hashable, Hashable], Fraction] = {}
+        try:
+            runs = list(
+                self._runs(lambda noise: self.mechanism.step(self.known[state], message, noise))
+            )
+        except RejectedMessage:
+            return {(None, state): Fraction(1)}
+        for (after, answer), chance in runs:
+            key = ("" if answer is None else contents(answer), after)
+            law[key] = law.get(key, Fraction(0)) + chance
+        return law
+
+    def _runs(self, run: Any) -> Iterator[tuple[tuple[Hashable, Any], Fraction]]:
+        """Every outcome of `run` with its probability, by scripts that grow where more noise is asked for."""
+        open_scripts: list[tuple[Any, ...]] = [()]
+        while open_scripts:
+            script = Script(open_scripts.pop(), self.base, self.radius)
+            try:
+                state, answer = run(script)
+            except _MoreNoise:
+                law = script.wanted or {}
+                open_scripts.extend((*script.values, x) for x, chance in law.items() if chance)
+                continue
+            name = contents(state)
+            self.known.setdefault(name, state)
+            yield (name, answer), script.chance
+
+
+def contents(value: Any) -> Hashable:
+    """A hashable form by which two values are equal where all they hold is equal, arrays and dicts included."""
+    if isinstance(value, np.ndarray):
+        return contents(value.tolist())
+    if type(value) is SealedState:
+        return contents(inside_of(value))
+    if isinstance(value, dict):
+        return frozenset((key, contents(item)) for key, item in value.items())
+    if isinstance(value, tuple | list):
+        return tuple(map(contents, value))
+    if is_dataclass(value) and not _hashable(value):
+        return (type(value), *(contents(getattr(value, f.name)) for f in fields(value)))
+    return value  # type: ignore[no-any-return]  # what is left is hashable, or no state
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _message(query: Plain) -> Any:
+    if isinstance(query, tuple):
+        return Update(np.array(query, dtype=np.int64))
+    return Query(query) if query is None or isinstance(query, int) else query

@@ -1,0 +1,258 @@
+"""The universal mechanisms: randomized response, its interactive form, and the leaky bit of the counterexample.
+
+Rules: `odds` is e^eps, an exact rational, so that every law is exact. One convention for all: TOP means that the
+secret is revealed, as in [HSV] Def 2.3; Def 2.9 and section 5.1 as printed have the two symbols exchanged, with
+which the joint law of IRR's two answers would not be that of RR.
+"""
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+from typing import TypeAlias
+
+from stream_dp.verify.exact.finite import Law
+
+ONE = Fraction(1)
+
+
+class Symbol(IntEnum):
+    """The first half of a randomized response."""
+
+    BOTTOM = 0  # what follows is noisy
+    TOP = 1  # what follows is the secret itself
+
+
+def noisy_bit(bit: int, odds: Fraction) -> dict[int, Fraction]:
+    """RR_(ln odds, 0): the bit with probability odds / (1 + odds), else the other one."""
+    return {bit: odds / (1 + odds), 1 - bit: 1 / (1 + odds)}
+
+
+RRState: TypeAlias = str
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    """RR_(eps, delta) ([HSV] Def 2.3): takes a bit, answers (TOP, bit) with probability delta, else (BOTTOM, noisy
+    bit); then halts.
+
+    Privacy claim: (ln odds, delta)-DP, exactly.
+    """
+
+    odds: Fraction
+    delta: Fraction = Fraction(0)
+
+    def initial(self) -> Mapping[RRState, Fraction]:
+        """Return the law of the first state: waiting for the bit."""
+        return {"waiting": ONE}
+
+    def step(self, state: RRState, query: int) -> Law[RRState]:
+        """Answer once."""
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        law: dict[tuple[Hashable, RRState], Fraction] = {}
+        law[(Symbol.TOP, query), "halted"] = self.delta
+        for bit, chance in noisy_bit(query, self.odds).items():
+            law[(Symbol.BOTTOM, bit), "halted"] = (1 - self.delta) * chance
+        return law
+
+
+IRRState: TypeAlias = tuple[str] | tuple[str, int] | tuple[str, int, Symbol]
+ASK = "q*"
+
+
+@dataclass(frozen=True, slots=True)
+class InteractiveRandomizedResponse:
+    """IRR_(eps, delta) ([HSV] Def 2.9) as a continual mechanism: the first message is its initial state, a bit, and
+    is acknowledged. Then q* is answered by TOP (probability delta) or BOTTOM, q* for the second time by the bit
+    itself after TOP and by a noisy bit after BOTTOM, and the third q* halts.
+
+    Errata: the symbols have the roles of Def 2.3, and the second bullet of Def 2.9 is the second q*, not the first.
+    Privacy claim: (ln odds, delta)-DP, exactly; its two answers together have the law of RR's answer.
+    """
+
+    odds: Fraction
+    delta: Fraction = Fraction(0)
+
+    def initial(self) -> Mapping[IRRState, Fraction]:
+        """Return the law of the first state: waiting for the bit."""
+        return {("waiting",): ONE}
+
+    def step(self, state: IRRState, query: int | str) -> Law[IRRState]:
+        """Take the bit, or answer q*."""
+        match state, query:
+            case ("waiting",), int(bit):
+                return {(True, ("holding", bit)): ONE}
+            case ("holding", int(bit)), "q*":
+                return {
+                    (Symbol.TOP, ("chosen", bit, Symbol.TOP)): self.delta,
+                    (Symbol.BOTTOM, ("chosen", bit, Symbol.BOTTOM)): 1 - self.delta,
+                }
+            case ("chosen", int(bit), symbol), "q*":
+                law = {bit: ONE} if symbol is Symbol.TOP else noisy_bit(bit, self.odds)
+                return {(answer, ("halted",)): chance for answer, chance in law.items()}
+            case _:
+                return {(None, ("halted",)): ONE}
+
+
+@dataclass(frozen=True, slots=True)
+class LateResponse:
+    """RR of its second bit, after it has said TOP or BOTTOM to the first one, whatever that was.
+
+    Privacy claim: (ln odds, delta)-DP for one changed bit, exactly; an adversary hears of the failure before it decides
+    where the change goes, so k-sparse composition pays for the delta of every creation ([HSV] Thm 5.4 with equality).
+    """
+
+    odds: Fraction
+    delta: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Return the law of the first state: nothing taken."""
+        return {"new": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer a bit."""
+        match state:
+            case "new":
+                return {
+                    (Symbol.TOP, "top"): self.delta,
+                    (Symbol.BOTTOM, "bottom"): 1 - self.delta,
+                }
+            case "halted":
+                return {(None, "halted"): ONE}
+        law = {query: ONE} if state == "top" else noisy_bit(query, self.odds)
+        return {(bit, "halted"): chance for bit, chance in law.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyBits:
+    """Answers every bit by randomized response: (ln odds)-DP for one changed bit, with no memory."""
+
+    odds: Fraction
+
+    def initial(self) -> Mapping[None, Fraction]:
+        """Return the law of the first state: nothing to remember."""
+        return {None: ONE}
+
+    def step(self, state: None, query: int) -> Law[None]:
+        """Answer a bit."""
+        return {(bit, None): chance for bit, chance in noisy_bit(query, self.odds).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Answers "yes" with probability p_x to x events: p_0 = 0, p_(x+1) = odds p_x + delta.
+
+    Privacy claim: (ln odds, delta)-DP for one event more or less, met at every x; the group rule is met by x = k.
+    """
+
+    odds: Fraction
+    delta: Fraction
+
+    def initial(self) -> Mapping[None, Fraction]:
+        """Return the law of the first state: nothing to remember."""
+        return {None: ONE}
+
+    def step(self, state: None, query: int) -> Law[None]:
+        """Answer a number of events."""
+        yes = Fraction(0)
+        for _ in range(query):
+            yes = self.odds * yes + self.delta
+        return {("yes", None): yes, ("no", None): 1 - yes}
+
+
+@dataclass(frozen=True, slots=True)
+class TornLeak:
+    """Answers its first bit by a coin, whatever it is; may give up the second, a 0 behind tails or a 1 behind heads.
+
+    It says "zero" to a 0 behind tails and "one" to a 1 behind heads, with probability 2 delta, and "nothing" else.
+    Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 - 2 delta) >= 1.
+    "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must be followed by
+    tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though no pair has
+    differed. [HSV] Lemma 5.6 says that it does not. Where (1, 0) is allowed too, the claim is (ln odds, 2 delta), and
+    it does not.
+    """
+
+    delta: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Return the law of the first state: nothing taken."""
+        return {"new": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer a bit."""
+        if state == "new":
+            return {("tails", "tails"): ONE / 2, ("heads", "heads"): ONE / 2}
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        leaks = {("tails", 0): "zero", ("heads", 1): "one"}.get((state, query))
+        told = 2 * self.delta if leaks else Fraction(0)
+        law: dict[tuple[Hashable, str], Fraction] = {("nothing", "halted"): 1 - told}
+        if leaks:
+            law[leaks, "halted"] = told
+        return law
+
+
+@dataclass(frozen=True, slots=True)
+class RareAnswer:
+    """Takes a bit and says "yes" with probability `first` to 0 and `second` to 1; then halts.
+
+    Privacy claim: tCDP where "yes" is rare and much rarer for one bit: the loss is large, but seldom.
+    """
+
+    first: Fraction
+    second: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Return the law of the first state: waiting for the bit."""
+        return {"waiting": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer once."""
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        yes = self.second if query else self.first
+        return {("yes", "halted"): yes, ("no", "halted"): 1 - yes}
+
+    def divergence(self, order: float) -> float:
+        """The Renyi divergence at an order, the larger of both directions, in floats."""
+        laws = [(float(p), 1 - float(p)) for p in (self.first, self.second)]
+        moments = (
+            math.fsum(p**order * q ** (1 - order) for p, q in zip(one, other, strict=True))
+            for one, other in (laws, laws[::-1])
+        )
+        return math.log(max(moments)) / (order - 1)
+
+
+LeakyState: TypeAlias = tuple[int, Symbol]
+
+
+@dataclass(frozen=True, slots=True)
+class LeakyBit:
+    """M_delta of the proof of [HSV] Thm 5.2: takes at most two bits. It answers TOP with probability delta and BOTTOM
+    else, whatever the bit; once it has answered TOP it answers with the bit itself, TOP + 1 + bit.
+
+    Privacy claim: (0, delta)-DP where the two sequences of bits differ in at most one place.
+    """
+
+    delta: Fraction
+
+    def initial(self) -> Mapping[LeakyState, Fraction]:
+        """Return the law of the first state: no bit yet, nothing revealed."""
+        return {(0, Symbol.BOTTOM): ONE}
+
+    def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
+        """Answer a bit."""
+        taken, symbol = state
+        if taken == 2:
+            return {(None, state): ONE}
+        if symbol is Symbol.TOP:
+            return {(revealed(query), (taken + 1, symbol)): ONE}
+        chances = {Symbol.TOP: self.delta, Symbol.BOTTOM: 1 - self.delta}
+        return {(int(s), (taken + 1, s)): chance for s, chance in chances.items()}
+
+
+def revealed(bit: int) -> int:
+    """The answer of a leaky bit that has given up: 2 for 0 and 3 for 1."""
+    return Symbol.TOP + 1 + bit

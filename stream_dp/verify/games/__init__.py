@@ -1,0 +1,1 @@
+"""The distinguishing game of [HSV] Def 3.7: verifier, identifier, mechanism, adversary. Begin with `game`."""

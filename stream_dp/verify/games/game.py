@@ -1,0 +1,59 @@
+"""The game of [HSV] Def 3.7: an adversary against V[f] o* I(b) o* M, for a secret bit b.
+
+The mechanism is the very object that runs in production, a `Mechanism` or a `ConcurrentComposition`. At the first
+pair that the verification function refuses the interaction halts. This file knows no statistics.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.relation import Relation
+from stream_dp.verify.games.identifier import Identifier
+from stream_dp.verify.games.transcript import (
+    HALT,
+    Chain,
+    Machine,
+    PostProcessed,
+    Side,
+    View,
+    interact,
+)
+from stream_dp.verify.games.verifier import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class HaltingVerifier:
+    """The core's V[f] as a post-processor: what it lets pass goes to the right, else it halts."""
+
+    function: Relation
+
+    def init(self) -> Verifier:
+        """Return the first state: no pair so far."""
+        return Verifier(self.function)
+
+    def step(self, state: Verifier, side: Side, message: Any) -> tuple[Verifier, Side, Any]:
+        """Verify, or pass an answer back unchanged."""
+        if side is Side.RIGHT:
+            return state, Side.LEFT, message
+        after = state.verify(message)
+        return (after, Side.LEFT, HALT) if after.halted else (after, Side.RIGHT, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """`mechanism` behind the verifier with this verification function."""
+
+    mechanism: Machine[Any]
+    verifier: Relation
+
+    def challenger(self, b: Literal[0, 1]) -> PostProcessed:
+        """The machine V[f] o* I(b) o* M: the chain of both processors in front of the mechanism."""
+        chain = Chain(HaltingVerifier(self.verifier), Identifier(b))
+        return PostProcessed(chain, self.mechanism)
+
+    def play(
+        self, adversary: Machine[Any], b: Literal[0, 1], noise: Noise, rounds: int = 10_000
+    ) -> View:
+        """The adversary's view; it sees pairs of its own and answers to their b-th messages, never b."""
+        return interact(adversary, self.challenger(b), noise, rounds)

@@ -1,0 +1,123 @@
+"""A trace: what an engine's mechanisms were sent, as messages to one concurrent composition, played once more.
+
+Rules: messages and recorded seeds go in, answers come out; the engine's own code has no part in it. So equal answers
+say that the engine, its actors, cuts and restarts were the composition of [HSV] Def 4.1, to which the theorems apply.
+Rows and seeds are private. This file knows no journal and no release.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Update
+from stream_dp.core.relation import Relation
+from stream_dp.core.sealed import inside_of
+from stream_dp.verify.games.verifier import Verifier
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SeedUse:
+    """The noise of a step: a recorded seed, and which of its streams."""
+
+    seed: bytes
+    stream: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sent:
+    """A message to the composition, and the noise it was answered with; consecutive ones with one draw go on in it."""
+
+    message: CompositionMessage
+    draw: SeedUse | None = None
+
+
+class TracePlayer:
+    """Plays a trace through `ConcurrentComposition`; `make_noise(seed, stream)` opens a noise stream."""
+
+    def __init__(self, make_noise: Callable[[bytes, int], Noise]) -> None:
+        self._make_noise = make_noise
+        self._composition = ConcurrentComposition()
+        self._state = self._composition.init()
+        self._open: tuple[SeedUse | None, Noise] = (None, Undrawn())
+
+    def play(self, sent: Sent) -> IntArray | None:
+        """Send the next message and return its answer.
+
+        Raises:
+            RejectedMessage: nobody takes it.
+        """
+        if sent.draw != self._open[0]:
+            draw = sent.draw
+            noise = Undrawn() if draw is None else self._make_noise(draw.seed, draw.stream)
+            self._open = draw, noise
+        self._state, answer = self._composition.step(self._state, sent.message, self._open[1])
+        return answer
+
+    def state(self, index: int) -> Any:
+        """Return the state of a live mechanism, to be compared with what was recorded; private."""
+        return inside_of(self._state.live[index].state)
+
+    @property
+    def live(self) -> tuple[int, ...]:
+        """The indices of the mechanisms that have not been halted."""
+        return tuple(self._state.live)
+
+
+class Undrawn:
+    """The noise of a message that draws none."""
+
+    def laplace(self, scale: Any, size: int) -> IntArray:
+        """Refuse.
+
+        Raises:
+            ValueError: no seed was recorded with this message.
+        """
+        if size:
+            raise ValueError("this message draws noise, and no seed was recorded with it")
+        return np.zeros(0, dtype=np.int64)
+
+    geometric = gaussian = laplace
+
+
+@dataclass(slots=True)
+class TraceCounts:
+    """How many messages of each kind a trace has; public, as they follow from ticks and series."""
+
+    creations: int = 0
+    asks: int = 0
+    halts: int = 0
+
+    def add(self, message: CompositionMessage) -> None:
+        """Count one more."""
+        if isinstance(message, Create):
+            self.creations += 1
+        elif isinstance(message, Ask):
+            self.asks += 1
+        else:
+            self.halts += 1
+
+
+def pair_accepted(
+    relation: Relation, left: Iterable[CompositionMessage], right: Iterable[CompositionMessage]
+) -> bool:
+    """Say whether V[relation] lets two traces pass, message by message; traces of two lengths are no pair."""
+    verifier, end = Verifier(relation), object()
+    ours, theirs = iter(left), iter(right)
+    while True:
+        pair = next(ours, end), next(theirs, end)
+        if end in pair:
+            return pair == (end, end) and not verifier.halted
+        verifier = verifier.verify(pair)
+        if verifier.halted:
+            return False
+
+
+def same_tick(message: CompositionMessage, row: IntArray) -> CompositionMessage:
+    """Return an update of the same mechanism with another row."""
+    if not isinstance(message, Ask) or not isinstance(message.message, Update):
+        raise TypeError("only an update has a row")
+    return Ask(message.index, Update(row))

@@ -1,0 +1,212 @@
+"""The conditions that the definitions of [HSV] add to suitability, each a small relation on composition messages.
+
+Rules: a condition refuses what breaks it and lets everything else pass; it is meant beside `Suitable`, which has made
+sure that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing back.
+This file knows no theorem.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias
+
+from pyrsistent import PMap, PVector, pmap, pvector
+
+from stream_dp.core.composition import Ask, Create
+from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+from stream_dp.core.relation import same
+from stream_dp.verify.relations.creation import Parameters, approximate, claim_of
+
+Multiset: TypeAlias = PMap[Hashable, int]  # how many of each are left
+_EXACT_BITS = 1024  # a product of more digits is rounded down to a multiple of 2^-1024
+
+
+class PairCondition:
+    """A relation on composition messages that decides about creations and queries to one mechanism."""
+
+    __slots__ = ()
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """False: the first pair creates something."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "Any | None":
+        """Take the next pair."""
+        match left, right:
+            case Create(), Create():
+                return self.creation(left)
+            case Ask(), Ask():
+                return self.query(left, right)
+            case _:
+                return self
+
+    def creation(self, query: Create) -> "Any | None":
+        """Return the condition after a creation query; unchanged by default."""
+        return self
+
+    def query(self, left: Ask, right: Ask) -> "Any | None":
+        """Return the condition after a pair of queries to one mechanism; unchanged by default."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedFirst(PairCondition):
+    """The first messages create exactly these, in this order, and nothing is created later ([HSV] Def 4.9 ii).
+
+    As printed, 4.9 says nothing of creations after the k-th message; Theorem 4.10 needs that there are none.
+    """
+
+    queries: tuple[Create, ...]
+    count: int = 0
+
+    def accept(self, left: Any, right: Any) -> "CreatedFirst | None":
+        """Take the next pair."""
+        if self.count == len(self.queries):
+            return None if isinstance(left, Create) or isinstance(right, Create) else self
+        expected = self.queries[self.count]
+        fits = same(left, expected) and same(right, expected)
+        return replace(self, count=self.count + 1) if fits else None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedWithin(PairCondition):
+    """The parameters of all created mechanisms are a sub-multiset of fixed ones ([HSV] Def 4.11 ii)."""
+
+    left: Multiset
+    parameters: Parameters = approximate
+
+    @classmethod
+    def of(
+        cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
+    ) -> "CreatedWithin":
+        """Return the condition before the first creation."""
+        return cls(pmap(Counter(allowed)), parameters)
+
+    def creation(self, query: Create) -> "CreatedWithin | None":
+        """Use up its parameters."""
+        left = _without(self.left, _parameters(self.parameters, query))
+        return None if left is None else replace(self, left=left)
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedWithin(PairCondition):
+    """The parameters of the mechanisms that got a pair of different queries are a sub-multiset of fixed ones.
+
+    [HSV] Def 5.1 (ii), and 5.3 (ii) over epsilons. `untouched` holds each mechanism's parameters until it is touched.
+    """
+
+    left: Multiset
+    parameters: Parameters = approximate
+    untouched: PVector[Hashable | None] = pvector()  # noqa: RUF009  an immutable value
+
+    @classmethod
+    def of(
+        cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
+    ) -> "TouchedWithin":
+        """Return the condition before the first creation."""
+        return cls(pmap(Counter(allowed)), parameters)
+
+    def creation(self, query: Create) -> "TouchedWithin | None":
+        """Remember its parameters."""
+        own = _parameters(self.parameters, query)
+        return None if own is None else replace(self, untouched=self.untouched.append(own))
+
+    def query(self, left: Ask, right: Ask) -> "TouchedWithin | None":
+        """Use up its parameters, once, where the two queries differ."""
+        if same(left.message, right.message):
+            return self
+        if not 0 <= left.index < len(self.untouched):
+            return None
+        own = self.untouched[left.index]
+        if own is None:
+            return self
+        remaining = _without(self.left, own)
+        if remaining is None:
+            return None
+        return replace(self, left=remaining, untouched=self.untouched.set(left.index, None))
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBudget(PairCondition):
+    """1 - prod(1 - delta_j) over EVERY created mechanism, touched or not, is at most `budget` ([HSV] Def 5.3 iii).
+
+    `unfailed` is the product: exact while its denominator has at most 1024 bits, then rounded down to a multiple of
+    2^-1024, so that a creation costs the same after a million others; what is refused too early by that is < 2^-1000.
+    """
+
+    budget: Fraction
+    unfailed: Fraction = Fraction(1)
+
+    def creation(self, query: Create) -> "DeltaBudget | None":
+        """Use up its delta."""
+        claim = claim_of(query)
+        if claim is None or not isinstance(claim.measure, PureDP | ApproxDP):
+            return None
+        if not claim.measure.delta:
+            return self
+        unfailed = _rounded_down(self.unfailed * (1 - claim.measure.delta))
+        return replace(self, unfailed=unfailed) if 1 - unfailed <= self.budget else None
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyKind(PairCondition):
+    """Every creation query is of one kind, such as randomized response ([HSV] Def 5.8 ii, 12.3 ii)."""
+
+    kind: Callable[[Create], bool]
+
+    def creation(self, query: Create) -> "OnlyKind | None":
+        """Judge it."""
+        return self if self.kind(query) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPairConsistent(PairCondition):
+    """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
+
+    def creation(self, query: Create) -> "FirstPairConsistent | None":
+        """Judge it."""
+        claim = claim_of(query)
+        return self if claim is not None and claim.relation.first_pair_consistent else None
+
+
+class ParameterFilter(Protocol):
+    """A filter ([HSV] Def 12.1) as an immutable value that has seen some parameters."""
+
+    def charge(self, measure: Measure) -> "ParameterFilter | None":
+        """The filter after one mechanism more, or None where it returns bottom; nothing is ever given back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedThroughFilter(PairCondition):
+    """The filter admits the sequence of parameters of all created mechanisms ([HSV] Def 12.2 ii)."""
+
+    filter: ParameterFilter
+    parameters: Parameters = approximate
+
+    def creation(self, query: Create) -> "CreatedThroughFilter | None":
+        """Charge it."""
+        claim = claim_of(query)
+        if claim is None or self.parameters(claim) is None:
+            return None
+        after = self.filter.charge(claim.measure)
+        return None if after is None else replace(self, filter=after)
+
+
+def _parameters(parameters: Parameters, query: Create) -> Hashable | None:
+    claim = claim_of(query)
+    return None if claim is None else parameters(claim)
+
+
+def _without(left: Multiset, item: Hashable) -> Multiset | None:
+    """One such item less, or None where there is none left."""
+    number = left.get(item, 0)
+    return left.set(item, number - 1) if number else None
+
+
+def _rounded_down(product: Fraction) -> Fraction:
+    if product.denominator.bit_length() <= _EXACT_BITS:
+        return product
+    return Fraction((product.numerator << _EXACT_BITS) // product.denominator, 1 << _EXACT_BITS)

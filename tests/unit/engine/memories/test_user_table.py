@@ -1,0 +1,275 @@
+"""The table of users: a dict, at most 64 bytes a user, and the memory around it by windows."""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.memories.user_memory import Used, UserMemory
+from stream_dp.engine.memories.user_table import Counted, Hashes, UserTable
+from stream_dp.errors import FailClosed
+from stream_dp.journal.commit import Commit
+
+BYTES_A_USER = 64
+BYTES_FOR_ALL = 1 << 16
+SHARING = np.uint64(7)
+FULL = 1365  # rows that a new table has room for
+
+
+def hashes(users: list[int]) -> Hashes:
+    """Hashes that all begin their search in one slot, and share either half with others."""
+    numbers = np.array(users, np.uint64)
+    return np.stack([numbers % SHARING, numbers // SHARING], axis=1)
+
+
+def windowed(users: list[tuple[int, int]]) -> tuple[Hashes, IntArray]:
+    """The hashes of (user, window) pairs, and the windows."""
+    return hashes([user for user, _ in users]), np.array([w for _, w in users], np.int64)
+
+
+def counted(users: list[tuple[int, int]], events: list[int]) -> Counted:
+    return Counted(*windowed(users), np.array(events, np.int64))
+
+
+def as_counter(found: Counted) -> Counter[tuple[int, int]]:
+    all_of: Counter[tuple[int, int]] = Counter()
+    users = found.users[:, 1] * SHARING + found.users[:, 0]
+    for user, window, events in zip(users, found.windows, found.events, strict=True):
+        all_of[int(user), int(window)] += int(events)
+    return all_of
+
+
+def first_of(wanted: Counter[tuple[int, int]], user: tuple[int, int], cap: int) -> bool:
+    """What a dict says of one record."""
+    if wanted[user] >= cap:
+        return False
+    wanted[user] += 1
+    return True
+
+
+def check_against_a_dict(random: Random) -> None:
+    """Count records of users, give some back, forget windows, and compare with a dict each time."""
+    table, wanted, begin = UserTable(), Counter[tuple[int, int]](), 0
+    for _ in range(12):
+        users = [
+            (random.randrange(150), random.randint(begin, begin + 3))
+            for _ in range(random.choice([0, 1, 40, 400]))
+        ]
+        kept, used = table.first(*windowed(users), 5)
+        assert kept.tolist() == [first_of(wanted, user, 5) for user in users]
+        assert sum(as_counter(used).values()) == sum(kept)
+        if random.random() < 0.3:
+            table.give_back(used)
+            wanted.subtract(as_counter(used))
+        if random.random() < 0.3:
+            begin += 1
+            table.forget(begin)
+            wanted = Counter({user: n for user, n in wanted.items() if user[1] >= begin})
+        assert as_counter(table.items()) == +wanted
+        assert len(table) == len(+wanted)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**9))
+def test_it_is_a_dict_of_numbers(seed: int) -> None:
+    check_against_a_dict(Random(seed))
+
+
+def some_hashes(chance: np.random.Generator, number: int = 1000) -> Hashes:
+    return chance.integers(0, 2**63, (number, 2)).astype(np.uint64)
+
+
+def test_a_user_takes_at_most_sixty_four_bytes() -> None:
+    table, chance, users = UserTable(), np.random.default_rng(1), 0
+    while users < 200_000:
+        table.first(some_hashes(chance), np.zeros(1000, np.int64), 20)
+        users += 1000
+        assert table.size <= BYTES_A_USER * users + BYTES_FOR_ALL
+    assert len(table) == users
+
+
+def test_many_windows_of_one_user_take_no_more() -> None:
+    """A window that had a table of its own took 1.3 kB."""
+    memory = UserMemory(3, 1)
+    number = 20_000
+    kept, used = memory.admit(np.ones((number, 2), np.uint64), np.arange(number))
+    assert kept.all()
+    assert memory.size <= BYTES_A_USER * number + BYTES_FOR_ALL
+    assert used is not None
+    assert len(memory.settle([used], number // 2)) == number // 2
+    assert len(memory.content()) == number // 2
+
+
+def test_users_of_windows_that_are_over_take_no_room() -> None:
+    table, chance = UserTable(), np.random.default_rng(1)
+    for window in range(50):
+        table.first(some_hashes(chance, 5000), np.full(5000, window), 20)
+        table.forget(window)
+    assert table.size <= 2 * BYTES_A_USER * 5000 + BYTES_FOR_ALL
+    table.forget(50)
+    assert table.size <= BYTES_FOR_ALL
+
+
+def test_users_who_are_given_back_again_and_again_take_no_room() -> None:
+    table, chance = UserTable(), np.random.default_rng(1)
+    for _ in range(200):
+        _, used = table.first(some_hashes(chance), np.zeros(1000, np.int64), 20)
+        table.give_back(used)
+    assert table.size <= 4 * BYTES_A_USER * 1000
+
+
+def test_windows_of_a_user_that_are_searched_for_in_one_place_are_told_apart() -> None:
+    users = [(1, 0), (1, 1 << 32), (1, 0)]
+    kept, used = UserTable().first(*windowed(users), 1)
+    assert kept.tolist() == [True, True, False]
+    assert as_counter(used) == {(1, 0): 1, (1, 1 << 32): 1}
+
+
+def test_what_is_added_again_is_within_the_cap_or_not() -> None:
+    table = UserTable()
+    assert table.add(counted([(1, 0), (2, 0), (1, 1)], [3, 1, 2]), 3)
+    assert table.add(counted([(1, 1), (2, 0)], [1, 2]), 3)
+    assert as_counter(table.items()) == {(1, 0): 3, (2, 0): 3, (1, 1): 3}
+    for user in ((1, 0), (2, 0), (1, 1)):
+        assert not UserTable().add(counted([user], [4]), 3)
+        assert not UserTable().add(counted([user], [1 << 16]), 3)
+        assert not table.add(counted([user], [1]), 3)
+
+
+def test_users_who_stand_in_a_batch_twice_are_added_and_given_back_twice() -> None:
+    """Also where the table grows between the two, and where one is over the cap and the last ones are not."""
+    table, users = UserTable(), some_hashes(np.random.default_rng(1), FULL)
+    users, windows = np.concatenate([users, users[:1]]), np.zeros(FULL + 1, np.int64)
+    every = Counted(users, windows, np.ones(FULL + 1, np.int64))
+    kept, used = table.first(users, windows, 2)
+    assert kept.all()
+    table.give_back(used)
+    assert len(table) == 0
+    assert table.add(every, 2)
+    assert table.items().events.sum() == FULL + 1
+    small = UserTable()
+    small.first(users[:1], windows[:1], 1)
+    assert not small.add(Counted(users[:-1], windows[:-1], every.events[:-1]), 1)
+
+
+def test_users_at_the_end_of_the_table_are_kept_where_it_grows() -> None:
+    """Their search begins in the last row and goes on in the first one."""
+    last = (1 << 32) - 1 - 0x9E3779B1  # of window 0
+    users = np.array([[last, low] for low in range(50)], np.uint64)
+    table, windows = UserTable(), np.zeros(50, np.int64)
+    assert table.first(users, windows, 1)[0].all()
+    table.first(some_hashes(np.random.default_rng(1), 5000), np.zeros(5000, np.int64), 1)
+    assert not table.first(users, windows, 1)[0].any()
+
+
+def _first_half(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+    """A broken table: it looks at one half of each hash."""
+    return honest(self, users[:, [0, 0]], windows)
+
+
+def _second_half(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+    """A broken table: it looks at the other half."""
+    return honest(self, users[:, [1, 1]], windows)
+
+
+def _for_ever(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+    """A broken table: its windows are one."""
+    return honest(self, users, np.zeros_like(windows))
+
+
+honest = UserTable._slots
+
+
+@pytest.mark.parametrize("twin", [_first_half, _second_half, _for_ever])
+def test_a_table_that_mixes_up_users_or_windows_is_caught(
+    twin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UserTable, "_slots", twin)
+    with pytest.raises(AssertionError):
+        check_against_a_dict(Random(1))
+
+
+def admitted(memory: UserMemory, users: list[tuple[int, int]]) -> list[bool]:
+    """Admit an event of each."""
+    kept, _ = memory.admit(*windowed(users))
+    return list(map(bool, kept))
+
+
+def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
+    memory = UserMemory(1, 4)
+    assert memory.windows(np.array([0, 3, 4, 11])).tolist() == [0, 0, 1, 2]
+    _, used = memory.admit(*windowed([(1, 0)]))
+    _, early = memory.admit(*windowed([(1, 1)]))
+    assert used is not None
+    assert early is not None
+    assert memory.settle([used, early], 3).keys() == {0, 1}
+    assert admitted(memory, [(1, 0), (2, 0)]) == [False, True]
+    memory.rewind()
+    assert memory.settle([], 4) == {}
+    assert memory.content().keys() == {1}
+    assert admitted(memory, [(2, 1)]) == [True]
+    assert memory.settle([], 8) == {}
+    memory.rewind()
+    assert memory.content() == {}
+
+
+def test_for_ever_is_one_window() -> None:
+    memory = UserMemory(2, None)
+    assert memory.windows(np.array([0, 10**9])).tolist() == [0, 0]
+    kept, used = memory.admit(*windowed([(5, 0)] * 9))
+    assert kept.tolist() == [True, True] + [False] * 7
+    assert used is not None
+    assert memory.settle([used], 10**9).keys() == {0}
+    assert memory.admit(*windowed([(5, 0)]))[1] is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**9))
+def test_what_commits_record_is_the_memory_at_the_cut(seed: int) -> None:
+    random, memory = Random(seed), UserMemory(3, 4)
+    waiting: list[Used] = []
+    commits = []
+    for tick in range(12):
+        for _ in range(random.randint(0, 4)):
+            users = [
+                (random.randrange(20), (tick + random.randint(0, 5)) // 4)
+                for _ in range(random.randint(1, 20))
+            ]
+            _, used = memory.admit(*windowed(users))
+            waiting += [] if used is None else [used]
+        random.shuffle(waiting)
+        over = [each for each in waiting if each.counted.windows.min() < (tick + 1) // 4]
+        later = [each for each in waiting if each.counted.windows.min() >= (tick + 1) // 4]
+        ready = over + later[: random.randint(0, len(later))]
+        waiting = [used for used in waiting if not any(used is each for each in ready)]
+        commits.append(Commit(0, b"", ticks=(tick,), users=memory.settle(ready, tick + 1)))
+        if random.random() < 0.2:
+            memory.rewind()
+            waiting = []
+    memory.rewind()
+    again = UserMemory(3, 4)
+    for commit in commits:
+        again.replay(commit)
+    assert again.content() == memory.content()
+
+
+@pytest.mark.parametrize(
+    "entries", [b"short", bytes(16) + b"\x04\0\0\0", bytes(16) * 2 + b"\xff" * 8]
+)
+def test_a_memory_that_no_guard_has_written_is_refused(entries: bytes) -> None:
+    with pytest.raises(FailClosed, match="commit 7 of the journal holds a memory of users"):
+        UserMemory(3, 4).replay(Commit(7, b"", users={0: entries}))
+
+
+def test_nothing_of_it_is_shown() -> None:
+    memory = UserMemory(3, 4)
+    _, used = memory.admit(*windowed([(123_456_789_123_456_789, 0)]))
+    assert used is not None
+    assert repr(used) == "<Used>"
+    assert repr(used.counted) == "<Counted>"
+    assert "123456789123456789" not in repr(memory)  # longer than an address

@@ -1,0 +1,314 @@
+"""Ids, rates and numbers of answers: an id is used once for ever, and what is remembered has a bound."""
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.messages.addressed import Addressed
+from stream_dp.engine.messages.answer_words import error_of, not_accepted, refusal_of
+from stream_dp.engine.messages.conversation import LONGEST_MS, PLACES, Conversation
+from stream_dp.errors import (
+    BudgetRefused,
+    NoRoom,
+    NotAccepted,
+    NotDerivable,
+    NotYours,
+    UnknownMechanism,
+    UsageError,
+)
+from stream_dp.journal.answer_body import (
+    AnswerCut,
+    RefusalKind,
+    RefusedMessage,
+    answer_head,
+    places_in,
+    read_answer,
+)
+from stream_dp.journal.commit import Commit, decode, encode
+
+HOUR = 3_600_000
+NOW = 1_000 * HOUR
+AT = AnswerCut.before(5, TickGrid(0, HOUR))
+
+
+def message(
+    name: str, until: int = NOW + HOUR, analyst: str = "", text: bytes = b"{}"
+) -> Addressed:
+    """A message."""
+    return Addressed(name, analyst, operator=True, until=until, do="list", text=text)
+
+
+def kind_of(conversation: Conversation, said: Addressed, stamp: int = NOW) -> str:
+    """Why a message is not accepted; empty where it is."""
+    try:
+        conversation.admit(said, stamp)
+    except NotAccepted as refusal:
+        return refusal.kind
+    conversation.answer(said, {}, AT)
+    return ""
+
+
+def test_an_id_is_used_once_also_for_another_text() -> None:
+    conversation = Conversation()
+    assert kind_of(conversation, message("a")) == ""
+    for text, kind in ((b"{}", "repeated"), (b"other", "used")):
+        assert kind_of(conversation, message("a", text=text)) == kind
+    assert kind_of(conversation, message("A")) == ""
+
+
+def test_the_same_message_is_the_one_with_the_same_content() -> None:
+    """Whatever else its text says, and also after a restart."""
+    conversation, first = Conversation(), replace(message("a", text=b"first"), content=b"what")
+    assert kind_of(conversation, first) == ""
+    again = Conversation()
+    again.replay(Commit(1, b"", answers=conversation.drain(AT)))
+    for one in (conversation, again):
+        assert one.number_of(replace(first, text=b"again", until=NOW + 2 * HOUR)) == 1
+        assert kind_of(one, replace(first, text=b"again")) == "repeated"
+        assert kind_of(one, replace(first, content=b"else")) == "used"
+
+
+def test_a_refusal_says_what_is_wrong_with_the_time_and_what_to_do() -> None:
+    conversation = Conversation()
+    for until, why in (
+        (NOW - 1, "until: lay before the moment at which the message arrived; send it again with"),
+        (NOW + LONGEST_MS + 1, "until: lies more than 24 hours after the moment at which it"),
+    ):
+        with pytest.raises(NotAccepted, match=why) as refused:
+            conversation.admit(message("a", until), NOW)
+        assert refused.value.kind == "expired"
+
+
+@pytest.mark.parametrize(
+    ("until", "kind"),
+    [(NOW - 1, "expired"), (NOW, ""), (NOW + LONGEST_MS, ""), (NOW + LONGEST_MS + 1, "expired")],
+)
+def test_a_message_is_valid_for_a_day_at_most(until: int, kind: str) -> None:
+    assert kind_of(Conversation(), message("a", until)) == kind
+
+
+def test_what_is_remembered_lies_within_two_days() -> None:
+    """Whatever the stamps and the ends; also of a queue that was not read for long."""
+    random = Random(5)
+    conversation, stamp = Conversation(per_tick=10**9), NOW
+    for number in range(5000):
+        stamp += random.randint(0, HOUR // 4)
+        late = stamp - random.choice((0, 0, HOUR, 30 * HOUR))
+        kind_of(conversation, message(f"{number}", late + random.randint(-HOUR, LONGEST_MS)), late)
+        assert len(conversation._used) == len(conversation._ends) < 48 * 12
+    newest = max(end for end, _ in conversation._ends)
+    assert min(end for end, _ in conversation._ends) > newest - 2 * LONGEST_MS
+
+
+def test_the_very_same_copy_is_never_accepted_again() -> None:
+    """A copy keeps its text, and so its `until`: at any later stamp it is used or expired."""
+    random = Random(6)
+    conversation, sent, stamp = Conversation(per_tick=10**9), list[Addressed](), NOW
+    for number in range(3000):
+        stamp += random.randint(0, HOUR)
+        said = message(f"m{number}", stamp + random.randint(0, LONGEST_MS))
+        assert kind_of(conversation, said, stamp) == ""
+        sent.append(said)
+        copy, late = random.choice(sent), stamp - random.choice((0, HOUR, 100 * HOUR))
+        assert kind_of(conversation, copy, late) in {"repeated", "expired"}
+    assert len(conversation._used) < 200
+
+
+@pytest.mark.parametrize(("later", "kind"), [(LONGEST_MS - 1, "repeated"), (LONGEST_MS, "expired")])
+def test_what_is_just_forgotten_has_just_expired(later: int, kind: str) -> None:
+    """To the millisecond: no moment lies between the two at which a late copy would be accepted."""
+    conversation, said = Conversation(), message("a", NOW)
+    assert kind_of(conversation, said) == ""
+    assert kind_of(conversation, message("b", NOW + LONGEST_MS), NOW + later) == ""
+    assert kind_of(conversation, said) == kind
+
+
+def test_a_twin_that_forgets_by_its_own_clock_accepts_a_late_copy() -> None:
+    class Forgetful(Conversation):
+        def _forget(self, floor: int) -> None:
+            del floor
+            self._used.clear()
+
+    conversation, said = Forgetful(), message("a")
+    assert kind_of(conversation, said) == ""
+    assert kind_of(conversation, message("b")) == ""
+    assert kind_of(conversation, said) == ""
+
+
+def test_a_restart_remembers_at_least_as_much() -> None:
+    random = Random(7)
+    conversation, commits, stamp, sent = Conversation(), list[Commit](), NOW, list[Addressed]()
+    for number in range(500):
+        stamp += random.randint(0, HOUR)
+        said = message(f"m{number}", stamp + random.randint(0, LONGEST_MS))
+        conversation.ticked()
+        assert kind_of(conversation, said, stamp) == ""
+        sent.append(said)
+        conversation.place = number + 1
+        answers = conversation.drain(AT)
+        commits.append(Commit(number, b"", answers=answers, asked=conversation.settle()[0]))
+    again = Conversation()
+    for commit in commits:
+        again.replay(commit)
+    assert (again.place, again.next_number) == (500, 501)
+    assert conversation._used.keys() <= again._used.keys()
+    for said in sent:
+        assert kind_of(again, said, stamp) in {"repeated", "expired"}
+    assert again.number_of(sent[-1]) == 500
+    with pytest.raises(NotAccepted):
+        again.number_of(message("m499", text=b"other"))
+    assert again.number_of(message("new")) is None
+
+
+def test_the_rate_is_of_each_analyst_and_each_tick_also_after_a_restart() -> None:
+    conversation = Conversation(per_tick=2)
+    assert [kind_of(conversation, message(f"a{n}", analyst="ann")) for n in range(3)] == [
+        "",
+        "",
+        "rate",
+    ]
+    assert kind_of(conversation, message("b", analyst="bob")) == ""
+    answers = conversation.drain(AT)
+    conversation.ticked()
+    assert kind_of(conversation, message("a2", analyst="ann")) == ""
+    again = Conversation(per_tick=2)
+    again.replay(Commit(1, b"", answers=answers))
+    assert kind_of(again, message("a3", analyst="ann")) == "rate"
+    again.replay(Commit(2, b"", ticks=(5,)))
+    assert kind_of(again, message("a3", analyst="ann")) == ""
+
+
+def test_all_refusals_between_two_ticks_share_an_answer_with_a_count_of_each_reason() -> None:
+    conversation = Conversation()
+    for place, kind in enumerate(["used", "used", "expired", "used"]):
+        conversation.refuse(not_accepted(RefusalKind(kind)), place)
+    assert kind_of(conversation, message("a")) == ""
+    said = [json.loads(answer.body) for answer in conversation.drain(AT)]
+    assert [(each["number"], each["id"]) for each in said] == [(1, "a"), (2, None)]
+    line = said[1]
+    assert (line["places"], line["refused"]["kind"]) == ([0, 1, 3], "used")
+    assert [(each["places"], each["kind"]) for each in line["also"]] == [([2], "expired")]
+    conversation.refuse(not_accepted(RefusalKind.USED), 5)
+    assert not conversation.waits
+    assert conversation.drain(AT) == ()
+    conversation.ticked()
+    assert conversation.waits
+    (later,) = conversation.drain(AT)
+    assert read_answer(later.body).places == (5,)
+    conversation.refuse(not_accepted(RefusalKind.USED), 6)
+    conversation.end()
+    assert conversation.waits
+
+
+def test_refusals_of_one_kind_for_two_reasons_are_counted_apart() -> None:
+    conversation = Conversation()
+    for place, until in enumerate((NOW - 1, NOW - 2, NOW + 2 * LONGEST_MS)):
+        with pytest.raises(NotAccepted) as refused:
+            conversation.admit(message("a", until), NOW)
+        conversation.refuse(refused.value, place)
+    (answer,) = conversation.drain(AT)
+    found = read_answer(answer.body)
+    assert found.places == (0, 1)
+    assert isinstance(found.refused, RefusedMessage)
+    assert found.also
+    (other,) = found.also
+    assert (other.places, other.kind) == ((2,), found.refused.kind)
+    assert other.detail != found.refused.detail
+
+
+def test_refusals_that_wait_outlive_a_restart_with_the_place_up_to_which_was_read() -> None:
+    conversation = Conversation()
+    conversation.refuse(not_accepted(RefusalKind.USED), 0)
+    first = conversation.drain(AT)
+    commits = [Commit(1, b"", answers=first, asked=1)]
+    for place in (1, 2):
+        conversation.refuse(not_accepted(RefusalKind.UNREADABLE), place)
+    conversation.place = 3
+    asked, refused = conversation.settle()
+    commits.append(decode(encode(Commit(2, b"", charges=(), asked=asked, refused=refused))))
+    again = Conversation()
+    for commit in commits:
+        again.replay(commit)
+    assert (again.place, again.due, again.next_number) == (3, False, 2)
+    again.replay(Commit(3, b"", ticks=(5,), asked=asked, refused=refused))
+    (line,) = again.drain(AT)
+    assert read_answer(line.body).places == (1, 2)
+    again.replay(Commit(4, b"", answers=(line,), asked=asked))
+    assert not again.waits
+
+
+def test_an_answer_says_where_in_the_queue_its_message_lay() -> None:
+    conversation, said = Conversation(), message("a")
+    conversation.admit(said, NOW)
+    answer = conversation.answer(said, {}, AT, places=(17,))
+    assert places_in(answer.body) == (17,)
+    other = message("b")
+    conversation.admit(other, NOW)
+    assert places_in(conversation.answer(other, {}, AT).body) == ()
+
+
+def test_an_answer_to_many_names_the_places_of_some_and_tells_what_became_of_each() -> None:
+    conversation = Conversation()
+    for place in range(3000):
+        kind = RefusalKind.UNREADABLE if place % 2 else RefusalKind.SIGNATURE
+        conversation.refuse(not_accepted(kind), place)
+    (answer,) = conversation.drain(AT)
+    assert len(answer.body) < 1500
+    found = read_answer(answer.body)
+    assert found.records == 3000
+    assert [
+        len(places) for places in (found.places or (), *(one.places for one in found.also or ()))
+    ] == [PLACES] * 2
+    kinds = [
+        refused and refused.kind for refused in map(found.refusal, (0, 1, 38, 39, 40, 2999, 3000))
+    ]
+    assert kinds == [
+        "signature",
+        "unreadable",
+        "signature",
+        "unreadable",
+        "signature",
+        "unreadable",
+        None,
+    ]
+    assert found.names(2999)
+    assert not found.names(3000)
+
+
+def test_the_form_of_an_answer() -> None:
+    conversation = Conversation()
+    said = message("a")
+    conversation.admit(said, NOW)
+    answer = conversation.answer(said, {"b": 1}, AT)
+    assert answer.body == (
+        b'{"v":1,"number":1,"id":"a","do":"list","tick":4,"end":"1970-01-01T05:00:00Z","answer":{"b":1}}'
+    )
+    first = AnswerCut.before(0, TickGrid(0, HOUR))
+    conversation.refuse(NotAccepted("used", "id: why"), 17)
+    (_, refused) = conversation.drain(first)
+    assert refused.body == (
+        b'{"v":1,"number":2,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
+        b'"refused":{"kind":"used","exit_code":2,"detail":"id: why"}}'
+    )
+    assert answer_head(refused.body).end_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (BudgetRefused("x"), "budget", 3), (UnknownMechanism("x"), "unknown", 2), (NotYours("x"), "forbidden", 2),
+        (NotDerivable("x"), "derivation", 2), (NoRoom("x"), "room", 2), (UsageError("x"), "usage", 2),
+    ],
+)  # fmt: skip
+def test_a_refusal_tells_the_error_that_it_was(error: UsageError, kind: str, code: int) -> None:
+    refused = refusal_of(error)
+    assert refused == RefusedMessage(kind, code, "x")
+    assert type(error_of(refused)) is type(error)
+    assert refusal_of(not_accepted(RefusalKind.RATE)).kind == "rate"
+    again = error_of(refusal_of(not_accepted(RefusalKind.USED)))
+    assert isinstance(again, NotAccepted)
+    assert (again.kind, again.exit_code) == ("used", 2)
+    assert "with an id of its own" in str(again)

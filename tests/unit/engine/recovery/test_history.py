@@ -1,0 +1,132 @@
+"""A journal as it is read: every change lies at the tick that it names, and what is public last must be met in it."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+import pytest
+from unit.journal.runtime_worlds import SEALER
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.messages.answer_words import body_of
+from stream_dp.engine.recovery.history import Heads, unsealed
+from stream_dp.errors import FailClosed
+from stream_dp.journal.answer_body import AnswerCut
+from stream_dp.journal.commit import (
+    Answer,
+    Asked,
+    Change,
+    Commit,
+    Created,
+    Halted,
+    Header,
+    Unwatched,
+    Watched,
+    digest,
+    encode,
+)
+
+HEADER = Header("shop", "print", "source", (0,), 0, private=False, key_id="key")
+CHANGES: list[Callable[[int], Change]] = [
+    lambda tick: Created(1, b"{}", tick, 0),
+    lambda tick: Halted(1, tick),
+    lambda tick: Asked(1, b"{}", tick, 1),
+    lambda tick: Watched(1, b"{}", 0, tick),
+    lambda tick: Unwatched(1, "w", tick),
+]
+
+
+async def sealed(commits: Sequence[Commit]) -> AsyncIterator[bytes]:
+    """An unbroken chain of these commits."""
+    previous = b""
+    for sequence, commit in enumerate(commits):
+        placed = msgspec.structs.replace(commit, sequence=sequence, previous=previous)
+        yield (blob := SEALER.seal(sequence, encode(placed)))
+        previous = digest(blob)
+
+
+async def read(*changes: Change, ticks: tuple[int, ...] = (0, 1, 2)) -> int:
+    """Read a journal with these changes at the cut behind its `ticks`; how many commits it has."""
+    commits = [Commit(0, b"", HEADER)] + [Commit(0, b"", ticks=ticks)] * bool(ticks)
+    commits += [Commit(0, b"", changes=changes), Commit(0, b"", ticks=(len(ticks),))]
+    return len([link async for _, link in unsealed(sealed(commits), SEALER, "shop")])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_lies_at_the_tick_that_it_names(change: Callable[[int], Change]) -> None:
+    assert await read(change(3)) == 4
+    assert await read(change(0), ticks=()) == 3
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_what_begins_or_is_a_watch_may_lie_one_tick_later(
+    change: Callable[[int], Change],
+) -> None:
+    """What is halted ends there only where it begins there, and nothing is asked of what has not begun."""
+    if not isinstance(change(4), Halted | Asked):
+        assert await read(change(4)) == 4
+        return
+    with pytest.raises(FailClosed, match="names another tick"):
+        await read(change(4))
+    if isinstance(halted := change(4), Halted):
+        assert await read(Created(halted.number, b"{}", 4, 0), halted) == 4
+        with pytest.raises(FailClosed, match="names another tick"):
+            await read(Created(halted.number, b"{}", 4, 0), change(3))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("tick", [0, 1, 2, 5])
+async def test_a_change_that_names_another_tick_is_refused(
+    change: Callable[[int], Change], tick: int
+) -> None:
+    with pytest.raises(FailClosed, match="names another tick than the one at which it lies"):
+        await read(change(tick))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_one_change_of_several_that_names_another_tick_is_refused(
+    change: Callable[[int], Change],
+) -> None:
+    right = Asked(1, b"{}", 3, 1)
+    for changes in ((right, change(2)), (change(5), right)):
+        with pytest.raises(FailClosed, match="at commit 2"):
+            await read(*changes)
+
+
+def answer(number: int, said: str = "list") -> Answer:
+    """An answer of this number."""
+    body = body_of(number, f"m{number}", said, AnswerCut.before(0, TickGrid(0, 1000)), {})
+    return Answer(number, f"m{number}", b"", 0, body)
+
+
+THREE = [answer(1), answer(2), answer(3)]
+
+
+def test_what_comes_behind_the_public_head_is_not_public() -> None:
+    head = Heads.of(None, THREE[1].body).answers
+    assert head.beyond(THREE) == THREE[2:]
+    assert head.met
+
+
+def test_where_nothing_is_public_all_is_left_to_publish() -> None:
+    head = Heads.of(None, None).answers
+    assert head.met
+    assert head.beyond(THREE) == THREE
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        answer(2, "halt").body,  # another answer of its number
+        answer(4).body,  # newer than the journal
+    ],
+)
+def test_a_public_head_with_other_bytes_is_not_met(body: bytes) -> None:
+    head = Heads.of(None, body).answers
+    head.beyond(THREE)
+    assert not head.met
+
+
+def test_a_public_head_under_another_number_is_not_met() -> None:
+    head = Heads.of(None, THREE[1].body).answers
+    head.beyond([THREE[0], msgspec.structs.replace(THREE[1], number=3)])
+    assert not head.met

@@ -1,0 +1,151 @@
+"""What is private does not show in a repr, however it is printed (law 1)."""
+
+import asyncio
+from dataclasses import fields, is_dataclass
+from io import StringIO
+from pprint import pformat
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.pretty import pretty_repr
+
+from stream_dp.core.messages import Query
+from stream_dp.engine.actor import Ask, Tick
+from stream_dp.engine.ports import Batch, Ports
+from stream_dp.engine.recovery.history import History
+from stream_dp.engine.recovery.journal_summary import JournalSummary
+from stream_dp.engine.recovery.recovery import Coming, Recovered
+from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
+from stream_dp.engine.ticks.tick_rows import OpenRow, ThinRow
+from stream_dp.journal.commit import (
+    Answer,
+    Commit,
+    DeadLetter,
+    Refused,
+    Release,
+    SavedStates,
+)
+from stream_dp.journal.dead_letters import DeadLetters, Span
+from stream_dp.journal.keys import Sealer
+from stream_dp.journal.release import Head, Quantile, Rank, Released, WindowPart
+from stream_dp.noise import NoiseStream
+
+SECRET = 987654321
+BYTES = b"987654321" + bytes(23)
+ROW = np.full(2, SECRET)
+COMMIT = Commit(
+    1, BYTES, None, (), (4,), ((SECRET,),), (BYTES,), (Release(1, "a", 4, BYTES),),
+    {0: SECRET}, {0: 4}, {5: {0: SECRET}}, (DeadLetter(0, "junk", None, SECRET, ((SECRET, SECRET),)),), SECRET, SECRET,
+    SavedStates({0: BYTES}), answers=(Answer(1, "a", BYTES, 4, BYTES),),
+)  # fmt: skip
+
+
+SPAN = Span("junk", None, SECRET, SECRET)
+
+
+def letters() -> DeadLetters:
+    """One dead letter."""
+    made = DeadLetters()
+    made.add(0, [SPAN])
+    return made
+
+
+def assembler() -> TickAssembler:
+    """One that holds records."""
+    made = TickAssembler((0,), 2)
+    made.add(Batch(0, (BYTES,), (SECRET,), SECRET), Routed({0: ROW}, [SPAN], {0: SECRET}))
+    return made
+
+
+async def _tick() -> Tick:
+    reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    return Tick(4, 1, ROW, NoiseStream(BYTES, 0), reply)
+
+
+PRIVATE: list[Any] = [
+    COMMIT,
+    COMMIT.releases[0],
+    COMMIT.dead_letters[0],
+    COMMIT.snapshot,
+    COMMIT.answers[0],
+    Refused("kind", "detail", SECRET, (SECRET,), SECRET),
+    Batch(0, (BYTES,), (SECRET,), SECRET, refused=(SPAN,)),
+    SPAN,
+    letters(),
+    Routed({4: ROW}, [SPAN], {4: SECRET}),
+    ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, letters(), SECRET, SECRET),
+    Coming(0, slice(0, 1), BYTES),
+    ThinRow(ROW, ROW),
+    OpenRow(SECRET),
+    Recovered(None, (), {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),  # type: ignore[arg-type]
+    Cut(5, {0: SECRET}, {}, {4: ROW}),
+    History(COMMIT, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
+    JournalSummary(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
+    assembler(),
+    assembler()._partitions[0],
+    assembler()._partitions[0].current,
+    Sealer(BYTES, "clicks"),
+    Head(v=1, sequence=SECRET, series="a", tick=SECRET, end="2024-05-01T00:00:00Z"),
+    Released(
+        v=1,
+        sequence=1,
+        series="a",
+        tick=4,
+        end="2024-05-01T00:00:00Z",
+        value=SECRET,
+        band=SECRET,
+        confidence=0.95,
+    ),
+    WindowPart(value=SECRET, band=SECRET),
+    Quantile(value=SECRET, low=SECRET, high=SECRET),
+    Rank(name="n", value=SECRET, tied=()),
+]
+
+
+def shown(value: Any) -> str:
+    """Every usual way to print it, and things that hold it."""
+    screen = StringIO()
+    Console(file=screen, width=200).print(value, [value])
+    error = f"{ValueError(value)!r} {ValueError(value)}"
+    return f"{value!r} {value} {[value]} {pformat(value)} {pretty_repr(value)} {error} {screen.getvalue()}"
+
+
+@pytest.mark.parametrize("value", PRIVATE, ids=lambda value: type(value).__name__)
+def test_a_repr_shows_nothing_private(value: Any) -> None:
+    assert "987654321" not in shown(value).replace(",", "").replace("_", "")
+    assert type(value).__name__ in repr(value)
+
+
+async def test_a_message_to_an_actor_shows_nothing_private() -> None:
+    assert "987654321" not in shown(await _tick())
+    reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    assert "987654321" not in shown(Ask(3, Query(SECRET), NoiseStream(BYTES, 0), reply))
+
+
+def test_the_check_can_fail() -> None:
+    class Careless(msgspec.Struct):
+        row: int
+
+    assert "987654321" in shown(Careless(SECRET))
+
+
+def test_every_private_value_of_the_runtime_is_checked() -> None:
+    """A new dataclass or struct of the runtime is either in the list above or public by name."""
+    public = {"Asked", "Charge", "Created", "Halted", "Header", "Series", "RunConfig", "Ports", "Halt", "Snapshot",
+              "Sealed", "_Form", "_Part", "_Private", "_Segment", "_Partition",
+              "Watched", "Unwatched", "Rank"}  # fmt: skip
+    checked = {type(value).__name__ for value in PRIVATE} | {"Ask", "Tick"}
+    found = set()
+    for module in {type(value).__module__ for value in PRIVATE} | {
+        Ports.__module__,
+        Tick.__module__,
+    }:
+        for name, kind in vars(__import__(module, fromlist=["x"])).items():
+            here = isinstance(kind, type) and kind.__module__ == module
+            if here and (is_dataclass(kind) or issubclass(kind, msgspec.Struct)):
+                found.add(name)
+    assert found <= public | checked
+    assert {f.name for f in fields(Batch) if f.repr} == {"partition", "tick", "mark"}

@@ -1,0 +1,134 @@
+"""Record batches written out byte by byte, and a partition of them that is fetched in pieces, as from a broker.
+
+Rules: nothing of this is made by the code under test or by the client library but the checksum, so that both can be
+compared with it. What is wrong about a batch is said by its arguments.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.record.util import calc_crc32c
+
+from stream_dp.kafka.source.record_batches import Cell, RecordBatch, record_batches
+
+APPENDED, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
+ABORT, COMMIT = 0, 1
+Headers = Sequence[tuple[bytes, bytes | None]]
+
+
+def varint(number: int) -> bytes:
+    """The zigzag form of a number."""
+    left, found = (number << 1) ^ (number >> 63), bytearray()
+    while left > 0x7F:
+        found.append(0x80 | (left & 0x7F))
+        left >>= 7
+    return bytes(found) + bytes([left])
+
+
+def sized(data: bytes | None) -> bytes:
+    """Bytes behind their length, -1 for null."""
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def record(
+    value: bytes | None,
+    delta: int = 0,
+    key: bytes | None = None,
+    headers: Headers = (),
+    tail: bytes | None = None,
+) -> bytes:
+    """A record; `tail` is what follows its key, where that is not its value and headers."""
+    if tail is None:
+        tail = sized(value) + varint(len(headers))
+        tail += b"".join(sized(name) + sized(content) for name, content in headers)
+    body = b"\x00" + varint(0) + varint(delta) + sized(key) + tail
+    return varint(len(body)) + body
+
+
+def batch(
+    records: Sequence[bytes],
+    base: int = 0,
+    stamp: int = 1_000,
+    producer: int | None = None,
+    attributes: int = APPENDED,
+    body: bytes | None = None,
+    count: int | None = None,
+    last: int | None = None,
+) -> bytes:
+    """A batch with a right checksum; `body` is its records as they are packed, `last` its last offset's delta."""
+    count = len(records) if count is None else count
+    attributes |= 0 if producer is None else TRANSACTIONAL
+    checked = struct.pack(
+        ">hiqqqhii", attributes, count - 1 if last is None else last, stamp, stamp,
+        -1 if producer is None else producer, -1, -1, count,
+    ) + (b"".join(records) if body is None else body)  # fmt: skip
+    behind = struct.pack(">ibI", 0, 2, calc_crc32c(checked)) + checked
+    return struct.pack(">qi", base, len(behind)) + behind
+
+
+def marker(base: int, stamp: int, producer: int, what: int = COMMIT) -> bytes:
+    """What ends a transaction."""
+    said = record(struct.pack(">hi", 0, 0), key=struct.pack(">hh", 0, what))
+    return batch([said], base, stamp, producer, APPENDED | CONTROL)
+
+
+def old(base: int, value: bytes, magic: int = 1) -> bytes:
+    """A message of an older format."""
+    content = struct.pack(">bb", magic, 0) + (struct.pack(">q", 1_000) if magic else b"")
+    content += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
+    return struct.pack(">qiI", base, 4 + len(content), 0) + content
+
+
+@dataclass(frozen=True)
+class Log:
+    """Batches of one partition, contiguous from offset 0 on."""
+
+    batches: Sequence[bytes]
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last record."""
+        *_, last = self.parsed(0, self.size)
+        return last.next
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return sum(map(len, self.batches))
+
+    def fetched(self, position: int, most: int) -> bytes:
+        """What a fetch brings: from the batch that holds `position` on, one whole at least, cut after `most` bytes."""
+        whole = [one for one in self.batches if _next(one) > position]
+        return b"" if not whole else b"".join(whole)[: max(most, len(whole[0]))]
+
+    def parsed(self, position: int, most: int, cell: Cell | None = None) -> list[RecordBatch]:
+        """What is read of such a fetch; with `cell` batches are joined."""
+        return list(record_batches(self.fetched(position, most), position, cell))
+
+
+def _next(raw: bytes) -> int:
+    base, *_ = struct.unpack_from(">q", raw)
+    if raw[16] != 2:
+        return int(base) + 1
+    (last,) = struct.unpack_from(">i", raw, 23)
+    return int(base + last + 1)
+
+
+def parsed(raw: bytes, position: int = 0) -> RecordBatch:
+    """The one batch of these bytes."""
+    (found,) = record_batches(raw, position)
+    return found
+
+
+@dataclass
+class Given:
+    """A record as the client library gives it, for a consumer that unpacks records itself."""
+
+    offset: int
+    timestamp: int = 0
+    value: bytes | None = b""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_type: int = 1
+    key: Any = None

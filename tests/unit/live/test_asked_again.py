@@ -1,0 +1,91 @@
+"""What a monitor answered once is told again by every recovery, whatever came after it; and no seed is left over."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from unit.live.monitor_worlds import FR, MonitorWorld, message
+
+from stream_dp.engine.recovery import history, recovery
+from stream_dp.errors import FailClosed
+from stream_dp.journal.answer_body import ThresholdAnswer
+from stream_dp.journal.commit import Asked, Halted, Unwatched, Watched
+
+LIVE = {
+    "name": "live", "statistic": "monitor", "epsilon": "0.5", "value": "0.5", "touch": "4", "most": "9",
+    "watch": [
+        {"name": "once", "above": 5, "rearm": False},
+        {"name": "by", "by": "country", "above": 9, "over": "tick"},
+    ],
+}  # fmt: skip
+WATCHES = ["large", "by/DE", "quiet", "fr", "once", "by/other"]
+
+
+def script(seed: int) -> list[tuple[int, bytes]]:
+    """Asks of two monitors, whose watches come, end, and come again under the same names and places; one is halted."""
+    rng = random.Random(seed)
+    said = [message(0, "c", "create", series=LIVE)]
+    for at in range(48):
+        tick, series = 1 + at // 6, rng.choice(["m", "live"])
+        match rng.choice(["ask", "ask", "ask", "watch", "unwatch"]):
+            case "ask":
+                asked: dict[str, Any] = {
+                    "watch": rng.choice(WATCHES),
+                    "threshold": rng.choice([1, 9, 10**6]),
+                }
+                said.append(message(tick, f"x{at}", "ask", series=series, **asked))
+            case "watch":
+                said.append(message(tick, f"x{at}", "watch", series=series, watch=FR))
+            case _:
+                gone = rng.choice(["fr", "fr", "by", "once", "large"])
+                said.append(message(tick, f"x{at}", "unwatch", series=series, watch=gone))
+    return [*said, message(9, "h", "halt", series="live")]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_every_answer_is_told_again_after_whatever_came_later(seed: int) -> None:
+    world = MonitorWorld(script=script(seed))
+    await world.live()
+    kinds = [type(c) for commit in world.commits() for c in commit.changes]
+    assert {Asked, Watched, Unwatched, Halted} <= set(kinds)
+    assert kinds.count(Asked) >= 3
+    assert all(commit.snapshot is None for commit in world.commits()[1:])
+    for each in world.said():
+        if each["do"] == "ask" and "answer" in each:
+            msgspec.convert(each["answer"], ThresholdAnswer)  # the form of docs/messages.json
+    answers, bodies = list(world.answers), list(world.bodies)
+    await world.live()  # replays all of it, and compares each answer byte for byte
+    assert (world.answers, world.bodies) == (answers, bodies)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+async def test_a_commit_with_another_number_of_seeds_than_draws_is_no_commit(
+    more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A twin that pairs as many as there are goes on with noise that was never recorded, or leaves an ask out."""
+    world = MonitorWorld(
+        script=[message(2, "a", "ask", series="m", watch="large", threshold=10**6)]
+    )
+    await world.live()
+    whole = history.read_history
+
+    async def spoilt(*given: Any) -> Any:
+        history = await whole(*given)
+        if history is None:
+            return None
+        history.since[:] = [
+            replace_seeds(each, more) if each.changes else each for each in history.since
+        ]
+        return history
+
+    monkeypatch.setattr(recovery, "read_history", spoilt)
+    with pytest.raises(FailClosed, match="does not hold one seed for each of its changes"):
+        await world.live()
+
+
+def replace_seeds(commit: Any, more: int) -> Any:
+    """The commit with one seed more, or without its last."""
+    seeds = (*commit.seeds, b"s" * 32) if more > 0 else commit.seeds[:-1]
+    return replace(commit, seeds=seeds)

@@ -1,0 +1,238 @@
+"""Series created while the engine runs, across crashes and ends: one version, and journals that are refused."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from unit.live.live_series_steps import at, question, running
+from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
+
+from stream_dp.engine.engine import Engine
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.files.memory import MemoryJournal, MemorySource
+from stream_dp.journal.commit import Commit, Created, Halted
+
+
+class Crash(Exception):
+    """The end of a process."""
+
+
+async def crashing(world: World, fuse: list[int]) -> None:
+    """Create three series and halt one, up to the crash; what is there already is not created again."""
+
+    class Journal(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            burn(fuse)
+            await super().append(commit, sealed)
+            burn(fuse)
+
+    source = Stopping(-1)
+    engine = world.engine(source, Journal(world.store))
+    run = asyncio.create_task(engine.run())
+    try:
+        for tick in range(HORIZON):
+            if run.done():
+                break
+            source.go(tick)
+            await world.until(tick, run)
+            if not run.done() and engine.ready.is_set():
+                await at(engine, tick)
+    except (UsageError, WorldError, Crash):
+        pass
+    await run
+
+
+def burn(fuse: list[int]) -> None:
+    fuse[0] -= 1
+    if fuse[0] == 0:
+        raise Crash
+
+
+async def test_a_crash_anywhere_leaves_one_version_of_everything() -> None:
+    crashes = 0
+    for place in range(1, 60):
+        world = World()
+        ended = False
+        fuse = [place]
+        for _ in range(3):
+            try:
+                await crashing(world, fuse)
+            except Crash:
+                crashes += 1
+                continue
+            ended = True
+            break
+        assert ended
+        sequences = [json.loads(body)["sequence"] for body in world.bodies]
+        assert sequences == list(range(1, len(sequences) + 1))
+        recorded = [r.body for c in world.commits() for r in c.releases]
+        assert recorded == world.bodies
+        changes = [change for c in world.commits() for change in c.changes]
+        assert [type(c) for c in changes] == [Created, Created, Halted, Created]
+        charged = [charge.name for c in world.commits() for charge in c.charges]
+        assert charged[1:] == ["a", "b", "c"]
+        for name, first in (("a", 3), ("b", 5), ("c", 8)):
+            assert min(world.releases(name)) >= first
+    assert crashes >= 30
+
+
+async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 2)
+    world = World()
+    await crashing(world, [-1])
+    assert any(c.snapshot for c in world.commits())
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    assert {s.series.name for s in engine.admission.registry.live} == {"orders", "b", "c"}
+    assert [(e.name, e.start) for e in engine.admission.ended] == [("a", 3)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: {"charges": ()},
+        lambda c: {"charges": (*c.charges, *c.charges)},
+        lambda c: {"charges": tuple(_with(x, epsilon=x.epsilon - 1) for x in c.charges)},
+        lambda c: {"changes": tuple(_with(x, definition=question(epsilon="9")) for x in c.changes)},
+        lambda c: {"changes": tuple(_with(x, definition=b"{}") for x in c.changes)},
+        lambda c: {"changes": (Halted(5, 3),), "seeds": ()},
+        lambda c: {"changes": (Halted(0, 3),), "seeds": ()},
+        lambda c: {"changes": tuple(_with(x, start=x.start - 1) for x in c.changes)},
+        lambda c: {"changes": tuple(_with(x, start=x.start + 1) for x in c.changes)},
+    ],
+)
+async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
+    change: Callable[[Commit], dict[str, Any]],
+) -> None:
+    import msgspec
+    from unit.live.live_series_worlds import SEALER
+
+    from stream_dp.journal.commit import digest, encode
+
+    world = World()
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(question())
+
+    await running(world, 2, ask)
+    previous, sealed = b"", []
+    for commit in world.commits():
+        doctored = msgspec.structs.replace(commit, previous=previous)
+        if commit.changes:
+            doctored = msgspec.structs.replace(doctored, **change(doctored))
+        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
+        previous = digest(sealed[-1])
+    world.store.commits[:] = sealed
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+
+def _with(struct: Any, **changes: Any) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(struct, **changes)
+
+
+async def test_after_the_end_nothing_is_taken() -> None:
+    world = World()
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    with pytest.raises(UsageError, match="ended"):
+        await engine.create(question())
+    with pytest.raises(UsageError, match="ended"):
+        await engine.halt("large")
+
+
+async def test_a_created_series_never_runs_on_with_another_mechanism(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A version of the code that would choose another tree must not take over the state of the one that ran."""
+    from dataclasses import replace
+
+    from stream_dp.mechanisms.linear.counter import Counter
+    from stream_dp.statistics.choice.choice import Choice, Setting
+    from stream_dp.statistics.count import CountSeries
+
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
+    world = World()
+    source = Stopping(2)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    await engine.create(question())
+    source.go(5)
+    await world.until(5)
+    engine.stop()
+    await run
+    chosen = CountSeries.choose
+
+    def other(series: CountSeries, setting: Setting) -> Choice:
+        choice = chosen(series, setting)
+        if series.name == "large":
+            counter = Counter(setting.width, series.epsilon, setting.neighbors, 1000)
+            choice = replace(choice, mechanism=counter)
+        return choice
+
+    monkeypatch.setattr(CountSeries, "choose", other)
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
+    """What frees ticks that the mechanism saw is no ledger."""
+    import msgspec
+    from unit.live.live_series_worlds import SEALER
+
+    from stream_dp.engine.recovery.journal_summary import read_summary
+    from stream_dp.journal.commit import digest, encode
+
+    world = World()
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        await engine.create(question())
+        source.go(5)
+        await world.until(5)
+        await engine.halt("large")
+
+    await running(world, 2, ask)
+    previous, sealed = b"", []
+    for commit in world.commits():
+        changes = tuple(
+            _with(c, end=c.end + moved) if isinstance(c, Halted) else c for c in commit.changes
+        )
+        doctored = msgspec.structs.replace(commit, previous=previous, changes=changes)
+        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
+        previous = digest(sealed[-1])
+    world.store.commits[:] = sealed
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+    journal = MemoryJournal(world.store)
+    await journal.open()
+    with pytest.raises(FailClosed, match="does not add up"):
+        await read_summary(journal.read(), SEALER, "shop")
+
+
+async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:
+    """The creation is durable, the journal's answer is lost: no bad usage, and not "nothing has changed"."""
+    world = World()
+
+    class Journal(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            await super().append(commit, sealed)
+            if commit.changes:
+                raise WorldError("no answer; whether the commit is durable shows at the next open")
+
+    source = Stopping(2)
+    engine = world.engine(source, Journal(world.store))
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    with pytest.raises(WorldError, match="it may be durable and paid for"):
+        await engine.create(question())
+    with pytest.raises(WorldError, match="no answer"):
+        await run
+    again = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await again.run()
+    assert min(world.releases("large")) == 3

@@ -1,0 +1,192 @@
+"""Released values as rows: what each form of release becomes, once however often and wherever an export stops."""
+
+import asyncio
+import csv
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet
+import pytest
+from unit.operate.export.export_worlds import FORMS, ROWS, bodies, body, published
+
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.operate.export import row_files
+from stream_dp.operate.export.exporting import export_releases, target_named
+from stream_dp.operate.export.rows import COLUMNS, UNIQUE, Row, rows_of
+
+Read = Callable[[Path], list[tuple[Any, ...]]]
+
+
+def of_csv(folder: Path) -> list[tuple[Any, ...]]:
+    """What the CSV holds, as the rows that were written."""
+    with (folder / "shop.csv").open(newline="") as file:
+        head, *lines = list(csv.reader(file))
+    assert tuple(head) == COLUMNS
+    kinds = Row.__annotations__
+    return [
+        tuple(_typed(str(kinds[name]), cell) for name, cell in zip(COLUMNS, line, strict=True))
+        for line in lines
+    ]
+
+
+def _typed(kind: str, cell: str) -> Any:
+    if "datetime" in kind:
+        return datetime.fromisoformat(cell)
+    if cell == "" and "None" in kind:
+        return None
+    return float(cell) if "float" in kind else int(cell) if "int" in kind else cell
+
+
+def of_parquet(folder: Path) -> list[tuple[Any, ...]]:
+    """What the Parquet files hold."""
+    found = pyarrow.parquet.read_table(folder).to_pylist()
+    return [tuple(row[name] for name in COLUMNS) for row in found]
+
+
+def of_duckdb(folder: Path) -> list[tuple[Any, ...]]:
+    """What the table holds."""
+    with duckdb.connect(str(folder)) as client:
+        client.execute("set timezone = 'UTC'")
+        found = client.execute(f"select {', '.join(COLUMNS)} from stream_dp_releases").fetchall()  # noqa: S608
+    return [tuple(row) for row in found]
+
+
+TARGETS = [("csv", of_csv), ("parquet", of_parquet), ("duckdb", of_duckdb)]
+
+
+def wanted(ticks: range) -> list[tuple[Any, ...]]:
+    """The rows of all that was released at these ticks, sorted."""
+    return ordered([tuple(row) for each in bodies(ticks) for row in rows_of("shop", each)])
+
+
+def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """In an order of their own; times in UTC."""
+    return sorted(
+        (tuple(c.astimezone(UTC) if isinstance(c, datetime) else c for c in row) for row in rows),
+        key=lambda row: [str(row[COLUMNS.index(name)]) for name in UNIQUE],
+    )
+
+
+def test_every_form_becomes_the_numbers_that_it_tells() -> None:
+    rows = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
+    told = [(r.series, r.time_window, r.key, r.kind, r.value, r.low, r.high, r.band) for r in rows]
+    assert told == [
+        ("s0", "", "", "value", 12, 8, 16, 4),
+        ("s1", "", "AT", "value", 7, 4, 10, 3),
+        ("s1", "", 'D"E, \n', "value", 0, -3, 3, 3),
+        ("s2", "", "AT", "fired", 51, 42, 60, 9),
+        ("s4", "", "", "value", 0.125, 0.1, None, None),
+        ("s5", "", "AT", "value", None, None, None, None),
+        ("s5", "", "DE", "value", 2.5, 2, 3, None),
+        ("s6", "", "", "value", 80, 72, 88, 8),
+        ("s7", "", "DE", "rank", 80, 72, 88, 8),
+        ("s7", "", "AT", "rank", 75, 67, 83, 8),
+        ("s8", "tick", "", "value", 2, -2, 6, 4),
+        ("s8", "24h", "AT", "value", 9, 4, 14, 5),
+        ("s9", "24h", "0.5", "quantile", 10, 8, 12, 6),
+        ("s9", "24h", "0.9", "quantile", 33.5, 30, 40, 6),
+    ]
+    assert len(rows) == ROWS
+    assert [(r.name, r.rank, r.tied) for r in rows if r.name] == [
+        ("DE", None, None), ("DE", 1, '["AT"]'), ("AT", 2, '["DE"]'),
+    ]  # fmt: skip
+    assert {r.tick_end for r in rows} == {datetime(2024, 1, 1, 1, tzinfo=UTC)}
+    assert len({tuple(getattr(r, name) for name in UNIQUE) for r in rows}) == len(rows)
+
+
+def test_what_is_no_release_is_refused() -> None:
+    with pytest.raises(FailClosed, match="release"):
+        rows_of("shop", b'{"v":99}')
+
+
+@pytest.mark.parametrize(("kind", "read"), TARGETS)
+async def test_what_is_there_is_not_written_twice(tmp_path: Path, kind: str, read: Read) -> None:
+    to, told = tmp_path / "out", []
+    for ticks in (2, 2, 5):
+        path = published(tmp_path, bodies(range(ticks)))
+        told.append(0)
+        await export_releases(
+            path, f"{kind}:{to}", told=lambda _, releases, rows: told.append(releases)
+        )
+        assert ordered(read(to)) == wanted(range(ticks))
+    releases = [each for each in told if each]
+    assert releases[0] == 2 * len(FORMS)
+    assert releases[-1] == 3 * len(FORMS)
+
+
+@pytest.mark.parametrize(("kind", "read"), TARGETS)
+async def test_it_follows_what_comes(tmp_path: Path, kind: str, read: Read) -> None:
+    to, seen = tmp_path / "out", asyncio.Event()
+    path = published(tmp_path, bodies(range(2)))
+
+    def told(_: str, releases: int, __: int) -> None:
+        if releases == 3 * len(FORMS):
+            seen.set()
+        elif releases == 2 * len(FORMS):
+            published(tmp_path, bodies(range(3)))
+
+    following = asyncio.create_task(export_releases(path, f"{kind}:{to}", 0.01, told))
+    await asyncio.wait_for(seen.wait(), 60)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert ordered(read(to)) == wanted(range(3))
+
+
+@pytest.mark.parametrize(("kind", "read"), TARGETS[:2])
+async def test_what_is_half_written_is_never_seen(
+    tmp_path: Path, kind: str, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies where a file was to get its name, with the lines before it on the disk."""
+    to = tmp_path / "out"
+    await export_releases(published(tmp_path, bodies(range(1))), f"{kind}:{to}")
+    with monkeypatch.context() as patched:
+        patched.setattr(row_files, "_replace", _dies)
+        with pytest.raises(WorldError, match="No space left"):
+            await export_releases(published(tmp_path, bodies(range(2))), f"{kind}:{to}")
+    await export_releases(published(tmp_path, bodies(range(3))), f"{kind}:{to}")
+    assert ordered(read(to)) == wanted(range(3))
+
+
+def _dies(path: Path, content: bytes) -> None:
+    raise OSError(28, "No space left on device")
+
+
+async def test_a_csv_of_someone_else_is_left_alone(tmp_path: Path) -> None:
+    to = tmp_path / "out"
+    to.mkdir()
+    (to / "shop.csv").write_text("mine\n")
+    with pytest.raises(UsageError, match="not written by this command"):
+        await export_releases(published(tmp_path, bodies(range(1))), f"csv:{to}")
+    assert (to / "shop.csv").read_text() == "mine\n"
+
+
+async def test_before_the_first_run_it_says_so(tmp_path: Path) -> None:
+    path = published(tmp_path, [])
+    (tmp_path / "shop.releases.jsonl").unlink()
+    with pytest.raises(UsageError, match="run the pipeline first"):
+        await export_releases(path, f"csv:{tmp_path / 'out'}")
+
+
+def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
+    path = published(tmp_path, bodies(range(1)))
+    file = tmp_path / "shop.releases.jsonl"
+    file.write_bytes(file.read_bytes() + body(99, {"value": 1, "band": 1})[:40])
+    asyncio.run(export_releases(path, f"csv:{tmp_path / 'out'}"))
+    assert ordered(of_csv(tmp_path / "out")) == wanted(range(1))
+
+
+@pytest.mark.parametrize("address", ["", "csv", "csv:", "mysql://x", "postgresql:x", "duckdb:"])
+def test_an_address_that_is_none_names_those_that_are(address: str) -> None:
+    with pytest.raises(UsageError, match=r"postgresql://USER@HOST/DATABASE, duckdb:FILE"):
+        target_named(address, "shop")
+
+
+async def test_no_password_is_in_an_error() -> None:
+    target = target_named("postgresql://ann:SECRET@127.0.0.1:1/shop", "shop")
+    with pytest.raises(WorldError) as caught:
+        await target.open()
+    assert "SECRET" not in str(caught.value)
+    assert "127.0.0.1/shop" in str(caught.value)

@@ -1,0 +1,221 @@
+"""An export into a real PostgreSQL of its own: rows once, also where the connection dies under it.
+
+Rules: the server is Debian's (`apt install postgresql`) or one on PATH, in a folder of its own on a free port of the
+loopback, as an ordinary user. `STREAM_DP_REQUIRE=postgresql` turns a missing one into a failure.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from free_ports import free_port
+from unit.operate.export.export_worlds import FORMS, bodies, body, published
+
+from stream_dp.errors import FailClosed, WorldError
+from stream_dp.operate.export.databases import TABLE
+from stream_dp.operate.export.exporting import export_releases, target_named
+from stream_dp.operate.export.row_target import Newest
+from stream_dp.operate.export.rows import COLUMNS, UNIQUE, rows_of
+from stream_dp.testing.kafka import missing
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "export.md"
+
+
+def _programs() -> Path:
+    """The folder of PostgreSQL's programs."""
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: each.parent.name)
+    found = shutil.which("initdb")
+    for folder in [*debian[-1:], *([Path(found).parent] if found else [])]:
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    return missing("postgresql", "no initdb: apt install postgresql")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of an empty database, whose user needs a password."""
+    programs = _programs()
+    ordinary = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    folder = Path(tempfile.mkdtemp(prefix="stream-dp-postgresql-"))
+    (folder / "password").write_text("s3cret")
+    folder.chmod(0o755)
+    if ordinary:
+        shutil.chown(folder, "postgres")
+    port, data = free_port(), folder / "data"
+    said = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "check": True, "cwd": "/"}
+    make = [programs / "initdb", "-D", data, "-U", "ann", "-A", "scram-sha-256", "--no-sync"]
+    subprocess.run([*ordinary, *make, f"--pwfile={folder / 'password'}"], **said)  # type: ignore[call-overload]
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = [*ordinary, programs / "pg_ctl", "-D", data, "-w", "-t", "120"]
+    log = ["-l", folder / "log", "-o", options]
+    subprocess.run([*control, *log, "start"], **said)  # type: ignore[call-overload]
+    try:
+        yield f"postgresql://ann:s3cret@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **said)  # type: ignore[call-overload]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+async def client(server: str) -> Any:
+    """A connection to the server, with the table gone."""
+    found = await asyncpg.connect(server)
+    await found.execute(f"drop table if exists {TABLE}")
+    yield found
+    await found.close()
+
+
+async def rows_in(client: Any) -> list[tuple[Any, ...]]:
+    """What the table holds, in an order of its own."""
+    order = ", ".join(f'{name} collate "C"' if name != "tick" else name for name in UNIQUE)
+    query = f"select {', '.join(COLUMNS)} from {TABLE} order by {order}"  # noqa: S608 - ours
+    return [tuple(row) for row in await client.fetch(query)]
+
+
+def wanted(ticks: range) -> list[tuple[Any, ...]]:
+    """The rows of all that was released at these ticks."""
+    rows = [tuple(row) for each in bodies(ticks) for row in rows_of("shop", each)]
+    places = [COLUMNS.index(name) for name in UNIQUE]
+    return sorted(rows, key=lambda row: [row[place] for place in places])
+
+
+async def test_rows_are_there_once(tmp_path: Path, server: str, client: Any) -> None:
+    for ticks in (2, 2, 5):
+        await export_releases(published(tmp_path, bodies(range(ticks))), server)
+        assert await rows_in(client) == wanted(range(ticks))
+    other = tmp_path / "other"
+    other.mkdir()
+    second = published(other, bodies(range(1)))
+    second.write_text(second.read_text().replace("name: shop", "name: other"))
+    (other / "shop.releases.jsonl").rename(other / "other.releases.jsonl")
+    await export_releases(second, server)
+    assert await client.fetchval(f"select count(*) from {TABLE}") == len(wanted(range(6)))  # noqa: S608
+
+
+async def test_what_a_dashboard_asks_is_answered(tmp_path: Path, server: str, client: Any) -> None:
+    """Times are times and numbers are numbers: the query of docs/export.md."""
+    await export_releases(published(tmp_path, bodies(range(3))), server)
+    query = PAGE.read_text().split("```sql\n")[1].split("```")[0].replace("'orders'", "'s0'")
+    found = await client.fetch(query.replace("'1h'", "''"))
+    assert [(row["time"].hour, row["value"], row["low"], row["high"]) for row in found] == [
+        (1, 12, 8, 16), (2, 12, 8, 16), (3, 12, 8, 16),
+    ]  # fmt: skip
+    assert isinstance(found[0]["time"], datetime)
+
+
+async def test_a_connection_that_dies_leaves_whole_groups(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    """The server ends the session in the middle; the next export goes on behind the last group."""
+    target = target_named(server, "shop")
+    assert await target.open() == -1
+    first = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
+    await target.write(first, Newest(len(FORMS) - 1))
+    mine = await client.fetchval("select pg_backend_pid()")
+    await client.fetch("select pg_terminate_backend(pid) from pg_stat_activity "
+                       "where datname = 'postgres' and pid <> $1", mine)  # fmt: skip
+    more = [row for each in bodies(range(1, 2)) for row in rows_of("shop", each)]
+    with pytest.raises(WorldError) as caught:
+        await target.write(more, Newest(2 * len(FORMS) - 1))
+    assert "s3cret" not in str(caught.value)
+    await target.close()
+    assert await rows_in(client) == wanted(range(1))
+    await export_releases(published(tmp_path, bodies(range(3))), server)
+    assert await rows_in(client) == wanted(range(3))
+
+
+async def test_a_group_is_seen_whole_or_not_at_all(server: str, client: Any) -> None:
+    """One number that the server has no room for, and none of its group is there."""
+    target = target_named(server, "shop")
+    await target.open()
+    rows = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
+    with pytest.raises(WorldError):
+        await target.write([*rows, rows[0]._replace(rank=2**40, tick=7)], Newest(len(FORMS)))
+    await target.close()
+    assert await rows_in(client) == []
+
+
+async def test_rows_that_are_there_are_written_over(server: str, client: Any) -> None:
+    """A copy is refused as a whole where one of its rows is there; none of them is lost and none there twice."""
+    target = target_named(server, "shop")
+    await target.open()
+    rows = [row for each in bodies(range(2)) for row in rows_of("shop", each)]
+    last = Newest(2 * len(FORMS) - 1)
+    await target.write([row for row in rows if row.tick == 0], Newest(len(FORMS) - 1))
+    await target.write([rows[0]._replace(value=-1.0), *rows[1:], rows[-1]], last)
+    found = await rows_in(client)
+    assert len(found) == len(rows)
+    assert next(row[COLUMNS.index("value")] for row in found) == -1
+    await target.write(rows, last)
+    await target.close()
+    assert await rows_in(client) == wanted(range(2))
+
+
+async def test_a_user_with_no_right_to_create_writes_what_its_policies_let_it(
+    server: str, client: Any
+) -> None:
+    """PostgreSQL takes no copy for whom policies of rows bind: such a user inserts."""
+    rows = [row for each in bodies(range(2)) for row in rows_of("shop", each)]
+    owner = target_named(server, "shop")
+    await owner.open()
+    await owner.write([row for row in rows if row.tick == 0], Newest(len(FORMS) - 1))
+    await owner.close()
+    await client.execute(
+        f"create role bob login password 's3cret'; grant select, insert, update on {TABLE} to bob; "
+        f"alter table {TABLE} enable row level security; "
+        f"create policy own on {TABLE} using (pipeline = 'shop')"
+    )
+    target = target_named(server.replace("ann", "bob"), "shop")
+    assert await target.open() == len(FORMS) - 1
+    await target.write(rows, Newest(2 * len(FORMS) - 1))
+    with pytest.raises(WorldError, match="row-level security"):
+        await target.write([rows[0]._replace(pipeline="other")], Newest(2 * len(FORMS)))
+    await target.close()
+    assert await rows_in(client) == wanted(range(2))
+
+
+async def test_keys_that_it_cannot_hold_stop_nothing(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    """A NUL, and a key that is too long for its index and too random to be packed."""
+    long = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(3000))
+    path = published(tmp_path, [body(0, {"values": {"a\0": 1, long: 2, "b": 3}, "band": 1})])
+    for _ in range(2):
+        await export_releases(path, server)
+    found = await client.fetch(f"select key, value from {TABLE} order by value")  # noqa: S608
+    assert [row["value"] for row in found] == [1, 2, 3]
+    assert found[0]["key"].startswith("a␀… ")
+    assert found[1]["key"].startswith(long[:500])
+
+
+async def test_other_releases_are_not_mixed_in(tmp_path: Path, server: str, client: Any) -> None:
+    await export_releases(published(tmp_path, bodies(range(2))), server)
+    others = [each.replace(b'"2024', b'"2025') for each in bodies(range(3))]
+    with pytest.raises(FailClosed, match="another pipeline of this name"):
+        await export_releases(published(tmp_path, others), server)
+    assert await rows_in(client) == wanted(range(2))
+
+
+async def test_two_exports_at_once_write_the_same_rows(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    path = published(tmp_path, bodies(range(5)))
+    await asyncio.gather(
+        export_releases(path, server), export_releases(path, server), return_exceptions=True
+    )
+    await export_releases(path, server)
+    assert await rows_in(client) == wanted(range(5))
+
+
+async def test_a_wrong_password_is_said_without_it(server: str) -> None:
+    with pytest.raises(WorldError, match=f"table {TABLE} of 127.0.0.1/postgres") as caught:
+        await target_named(server.replace("s3cret", "wr0ng"), "shop").open()
+    assert "wr0ng" not in str(caught.value)

@@ -1,0 +1,277 @@
+"""The operator's port: only where it was asked for, only with the token, exact, and nothing of it anywhere else.
+
+The twin opens the figures to everybody; the same requests find it out.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.journal.commit import Commit, DeadLetter
+from stream_dp.journal.keys import Sealer
+from stream_dp.operate.observe.figures_beside import FiguresPort, figures_told
+from stream_dp.operate.observe.operator_figures import OperatorFigures
+from stream_dp.operate.observe.operator_metrics import FAMILIES, figures_text
+from stream_dp.operate.run.run_pipeline import Operator, run_pipeline
+from stream_dp.operate.run.running import Run
+from stream_dp.server import operator_server
+from stream_dp.server.operator_server import guarded
+
+SEALER = Sealer(bytes(range(32)), "clicks")
+OTHER = "ab" * 32
+ANYWHERE = "0.0.0.0"  # noqa: S104 - as in a container
+SECRETS = ("71", "37", "13", "5901")
+
+
+def known() -> OperatorFigures:
+    """Figures of two commits of the second attempt of a run."""
+    seconds = chain([10.0, 10.0, 12.5, 12.5], repeat(20.0))
+    figures = OperatorFigures(lambda _: None, lambda: next(seconds))
+    figures._attempts = 2
+    figures._ends = lambda: {0: 5950, 1: 4, 2: 9}
+    letters = (DeadLetter(0, "wrong_type", "page", 37, ()), DeadLetter(1, "not_json", None, 2, ()))
+    figures.take(Commit(1, b"", records=50, late=3, dead_letters=letters[:1], capped=13))
+    figures.take(
+        Commit(2, b"", records=21, dead_letters=letters[1:], positions={0: 5901, 1: 4}, late=1)
+    )
+    return figures
+
+
+def told(text: str) -> dict[str, float]:
+    """The figures by name and labels but the pipeline."""
+    return {
+        " ".join(
+            [one.name, *(v for k, v in sorted(one.labels.items()) if k != "pipeline" and v)]
+        ): (one.value)
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+async def said(app: Any, **more: Any) -> httpx.Response:
+    """What the port answers."""
+    host = more.pop("host", "127.0.0.1:9911")
+    path = more.pop("path", "/metrics")
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
+        return await client.request(more.pop("method", "GET"), path, **more)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token."""
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_the_figures_are_those_of_the_commits() -> None:
+    text, form = figures_text("clicks", known(), "")
+    assert form.startswith("text/plain")
+    name = "stream_dp_not_private_"
+    assert told(text.decode()) == {
+        f"{name}records_total": 71,
+        f"{name}late_records_total": 4,
+        f"{name}dead_records_total page wrong_type": 37,
+        f"{name}dead_records_total not_json": 2,
+        f"{name}capped_records_total": 13,
+        f"{name}commits_total": 2,
+        f"{name}restarts_total": 1,
+        f"{name}since_commit_seconds": 7.5,
+        f"{name}lag": 49,
+    }
+
+
+def test_before_the_first_commit_there_is_neither_lag_nor_age() -> None:
+    text, _ = figures_text("clicks", OperatorFigures(lambda _: None), "")
+    assert "lag" not in text.decode()
+    assert "since_commit" not in text.decode()
+
+
+def test_every_name_and_every_help_says_what_it_is() -> None:
+    assert FAMILIES
+    for name, family in FAMILIES.items():
+        assert name.startswith("stream_dp_not_private_")
+        assert family.help.startswith("NOT PRIVATE: ")
+    text, _ = figures_text("clicks", known(), "application/openmetrics-text")
+    helps = re.findall(r"^# HELP \S+ (.*)$", text.decode(), re.MULTILINE)
+    assert len(helps) == len(FAMILIES)
+    assert all(each.startswith("NOT PRIVATE: ") for each in helps)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], int]] = {
+    "no token": ({}, 401),
+    "another token": ({"headers": bearer(OTHER)}, 401),
+    "an analyst's token": ({"headers": bearer(SEALER.query_token("ann"))}, 401),
+    "no scheme": ({"headers": {"authorization": SEALER.query_token()}}, 401),
+    "a token in the address": ({"params": {"token": SEALER.query_token()}}, 401),
+    "two tokens": (
+        {"headers": [("authorization", f"Bearer {SEALER.query_token()}")] * 2},
+        401,
+    ),
+    "another path without a token": ({"path": "/"}, 401),
+    "another path": ({"path": "/healthz", "headers": bearer(SEALER.query_token())}, 404),
+    "a write": ({"method": "POST", "headers": bearer(SEALER.query_token())}, 405),
+    "another host": ({"host": "rebound.example", "headers": bearer(SEALER.query_token())}, 421),
+}
+
+
+def opens(app: Any) -> Callable[..., Any]:
+    """Return what finds whether a request is refused as it should be and shows nothing."""
+
+    async def refused(request: dict[str, Any], status: int) -> bool:
+        answer = await said(app, **dict(request))
+        return answer.status_code == status and not any(
+            secret in answer.text for secret in (*SECRETS, "not_private")
+        )
+
+    return refused
+
+
+@pytest.mark.parametrize(("request_", "status"), REFUSED.values(), ids=REFUSED.keys())
+async def test_who_does_not_show_the_token_learns_nothing(
+    request_: dict[str, Any], status: int
+) -> None:
+    figures = known()
+    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
+    assert await opens(app)(request_, status)
+
+
+async def test_who_shows_it_is_answered() -> None:
+    figures = known()
+    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
+    answer = await said(app, headers=bearer(SEALER.query_token()))
+    assert answer.status_code == httpx.codes.OK
+    assert told(answer.text)["stream_dp_not_private_records_total"] == 71
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_port_that_is_open_to_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_server, "_holds", lambda *_: True)
+    figures = known()
+    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
+    found = Counter([await opens(app)(*each) for each in REFUSED.values()])
+    assert found[False] >= 6
+
+
+async def test_it_listens_on_this_machine_while_it_is_open_and_no_longer(tmp_path: Path) -> None:
+    own, urls = tmp_path / "token", list[str]()
+    own.write_text(f"{OTHER}\n")
+    own.chmod(0o600)
+    asked = FiguresPort(0, own, urls.append)
+    async with figures_told(asked, "clicks", OperatorFigures(lambda _: None), SEALER):
+        (url,) = urls
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", url)
+        async with httpx.AsyncClient(timeout=120) as client:
+            with_own = await client.get(url, headers=bearer(OTHER))
+            operators = await client.get(url, headers=bearer(SEALER.query_token()))
+        assert (with_own.status_code, operators.status_code) == (200, 401)
+        port = int(url.removesuffix("/metrics").rpartition(":")[2])
+        with pytest.raises(WorldError, match="taken"):
+            async with figures_told(FiguresPort(port), "clicks", known(), SEALER):
+                pass
+    async with httpx.AsyncClient(timeout=100) as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(url)
+
+
+async def test_in_a_network_it_answers_to_its_names_and_takes_a_token_of_its_own(
+    tmp_path: Path,
+) -> None:
+    own, urls = tmp_path / "token", list[str]()
+    own.write_text(f"{OTHER}\n")
+    own.chmod(0o600)
+    with pytest.raises(UsageError, match="--operator-token-file"):
+        async with figures_told(FiguresPort(0, host=ANYWHERE), "clicks", known(), SEALER):
+            pass
+    asked = FiguresPort(0, own, urls.append, ANYWHERE, frozenset({"engine"}))
+    async with (
+        figures_told(asked, "clicks", known(), SEALER),
+        httpx.AsyncClient(timeout=100) as client,
+    ):
+        found = [
+            (await client.get(urls[0], headers=bearer(token) | {"host": f"{host}:9911"})).status_code
+            for host, token in (("engine", OTHER), ("localhost", OTHER), ("other", OTHER), ("engine", "no"))
+        ]  # fmt: skip
+    assert found == [200, 200, 421, 401]
+
+
+async def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "token"
+    own.write_text(OTHER)
+    own.chmod(0o644)
+    with pytest.raises(UsageError, match="read by others"):
+        async with figures_told(FiguresPort(0, own), "clicks", known(), SEALER):
+            pass
+
+
+async def test_it_is_off_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("something listens")
+
+    monkeypatch.setattr(operator_server, "listening_at", never)
+    async with figures_told(None, "clicks", known(), SEALER):
+        pass
+    with pytest.raises(AssertionError, match="listens"):
+        async with figures_told(FiguresPort(0), "clicks", known(), SEALER):
+            pass
+
+
+PIPELINE = """\
+version: 1
+name: clicks
+source: {kind: file, path: clicks.csv}
+schema:
+  time: {type: time}
+  page: {type: category, domain: [home, help]}
+privacy: {unit: event, neighbors: add_remove, epsilon: 1}
+clock: {kind: replay, field: time, start: 2024-05-01T00:00:00Z, step: 1h, horizon: 6}
+series:
+  - {name: clicks, statistic: count, epsilon: 0.5}
+"""
+PUBLIC = ("/metrics", "/", "/healthz", "/api/pipeline", "/api/plan", "/api/budget", "/api/series")
+
+
+async def test_a_run_tells_its_figures_there_and_nothing_of_them_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+    rows = [f"2024-05-01T0{hour}:{minute:02}:00Z,home" for hour in range(6) for minute in range(7)]
+    lines = ["time,page", *rows, *["junk,home"] * 5, ""]
+    (tmp_path / "clicks.csv").write_text("\n".join(lines))
+    (tmp_path / "clicks.yaml").write_text(PIPELINE)
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    key.chmod(0o600)
+    page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    private: list[str] = []
+    found: dict[str, httpx.Response] = {}
+
+    @asynccontextmanager
+    async def after(_: Run) -> AsyncIterator[None]:
+        yield
+        public = (await page).removesuffix("/")
+        async with httpx.AsyncClient(timeout=120, headers=bearer(SEALER.query_token())) as client:
+            found["figures"] = await client.get(private[0])
+            for path in PUBLIC:
+                found[path] = await client.get(f"{public}{path}")
+
+    operator = Operator(port=FiguresPort(0, None, private.append))
+    await run_pipeline(
+        tmp_path / "clicks.yaml", True, 0, key,
+        operator=operator, opened=page.set_result, beside=after,
+    )  # fmt: skip
+    figures, name = told(found.pop("figures").text), "stream_dp_not_private_"
+    assert figures[f"{name}records_total"] == 42
+    assert sum(value for each, value in figures.items() if "dead_records" in each) == 5
+    assert figures[f"{name}commits_total"] == operator.figures.commits
+    assert figures[f"{name}restarts_total"] == 0
+    assert [answer.status_code for answer in found.values()] == [200] * len(PUBLIC)
+    assert not [path for path, answer in found.items() if name in answer.text]

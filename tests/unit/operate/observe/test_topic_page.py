@@ -1,0 +1,133 @@
+"""The page without an engine: what its server answers is in the pipeline file or was published, and it follows."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from unit.operate.export.export_worlds import FORMS, bodies, body, published
+
+from stream_dp.cli.main import code_of
+from stream_dp.journal.commit import Release
+from stream_dp.operate import published_bodies
+from stream_dp.operate.observe.topic_page import LIVE, TopicPage, serve_page
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.yaml import load
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the page of this pipeline."""
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    names = frozenset({"stats.example.org"})
+    task = asyncio.create_task(serve_page(path, 0, hosts=names, opened=address.set_result))
+    try:
+        async with httpx.AsyncClient(base_url=await address, timeout=60) as client:
+            yield client
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def told(client: httpx.AsyncClient, path: str) -> Any:
+    """The JSON of an answer."""
+    return (await client.get(path)).raise_for_status().json()
+
+
+async def reaches(client: httpx.AsyncClient, series: str, tick: int) -> None:
+    """Return when the newest release of a series is that of this tick."""
+    while True:
+        listed = (await told(client, "/api/series"))["series"]
+        found = {one["name"]: one["latest"] for one in listed}
+        if (found.get(series) or {}).get("tick") == tick:
+            return
+        await asyncio.sleep(0.05)
+
+
+def of_the_file(tick: int, sequence: int) -> bytes:
+    """A release of the series that the file names."""
+    said = json.loads(body(sequence, {"value": 9, "band": 2}))
+    return json.dumps({**said, "series": "orders", "tick": tick}).encode()
+
+
+async def test_it_shows_the_file_and_what_was_published_and_follows(tmp_path: Path) -> None:
+    """Series of which the file knows nothing are described by their releases."""
+    first = [of_the_file(0, 0)]
+    path = published(tmp_path, first)
+    async with serving(path) as client:
+        await reaches(client, "orders", 0)
+        while (await told(client, "/healthz"))["status"] != "ok":  # noqa: ASYNC110 - asked over HTTP
+            await asyncio.sleep(0.05)
+        assert [one["name"] for one in (await told(client, "/api/pipeline"))["series"]] == [
+            "orders"
+        ]
+        later = [*first, *bodies(range(1, 3)), of_the_file(1, 3 * len(FORMS))]
+        published(tmp_path, later)
+        await reaches(client, "orders", 1)
+        series = {one["name"]: one for one in (await told(client, "/api/pipeline"))["series"]}
+        assert set(series) == {"orders", *(f"s{at}" for at in range(len(FORMS)))}
+        assert series["s1"]["about"] == LIVE
+        assert (series["s1"]["shape"], series["s1"]["domain"]) == ("histogram", ["AT", 'D"E, \n'])
+        assert (series["s2"]["shape"], series["s2"]["by"]) == ("flags", "key")
+        assert series["s8"]["windows"] == ["tick", "24h"]
+        budget = await told(client, "/api/budget")
+        assert (budget["epsilon"]["spent"], budget["scope"]) == ("0.5", "file")
+        found = await client.get("/api/series/s0", params={"from": 0, "to": 9})
+        shown = found.content
+        assert all(each in shown for each in later if json.loads(each)["series"] == "s0")
+
+
+async def test_it_reads_what_it_shows_and_no_older_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2,000 ticks it keeps 50; a reader of the stream learns that there was more."""
+    monkeypatch.setattr(published_bodies, "_CHUNK", 4_096)
+    one = json.loads(of_the_file(0, 0))
+    every = [json.dumps({**one, "sequence": at, "tick": at}).encode() for at in range(2_000)]
+    path = published(tmp_path, every)
+    page, taken = TopicPage(build(load(path)), keep=50), list[int]()
+    append = page.log.append
+
+    def noted(one: Release) -> None:
+        taken.append(one.tick)
+        append(one)
+
+    monkeypatch.setattr(page.log, "append", noted)
+    following = asyncio.create_task(page.follow())
+    try:
+        async with asyncio.timeout(60):
+            while page.log.last_sequence < 1_999 and not following.done():
+                await page.log.wait_beyond(1_998, 1)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert taken == list(range(taken[0], 2_000))
+    assert 50 <= len(taken) < 200
+    assert page.log.forgotten >= taken[0] - 1
+
+
+async def test_nothing_can_be_written_through_it(tmp_path: Path) -> None:
+    async with serving(published(tmp_path, [of_the_file(0, 0)])) as client:
+        asked = {"name": "new", "statistic": "count", "epsilon": "0.1"}
+        for path in ("/api/queries", "/api/queries/preview"):
+            assert (await client.post(path, json=asked)).status_code in (404, 405)
+        assert (await client.delete("/api/queries/orders")).status_code in (404, 405)
+        assert (await told(client, "/api/queries")) == {"queries": []}
+
+
+async def test_it_answers_to_the_names_that_it_was_given_and_no_other(tmp_path: Path) -> None:
+    async with serving(published(tmp_path, [of_the_file(0, 0)])) as client:
+        for name, status in (("stats.example.org", 200), ("evil.example", 421)):
+            found = await client.get("/healthz", headers={"host": name})
+            assert found.status_code == status
+
+
+def test_a_broken_file_is_said_before_anything_is_served(tmp_path: Path, capsys: Any) -> None:
+    path = published(tmp_path, [])
+    path.write_text(path.read_text().replace("epsilon: 1}", "epsilon: 0.1}"))
+    assert code_of(["page", str(path), "--port", "0"]) == 3
+    assert "The page is at" not in capsys.readouterr().err

@@ -1,0 +1,210 @@
+"""The first block at the optimum of its composition: what plan, ledger, API, recovery and the check agree on.
+
+Forty counts of 0.05 are (2, 0)-DP and, by [HSV] Thm 4.10, (1.2988, 10^-6)-DP. Oracle: Kairouz, Oh, Viswanath's closed
+form in floats. Twins: a journal that books the block without its delta; a filter that frees a delta; a naive sum.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from unit.cli.test_ledger import summary_of
+from unit.live.live_series_steps import question, running
+from unit.live.live_series_worlds import PIPELINE, World
+
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.cli.printing import budget_text
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.engine.engine import Engine
+from stream_dp.errors import BudgetRefused, FailClosed
+from stream_dp.files.memory import MemorySource
+from stream_dp.live import planner as live_series
+from stream_dp.operate.audit.ledger_view import ledger_json
+from stream_dp.operate.budget_view import api_budget, budget_json
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.report import plan_json
+
+MILLIONTH = Fraction(1, 10**6)
+FORTY = [{"name": f"c{n}", "statistic": "count", "epsilon": "0.05"} for n in range(40)]
+PRIVACY = {
+    "epsilon": "2",
+    "delta": "3e-6",
+    "filter": "basic",
+    "first_block_delta": "1e-6",
+}
+
+
+def pipeline(privacy: dict[str, Any], series: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The worlds' pipeline with forty counts."""
+    return PIPELINE | {"privacy": privacy, "series": series or FORTY}
+
+
+def kairouz(k: int, each: float, epsilon: float) -> float:
+    """The delta of k randomized responses at epsilon (arXiv 1311.0776, Thm 3.3)."""
+    terms = (
+        math.comb(k, lies)
+        * (math.exp((k - lies) * each) - math.exp(epsilon + lies * each))
+        / (1 + math.exp(each)) ** k
+        for lies in range(k + 1)
+        if (k - 2 * lies) * each > epsilon
+    )
+    return math.fsum(terms)
+
+
+def test_forty_counts_are_planned_at_their_optimum() -> None:
+    built = build(PipelineSpec.model_validate(pipeline(PRIVACY)))
+    measure = built.derivation.guarantee.measure
+    assert isinstance(measure, ApproxDP)
+    assert measure.delta == MILLIONTH
+    assert float(measure.epsilon) == pytest.approx(1.299, abs=5e-4)
+    assert kairouz(40, 0.05, float(measure.epsilon)) == pytest.approx(1e-6, rel=1e-6)
+    assert plan_json(built)["epsilon"] == pytest.approx(1.299, abs=5e-4)
+    assert [(e.epsilon, e.delta) for e in built.ledger.entries] == [
+        (-(-measure.epsilon.numerator * 10**12 // measure.epsilon.denominator), 10**6)
+    ]
+    assert dp_at(built.promise, Fraction(0)) == ApproxDP(Fraction(2), 3 * MILLIONTH)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "spent"),
+    [
+        ({"epsilon": "2"}, "2"),
+        ({"epsilon": "2", "delta": "1e-6", "filter": "basic"}, "2"),
+        ({"epsilon": "2", "delta": "1e-6", "filter": "zcdp"}, None),
+        ({"epsilon": "2", "delta": "1e-6", "filter": "tight_approximate"}, None),
+        ({"epsilon": "2", "delta": "1e-6", "filter": "gdp"}, None),
+    ],
+)
+def test_without_a_grant_all_is_as_it_was(privacy: dict[str, Any], spent: str | None) -> None:
+    """One entry of the sum where sums are exact; else one for each series."""
+    built = build(PipelineSpec.model_validate(pipeline(privacy)))
+    shown = budget_json(built.spec, built.subledgers())
+    assert len(built.ledger.entries) == (1 if spent else 40)
+    assert shown["delta_spent"] == "0"
+    if spent:
+        assert shown["spent"] == spent
+
+
+def test_approximate_filters_charge_the_parts_where_that_is_less() -> None:
+    """One entry of 1.299 costs 1.69 in squares, forty of 0.05 cost 0.1; two equal ones are charged alike."""
+    granted = {"epsilon": "4", "delta": "3e-6", "first_block_delta": "1e-6", "own_delta": "2e-6"}
+    for name in ("approximate", "tight_approximate"):
+        built = build(PipelineSpec.model_validate(pipeline(granted | {"filter": name})))
+        assert len(built.ledger.entries) == 40
+        assert built.ledger.remaining.delta == 2 * 10**6
+        assert dp_at(built.promise, Fraction(0)) == ApproxDP(Fraction(4), 3 * MILLIONTH)
+
+
+async def test_ledger_api_recovery_and_the_check_agree() -> None:
+    world = World(pipeline=pipeline(PRIVACY))
+
+    async def ask(engine: Engine, _source: Any) -> None:
+        await engine.create(question("later", "0.3"))
+        with pytest.raises(BudgetRefused, match="basic filter"):
+            await engine.create(question("dear", "0.5"))
+        await engine.halt("later")
+        await engine.create(question("again", "0.7"))  # the halt freed what has no delta
+        shown = api_budget(engine_spec(world), engine.admission.subledgers, [])
+        assert shown["delta"] == {"total": "0.000003", "spent": "0.000001", "left": "0.000002"}
+        assert shown["unit"] == "epsilon"
+
+    await running(world, 2, ask)
+    shown = ledger_json(world.built, await summary_of(world))
+    block, *later = shown["charges"]
+    assert block["delta"] == "0.000001"
+    assert block["epsilon"].startswith("1.298")
+    assert [charge["delta"] for charge in later] == ["0", "0"]
+    assert shown["delta_spent"] == "0.000001"
+    assert shown["odometer"]["delta"] == "0.000001"
+    assert shown["derivation"]["guarantee"]["epsilon"] == 2
+    await world.engine(MemorySource([], partitions=(0, 1))).run()  # recovered, checked again
+
+
+def engine_spec(world: World) -> PipelineSpec:
+    """The specification that runs."""
+    return world.built.spec
+
+
+async def test_a_journal_that_books_less_is_caught() -> None:
+    """The block without its delta: the check derives it again and stops."""
+    world = World(pipeline=pipeline(PRIVACY))
+
+    async def nothing(_engine: Engine, _source: Any) -> None:
+        """Ask for nothing."""
+
+    await running(world, 2, nothing)
+    summary = await summary_of(world)
+    honest = build(PipelineSpec.model_validate(pipeline(PRIVACY)))
+    ledger_json(honest, summary)
+    plain = build(PipelineSpec.model_validate(pipeline(PRIVACY | {"first_block_delta": "2e-6"})))
+    with pytest.raises(FailClosed):
+        ledger_json(plain, summary)
+
+
+BAD = [
+    ({"epsilon": "2", "first_block_delta": "1e-6"}, "first_block_delta", "filter pure admits no"),
+    ({"epsilon": "2", "delta": "1e-6", "filter": "zcdp", "own_delta": "1e-7"}, "own_delta", "filter zcdp admits"),
+    ({"epsilon": "2", "delta": "1e-6", "filter": "gdp", "first_block_delta": "1e-7"}, "first_block_delta", "gdp"),
+    (PRIVACY | {"own_delta": "1e-6"}, "own_delta", "is all of delta under filter basic"),
+    (PRIVACY | {"first_block_delta": "4e-6"}, "first_block_delta", "must not be greater than delta"),
+    (PRIVACY | {"filter": "approximate", "own_delta": "1e-7"}, "first_block_delta", "greater than own_delta"),
+    (PRIVACY | {"filter": "approximate", "own_delta": "3e-6"}, "own_delta", "must be less than delta"),
+    (PRIVACY | {"filter": "approximate", "first_block_delta": "3e-6"}, "first_block_delta", "less than delta"),
+    ({"epsilon": "2", "filter": "basic"}, "delta", "needs a delta greater than 0"),
+    (PRIVACY | {"first_block_delta": "0.5"}, "first_block_delta", "between 0 and 0.001"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("privacy", "key", "said"), BAD)
+def test_nonsense_is_refused_with_one_message(privacy: dict[str, Any], key: str, said: str) -> None:
+    found = diagnose(pipeline(privacy))
+    assert isinstance(found, list)
+    assert [problem["loc"][-1] for problem in found] == [key]
+    assert said in found[0]["msg"]
+
+
+GAUSSIAN = leaf("noisy", Guarantee(ZCDP(Fraction(1, 100)), Neighbors.ADD_REMOVE), "its proof")
+ROUNDED = leaf(
+    "rare", Guarantee(ApproxDP(Fraction(1, 100), MILLIONTH), Neighbors.ADD_REMOVE), "its proof"
+)
+
+
+@pytest.mark.parametrize(
+    ("derivation", "said"),
+    [
+        (GAUSSIAN, "noisy: the pure filter has no theorem for zCDP"),
+        (ROUNDED, "rare has a delta, and none is granted"),
+    ],
+)
+async def test_what_the_pure_filter_cannot_take_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, derivation: Any, said: str
+) -> None:
+    world = World()
+
+    async def ask(engine: Engine, _source: Any) -> None:
+        before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
+        columns = [live.series.rows for live in engine.admission.registry.live]
+        with monkeypatch.context() as patch:
+            patch.setattr(live_series.PlannedSeries, "derivation", property(lambda _: derivation))
+            for attempt in (engine.create, engine.preview):
+                with pytest.raises(BudgetRefused, match=said):
+                    await attempt(question("large", "0.1"))
+        after = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
+        assert before == after
+        assert columns == [live.series.rows for live in engine.admission.registry.live]
+        assert engine.admission.subledgers.running == {}
+        await engine.create(question("large", "0.1"))
+
+    await running(world, 2, ask)
+
+
+def test_plan_says_what_the_series_deltas_came_to() -> None:
+    built = build(PipelineSpec.model_validate(pipeline(PRIVACY)))
+    said = budget_text(budget_json(built.spec, built.subledgers()))
+    assert said.endswith("; of delta 0.000001 spent by series, 0.000002 left")
+    plain = build(PipelineSpec.model_validate(pipeline({"epsilon": "2"})))
+    assert budget_text(budget_json(plain.spec, plain.subledgers())) == "spent 2, left 0"

@@ -1,0 +1,380 @@
+"""The model of a pipeline: what it accepts, what it refuses, and what its fingerprint covers."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.pipeline.file.spec import PipelineSpec, SqliteJournalSpec, WallClock, diagnose
+from stream_dp.pipeline.fingerprints import fingerprint, meaning
+
+Data = dict[str, Any]
+WALL = {"kind": "wall", "step": "1s"}
+FILE = {"kind": "file", "path": "flights.csv.gz"}
+
+
+def told(data: Data) -> list[tuple[str, str]]:
+    """(place, message) of every problem."""
+    found = diagnose(data)
+    assert not isinstance(found, PipelineSpec)
+    return [(".".join(map(str, error["loc"])), error["msg"]) for error in found]
+
+
+def refuses(data: Data, place: str, message: str) -> None:
+    """Some problem is told at `place`, and the model itself refuses too."""
+    assert any(p == place and message in m for p, m in told(data)), told(data)
+    with pytest.raises(ValidationError):
+        PipelineSpec.model_validate(data)
+
+
+def test_a_valid_pipeline(data: Data) -> None:
+    spec = PipelineSpec.model_validate(data)
+    assert spec.relation is Neighbors.ADD_REMOVE
+    assert spec.privacy.epsilon == 2
+    assert spec.series[0].epsilon == Fraction(1, 5)
+    assert spec.confidence == Fraction(19, 20)
+    assert spec.public_data is False
+    assert spec.journal.kind == "kafka"
+    assert spec.releases is None
+    assert diagnose(data) == spec
+
+
+def test_a_spec_is_frozen_and_survives_a_round_trip(data: Data) -> None:
+    spec = PipelineSpec.model_validate(data)
+    with pytest.raises(ValidationError):
+        spec.name = "other"  # type: ignore[misc]
+    assert PipelineSpec.model_validate(spec.model_dump(by_alias=True)) == spec
+    assert (
+        PipelineSpec.model_validate_json(spec.model_dump_json(by_alias=True, exclude_unset=True))
+        == spec
+    )
+
+
+def test_defaults_of_a_file_source(data: Data) -> None:
+    data["source"] = FILE
+    spec = PipelineSpec.model_validate(data, context={"folder": "/somewhere"})
+    assert spec.journal == SqliteJournalSpec(path=Path("/somewhere/flights.journal"))
+    assert spec.releases is not None
+    assert spec.releases.path == Path("/somewhere/flights.releases.jsonl")
+    assert spec.source.path == Path("/somewhere/flights.csv.gz")  # type: ignore[attr-defined]
+
+
+def test_a_wall_clock(data: Data) -> None:
+    spec = PipelineSpec.model_validate(data | {"clock": WALL})
+    assert spec.clock == WallClock(step=1000, delay=500, horizon=None, start=None)
+
+
+def _set(*path: str | int, value: Any) -> Callable[[Data], None]:
+    def change(data: Any) -> None:
+        for part in path[:-1]:
+            data = data[part]
+        data[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "message"),
+    [
+        (_set("version", value="2"), "version", "1"),
+        (_set("nmae", value="x"), "nmae", "Extra"),
+        (_set("privacy", "unit", value="person"), "privacy.unit", "'event' or 'user'"),
+        (_set("privacy", "epsilon", value="0"), "privacy.epsilon", "greater than 0"),
+        (_set("privacy", "epsilon", value="101"), "privacy.epsilon", "no privacy"),
+        (_set("privacy", "neighbors", value="all"), "privacy.neighbors", "add_remove"),
+        (_set("privacy", "neighbors", value="replace_any_tick"), "privacy.neighbors", "must be"),
+        (_set("privacy", "moves", value="within_tick"), "privacy.moves", "add_remove has no repl"),
+        (_set("privacy", "moves", value="far"), "privacy.moves", "within_tick"),
+        (_set("clock", "field", value="tme"), "clock.field", "not in the schema"),
+        (_set("clock", "field", value="delay"), "clock.field", "integer, not a time"),
+        (_set("clock", "horizon", value="0"), "clock.replay.horizon", "greater than or equal"),
+        (_set("clock", "horizon", value="1000000001"), "clock.replay.horizon", "less than or"),
+        (_set("clock", "step", value="0s"), "clock.replay.step", "greater than 0"),
+        (_set("clock", "horizon", value="1000000000"), "clock.replay.horizon", "year 9999"),
+        (_set("source", "bootstrap", value="here"), "source.kafka.bootstrap", "host:port"),
+        (_set("source", "bootstrap", value="a:99999"), "source.kafka.bootstrap", "host:port"),
+        (_set("source", "topic", value="a b"), "source.kafka.topic", "pattern"),
+        (_set("source", value=FILE | {"path": "x.parquet"}), "source.file.path", ".csv"),
+        (_set("source", value=FILE | {"path": ""}), "source.file.path", "empty"),
+        (_set("releases", value={"path": "x"}), "releases", "kafka journal"),
+        (_set("schema", value={}), "schema", "at least 1"),
+        (_set("series", value=[]), "series", "at least 1"),
+        (_set("series", 1, "name", value="departures"), "series.1.name", "already there"),
+        (_set("series", 1, "by", value="dest"), "series.1.by", "not in the schema"),
+        (_set("series", 1, "by", value="delay"), "series.1.by", "integer, not a category"),
+        (
+            _set("series", 1, "expected_events", value="0"),
+            "series.1.histogram.expected_events",
+            "1",
+        ),
+        (
+            _set("series", 1, "expected_shape", value="flat"),
+            "series.1.histogram.expected_shape",
+            "'even', 'zipf' or 'bursts'",
+        ),
+        (_set("series", 0, "release_every", value="0"), "series.0.count.release_every", "1"),
+        (_set("series", 2, "threshold", value="0"), "series.2.threshold", "greater than"),
+        (_set("confidence", value="1"), "confidence", "strictly between"),
+    ],
+)
+def test_refusals(data: Data, change: Callable[[Data], None], place: str, message: str) -> None:
+    change(data)
+    refuses(data, place, message)
+
+
+@pytest.mark.parametrize("kind", ["maximum", "histogram"])
+def test_nobody_has_to_guess_the_volume(data: Data, kind: str) -> None:
+    series = {"name": "m", "statistic": kind, "by": "airline", "epsilon": "1", "method": "hss"}
+    spec = PipelineSpec.model_validate(data | {"series": [series]})
+    assert getattr(spec.series[0], "expected_events", 0) is None
+
+
+@pytest.mark.parametrize("method", ["auto", "hss"])
+def test_a_cadence_is_for_trees(data: Data, method: str) -> None:
+    data["series"][1] |= {"release_every": "24", "method": method}
+    refuses(data, "series.1.release_every", "method tree")
+
+
+def test_a_domain_without_duplicates_and_other(data: Data) -> None:
+    data["schema"]["airline"]["domain"] = ["AA", "other", "BB", "AA", ""]
+    assert [place for place, _ in told(data)] == ["schema.airline.category.domain.4"]
+    data["schema"]["airline"]["domain"].pop()
+    refuses(data, "schema.airline.category.domain.1", "reserved")
+    refuses(data, "schema.airline.category.domain.3", "'AA' is listed twice")
+
+
+def test_files_have_no_append_stamps_and_no_kafka_journal(data: Data) -> None:
+    data |= {"source": FILE, "clock": WALL, "journal": {"kind": "kafka"}}
+    refuses(data, "clock.kind", "use replay")
+    refuses(data, "journal.kind", "use sqlite")
+
+
+@pytest.mark.parametrize(
+    ("security", "message"),
+    [
+        (
+            {"protocol": "SASL_SSL", "mechanism": "PLAIN"},
+            {
+                "username": "is missing: mechanism PLAIN needs one",
+                "password_file": "is missing: mechanism PLAIN needs one",
+            },
+        ),
+        (
+            {"protocol": "SASL_SSL"},
+            {"mechanism": "is missing: protocol SASL_SSL needs one"},
+        ),
+        (
+            {"protocol": "SSL", "username": "x", "token_file": "x"},
+            {
+                "username": "does not go with protocol SSL",
+                "token_file": "does not go with protocol SSL",
+            },
+        ),
+        (
+            {"protocol": "PLAINTEXT", "ca_file": "x"},
+            {"ca_file": "does not go with protocol PLAINTEXT"},
+        ),
+        (
+            {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "username": "x"},
+            {
+                "username": "does not go with mechanism OAUTHBEARER",
+                "token_file": "mechanism OAUTHBEARER needs either token_file or token",
+            },
+        ),
+        (
+            {
+                "protocol": "SASL_SSL",
+                "mechanism": "OAUTHBEARER",
+                "token_file": "x",
+                "token": "a.b:c",
+            },
+            {"token_file": "mechanism OAUTHBEARER needs either token_file or token"},
+        ),
+        (
+            {"protocol": "SSL", "key_file": "x", "key_password_file": "x"},
+            {
+                "key_file": "needs a certificate_file beside it",
+                "key_password_file": "needs a certificate_file beside it",
+            },
+        ),
+        (
+            {"protocol": "TELNET"},
+            {
+                "protocol": "Input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
+            },
+        ),
+    ],
+)
+def test_security_is_complete(data: Data, security: Data, message: dict[str, str]) -> None:
+    data["source"]["security"] = security
+    kind = data["source"]["kind"]
+    assert dict(told(data)) == {
+        f"source.{kind}.security.{key}": text for key, text in message.items()
+    }
+
+
+def test_security(data: Data) -> None:
+    data["source"]["security"] = {
+        "protocol": "SASL_SSL",
+        "mechanism": "SCRAM-SHA-512",
+        "username": "x",
+        "password_file": "secret",
+        "ca_file": "/ca.pem",
+    }
+    spec = PipelineSpec.model_validate(data, context={"folder": "/a"})
+    security = spec.source.security  # type: ignore[attr-defined]
+    assert security is not None
+    assert (security.password_file, security.ca_file) == (Path("/a/secret"), Path("/ca.pem"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ({"field": "gone", "equals": "1"}, "not in the schema"),
+        ({"field": "delay", "at_least": "soon"}, "not a 64-bit integer"),
+        ({"field": "delay", "at_least": "1.5"}, "not a 64-bit integer"),
+        ({"field": "delay", "one_of": ["1", "9223372036854775808"]}, "not a 64-bit integer"),
+        ({"field": "airline", "at_least": "AA"}, "cannot be compared with at_least"),
+        ({"field": "airline", "equals": "ZZ"}, "not in the domain of the field"),
+        ({"field": "note", "at_most": "x"}, "cannot be compared"),
+        ({"field": "late", "equals": "yes"}, "neither true nor false"),
+        ({"field": "late", "one_of": ["true"]}, "cannot be compared"),
+        ({"field": "time", "equals": "2013-01-01T10:00:00Z"}, "cannot be compared"),
+        ({"field": "fare", "at_least": "NaN"}, "decimal"),
+        ({"field": "delay"}, "exactly one of"),
+        ({"field": "delay", "at_least": "1", "at_most": "2"}, "exactly one of"),
+        ({"field": "delay", "one_of": []}, "at least 1"),
+    ],
+)
+def test_conditions_fit_the_schema(data: Data, condition: Data, message: str) -> None:
+    data["series"][0]["where"] = [condition]
+    assert any("where" in place and message in text for place, text in told(data)), told(data)
+
+
+def test_one_mistake_hides_no_other(data: Data) -> None:
+    data["privacy"]["epsilon"] = "-1"
+    data["schema"]["delay"]["type"] = "int"
+    data["clock"]["field"] = "tme"
+    data["series"][1]["by"] = "dest"
+    data["series"][2]["where"][0]["field"] = "delayed"
+    places = [place for place, _ in told(data)]
+    assert set(places) == {
+        "privacy.epsilon",
+        "schema.delay",
+        "clock.field",
+        "series.1.by",
+        "series.2.where.0.field",
+    }
+
+
+@pytest.mark.parametrize("junk", [None, "x", [], {"name": []}, {"series": {}, "schema": "x"}])
+def test_junk_is_refused_without_a_crash(junk: Any) -> None:
+    assert not isinstance(diagnose(junk), PipelineSpec)
+
+
+SAME = [
+    _set("source", "bootstrap", value="kafka:9092"),
+    _set("source", "topic", value="flights-2"),
+    _set("journal", value={"kind": "sqlite", "path": "elsewhere"}),
+    _set("privacy", "epsilon", value="4/2"),
+    _set("series", 0, "epsilon", value="1/5"),
+    _set("series", 2, "where", 0, "at_least", value="+060"),
+    _set("clock", "step", value="60m"),
+    _set("clock", "start", value="2013-01-01T11:00:00+01:00"),
+    _set("confidence", value="0.950"),
+    _set("public_data", value="false"),
+]
+OTHER = [
+    _set("name", value="flights2"),
+    _set("public_data", value="true"),
+    _set("privacy", "epsilon", value="2.000001"),
+    _set("privacy", "neighbors", value="replace"),
+    _set("schema", "airline", "domain", value=["NO", "AA", "UA"]),
+    _set("schema", "delay", "nullable", value="false"),
+    _set("clock", "start", value="2013-01-01T09:00:00Z"),
+    _set("clock", "block", value="2"),
+    _set("series", 0, "name", value="all"),
+    _set("series", 2, "where", 0, "at_least", value="61"),
+    _set("series", 2, "threshold", value="99"),
+    _set("confidence", value="0.9"),
+]
+
+
+def test_the_clock_says_whether_a_replacement_may_move(data: Data) -> None:
+    """Broker stamps are no content; a record's own time is, unless the file vouches for it."""
+
+    def relation(clock: Data, **privacy: str) -> tuple[Neighbors, str | None]:
+        changed = data | {"clock": clock, "privacy": data["privacy"] | privacy}
+        spec = PipelineSpec.model_validate(changed)
+        return spec.relation, spec.condition
+
+    vouched = "a replacement keeps its tick (moves: within_tick)"
+    assert relation(data["clock"]) == relation(WALL) == (Neighbors.ADD_REMOVE, None)
+    assert relation(WALL, neighbors="replace") == (Neighbors.REPLACE, None)
+    assert relation(data["clock"], neighbors="replace") == (Neighbors.REPLACE_ANY_TICK, None)
+    assert relation(data["clock"], neighbors="replace", moves="within_tick") == (
+        Neighbors.REPLACE,
+        vouched,
+    )
+    with pytest.raises(ValidationError, match="the broker's stamp says the tick"):
+        relation(WALL, neighbors="replace", moves="within_tick")
+
+
+def test_a_replacement_within_its_tick_is_what_was_always_meant(data: Data) -> None:
+    """Journals of wall clocks, and those whose file vouches for it now, keep their fingerprints; others do not."""
+
+    def found(clock: Data, **privacy: str) -> tuple[str, dict[str, Any]]:
+        changed = data | {"clock": clock, "privacy": data["privacy"] | privacy}
+        spec = PipelineSpec.model_validate(changed)
+        return fingerprint(spec), meaning(spec)["privacy"]
+
+    before = {"unit": "event", "neighbors": "replace", "epsilon": "2"}
+    wall, meant = found(WALL, neighbors="replace")
+    assert meant == before
+    vouched, meant = found(data["clock"], neighbors="replace", moves="within_tick")
+    assert meant == before
+    moving, meant = found(data["clock"], neighbors="replace")
+    assert meant == {**before, "moves": "any_tick"}
+    assert len({wall, vouched, moving}) == 3
+
+
+def test_how_a_topic_is_read_counts_where_it_is_not_what_was_always_meant(data: Data) -> None:
+    def found(**keys: str) -> str:
+        source = data["source"] | keys
+        return fingerprint(PipelineSpec.model_validate(data | {"source": source}))
+
+    assert found() == found(open_transactions="late", largest_batch="16MiB")
+    assert len({found(), found(open_transactions="wait"), found(largest_batch="64KiB")}) == 3
+    refuses(
+        data | {"source": data["source"] | {"largest_batch": "64k"}},
+        "source.kafka.largest_batch",
+        "64KiB",
+    )
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_fingerprint_ignores_places_and_spelling(
+    data: Data, change: Callable[[Data], None]
+) -> None:
+    before = fingerprint(PipelineSpec.model_validate(data))
+    change(data)
+    assert fingerprint(PipelineSpec.model_validate(data)) == before
+
+
+@pytest.mark.parametrize("change", OTHER)
+def test_fingerprint_covers_the_meaning(data: Data, change: Callable[[Data], None]) -> None:
+    before = fingerprint(PipelineSpec.model_validate(data))
+    change(data)
+    assert fingerprint(PipelineSpec.model_validate(data)) != before
+
+
+def test_fingerprint_is_stable(data: Data) -> None:
+    """A journal refers to it: if this changes, old journals are refused."""
+    found = fingerprint(PipelineSpec.model_validate(data))
+    data["schema"] = dict(reversed(data["schema"].items()))
+    assert fingerprint(PipelineSpec.model_validate(data)) == found
+    assert found == "0e20d799bce65f7065f29276c9452b6b9878bf43ea7155e7a5aafebfdaec31dd"

@@ -1,0 +1,291 @@
+"""Reading a pipeline file: text stays text, and every error is told at once, with its place."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stream_dp.cli.commands.demo import LIVE_SERIES
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.file.spec import SqliteJournalSpec
+from stream_dp.pipeline.file.yaml import load, load_series
+
+GOOD = """\
+version: 1
+name: flights
+source: {kind: file, path: flights.csv.gz}
+schema:
+  time: {type: time}
+  airline: {type: category, domain: [9E, NO, 1e-6, "null", 010]}
+  delay: {type: integer, nullable: yes}
+privacy: {unit: event, neighbors: replace, epsilon: 1e-6}
+clock:
+  kind: replay
+  field: time
+  start: 2013-01-01T10:00:00Z
+  step: 1h
+  horizon: 8760
+series:
+  - name: departures
+    statistic: count
+    epsilon: 1/3
+  - name: late
+    statistic: alerts
+    by: airline
+    where: [{field: delay, at_least: 60}]
+    threshold: 100
+    epsilon: 0.000001
+"""
+
+
+def errors(tmp_path: Path, text: str | bytes) -> list[str]:
+    """The lines of the error, without the file's name."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines)
+    return [line.removeprefix(f"{path}:") for line in lines]
+
+
+def test_scalars_stay_text(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(GOOD)
+    spec = load(str(path))
+    assert spec.fields["airline"].domain == ("9E", "NO", "1e-6", "null", "010")  # type: ignore[union-attr]
+    assert str(spec.privacy.epsilon) == "1/1000000"
+    assert spec.journal == SqliteJournalSpec(path=tmp_path / "flights.journal")
+    assert spec.source.path == tmp_path / "flights.csv.gz"  # type: ignore[attr-defined]
+
+
+def test_every_error_at_once(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("name: flights\n", "nmae: flights\n")
+        .replace("010]", "010, NO]")
+        .replace("nullable: yes", "nullable: perhaps")
+        .replace("replace, epsilon: 1e-6", "replace, epsilon: 0")
+        .replace("horizon: 8760", "horizon: 0x10")
+        .replace("  field: time\n", "  field: tme\n")
+        .replace("by: airline", "by: carrier")
+        .replace("at_least: 60", "at_least: soon")
+        .replace("threshold: 100", "threshold:")
+    )
+    assert errors(tmp_path, text) == [
+        "2:1: nmae: is not a known key; did you mean name?",
+        "6:65: schema.airline.domain[5]: 'NO' is listed twice",
+        "7:36: schema.delay.nullable: must be true or false",
+        "8:53: privacy.epsilon: must be greater than 0",
+        "11:10: clock.field: 'tme' is not in the schema; did you mean time?",
+        "14:12: clock.horizon: must be a whole number",
+        "21:9: series[1].by: 'carrier' is not in the schema",
+        "23:15: series[1].threshold: has no value",
+    ]
+
+
+def test_cross_errors_beside_field_errors(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("replace, epsilon: 1e-6", "replace, epsilon: 0")
+        .replace("  field: time\n", "  field: tme\n")
+        .replace("by: airline", "by: carrier")
+        .replace("at_least: 60", "at_least: soon")
+        .replace("name: late", "name: departures")
+    )
+    assert errors(tmp_path, text) == [
+        "8:53: privacy.epsilon: must be greater than 0",
+        "11:10: clock.field: 'tme' is not in the schema; did you mean time?",
+        "19:11: series[1].name: a series 'departures' is already there",
+        "21:9: series[1].by: 'carrier' is not in the schema",
+        "22:38: series[1].where[0].at_least: 'soon' is not a 64-bit integer",
+    ]
+
+
+def test_unions_point_at_their_tag(tmp_path: Path) -> None:
+    text = GOOD.replace("kind: replay", "kind: sundial").replace("statistic: count", "epsilon: 1")
+    assert errors(tmp_path, text) == [
+        "10:9: clock.kind: 'sundial' is none of replay, wall",
+        "16:5: series[0].statistic: is missing",
+        "18:5: series[0].epsilon: this key is already there",
+    ]
+
+
+def test_a_key_that_looks_like_the_missing_one_is_named(tmp_path: Path) -> None:
+    text = GOOD[: GOOD.index("series:")].replace("kind: replay", "knd: replay")
+    text += "series:\n  - {name: a, statistc: count, epsilon: 1}\n"
+    assert errors(tmp_path, text) == [
+        "10:3: clock.knd: is not a known key; did you mean kind?",
+        "16:15: series[0].statistc: is not a known key; did you mean statistic?",
+    ]
+    assert errors(
+        tmp_path, text.replace("\n  - {name: a, statistc: count, epsilon: 1}", " []")
+    ) == [
+        "10:3: clock.knd: is not a known key; did you mean kind?",
+        "15:9: series: must have at least 1 item, not 0",
+    ]
+
+
+TOP_KEYS = "version, name, public_data, source, schema, privacy, clock, journal, releases, series, confidence, queries"
+
+
+def test_a_key_that_is_named_like_its_union(tmp_path: Path) -> None:
+    text = GOOD.replace("kind: replay\n", "kind: replay\n  replay: {step: 1}\n").replace("1h", "1")
+    found = errors(tmp_path, text)
+    known = "kind, field, start, step, horizon, block"
+    assert found[0] == f"11:3: clock.replay: is not a known key; known are {known}"
+    assert found[1].startswith("14:9: clock.step: must be a whole number with a unit")
+
+
+def test_wrong_shapes(tmp_path: Path) -> None:
+    text = GOOD.replace("[{field: delay, at_least: 60}]", "{field: delay, at_least: 60}")
+    text = text.replace("{type: time}", "time").replace("[9E, ", "[[x], ")
+    assert errors(tmp_path, text) == [
+        "5:9: schema.time: must be a mapping (key: value): write {type: time}",
+        "6:38: schema.airline.domain[0]: must be one text, not a list",
+        "22:12: series[1].where: must be a list with a dash before each entry: - {field: ..., at_least: ...}",
+    ]
+
+
+def test_bad_keys_of_a_mapping(tmp_path: Path) -> None:
+    found = errors(tmp_path, GOOD.replace("  delay: {", '  "\\t": {'))
+    assert found[0].startswith("7:3: schema.\t: must be 1 to 200 characters")
+
+
+def test_duplicate_keys(tmp_path: Path) -> None:
+    text = GOOD.replace("  step: 1h\n", "  step: 1h\n  step: 2h\n") + "name: again\n"
+    found = errors(tmp_path, text)
+    assert "14:3: clock.step: this key is already there" in found
+    assert "26:1: name: this key is already there" in found
+
+
+def test_anchors_are_fine(tmp_path: Path) -> None:
+    text = GOOD.replace("[{field: delay, at_least: 60}]", "&late [{field: delay, at_least: 60}]")
+    text += "  - {name: n, statistic: count, epsilon: 1, where: *late}\n"
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text)
+    spec = load(path)
+    assert spec.series[1].where == spec.series[2].where
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("&a [*a]", "must not contain itself"),
+        ("!!python/name:os.system x", "must"),
+        ("!include x", "the tag '!include' is not supported"),
+        ("{[a]: b}", "a key must be text"),
+    ],
+)
+def test_yaml_that_a_pipeline_does_not_use(tmp_path: Path, value: str, message: str) -> None:
+    assert any(message in line for line in errors(tmp_path, GOOD + f"confidence: {value}\n"))
+
+
+def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
+    bomb = "x0: &x0 [a, a]\n" + "".join(
+        f"x{i}: &x{i} [*x{i - 1}, *x{i - 1}]\n" for i in range(1, 60)
+    )
+    assert errors(tmp_path, bomb + GOOD)[0] == f"1:1: x0: is not a known key; known are {TOP_KEYS}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "1:1: is empty; it must hold keys and values"),
+        ("# nothing\n", "1:1: is empty; it must hold keys and values"),
+        ("- a\n", "1:1: must be a mapping (key: value)"),
+        (
+            "name: [a\nversion: 1\n",
+            "2:8: not valid YAML: a comma is missing before this, or the ] to what opens in line 1, column 7",
+        ),
+        ("name: a\n\tb: c\n", "2:1: not valid YAML"),
+        ("a: *b\n", "1:4: not valid YAML: found undefined alias 'b'"),
+        (
+            "a: 1\n---\nb: 1\n",
+            "2:1: not valid YAML: --- begins another document, and a file holds one pipeline",
+        ),
+        ("a: \x07\n", "1:4: not valid YAML: holds a control character; write it in double quotes"),
+        ("a: 1\nbc: d\x07\n", "2:6: not valid YAML: holds a control character"),
+        ("[" * 5000, " not valid YAML: nested too deeply"),
+        (b"a: \xff\n", " not a text file in UTF-8"),
+    ],
+)
+def test_broken_files(tmp_path: Path, text: str | bytes, line: str) -> None:
+    (found,) = errors(tmp_path, text)
+    assert found.startswith(line)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such file"):
+        load(tmp_path / "gone.yaml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(tmp_path)
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.one_of(
+        st.text(),
+        st.tuples(st.integers(0, len(GOOD)), st.integers(0, 30), st.text(max_size=5)).map(
+            lambda cut: GOOD[: cut[0]] + cut[2] + GOOD[cut[0] + cut[1] :]
+        ),
+    )
+)
+def test_whatever_the_file_holds(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    with suppress(UsageError):
+        load(path)
+
+
+def test_the_example() -> None:
+    spec = load(Path(__file__).parents[3] / "examples" / "01_flights" / "pipeline.yaml")
+    assert len(spec.fields["airline"].domain) == 16  # type: ignore[union-attr]
+    assert len(spec.fields["destination"].domain) == 105  # type: ignore[union-attr]
+    left = spec.privacy.epsilon - sum(series.epsilon for series in spec.series)
+    asked = load_series(LIVE_SERIES.encode(), spec)
+    assert 2 * asked.epsilon == left  # the series that the demo proposes, and one more
+    assert spec.public_data
+
+
+SECURED = """\
+version: 1
+name: flights
+source:
+  kind: kafka
+  topic: flights
+  bootstrap: "127.0.0.1:9093"
+  security:
+    protocol: SASL_SSL
+    mechanism: SCRAM-SHA-512
+    username: engine
+    password: swordfish
+    token: eyJhbGciOiJub25lIn0.e30.
+schema: {time: {type: time}}
+privacy: {epsilon: 1}
+clock: {kind: wall, step: 1m}
+series: [{name: n, statistic: count, epsilon: 1}]
+"""
+
+
+def test_what_is_wrong_with_a_login_names_its_key_and_repeats_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SECURED)
+    with pytest.raises(UsageError) as caught:
+        load(file)
+    assert str(caught.value).splitlines() == [
+        f"{file}:11:5: source.security.password: is not a known key; did you mean password_file?",
+        f"{file}:12:12: source.security.token: must be package.module:function, the name of a function and never the "
+        "secret itself",
+    ]
+    file.write_text(
+        SECURED.replace("    password: swordfish\n", "").replace("token: eyJ", "token_file: eyJ")
+    )
+    with pytest.raises(UsageError) as caught:
+        load(file)
+    assert [line.removeprefix(f"{file}:") for line in str(caught.value).splitlines()] == [
+        "8:5: source.security.password_file: is missing: mechanism SCRAM-SHA-512 needs one",
+        "11:17: source.security.token_file: does not go with mechanism SCRAM-SHA-512",
+    ]

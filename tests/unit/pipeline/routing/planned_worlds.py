@@ -1,0 +1,48 @@
+"""A pipeline with any series and privacy, in memory, which runs over given batches to the end."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.ports import Batch, Ports
+from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.journal.keys import Sealer
+from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.testing.manual_clock import ManualClock
+
+SEALER = Sealer(bytes(range(32)), "shop")
+
+
+def engine_of(
+    built: Built,
+    source: MemorySource,
+    store: MemoryStore,
+    bodies: list[bytes],
+    noise: NoiseMaker = NoiseStream,
+) -> Engine:
+    """An engine over what is kept."""
+    config, key = built.run_config(0, private=noise is NoiseStream), SEALER.user_key()
+    router = OpenRouter(built.spec, config.origin, built.layout, key)
+    ports = Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(0), SEALER)
+    return Engine(
+        config, router, ports, noise, planner=LiveSeriesPlanner(built.spec, router), subledgers=built.subledgers(),
+        guard=guard_of(built.spec, config.origin, key), seen=SeenMemory(built.layout.windows(built.spec)),
+    )  # fmt: skip
+
+
+def ran(
+    built: Built, batches: Sequence[Batch], noise: NoiseMaker = NoiseStream
+) -> list[dict[str, Any]]:
+    """Run over these batches of partition 0; return what was released."""
+    bodies: list[bytes] = []
+    source = MemorySource(batches, partitions=(0,))
+    asyncio.run(engine_of(built, source, MemoryStore(), bodies, noise).run())
+    return [json.loads(body) for body in bodies]

@@ -1,0 +1,136 @@
+"""A pipeline that counts different identifiers, in memory: logs cut into batches anywhere, with and without an engine.
+
+Rows are judged by definition: of the records that are not late, each identifier at the first tick of its window.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+from oracles.first_arrivals import first_arrivals
+from oracles.user_caps import Event, Log
+from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
+from unit.pipeline.routing.user_worlds import HORIZON, PIPELINE, SEALER, UserWorld, cut
+
+from stream_dp.core.messages import IntArray
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.ports import Ports, Source
+from stream_dp.engine.ticks.tick_assembler import Cut, TickAssembler
+from stream_dp.files.memory import MemorySource
+from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.testing.manual_clock import ManualClock
+
+WINDOW = 4
+EVENTS = {"unit": "event", "epsilon": "100"}
+SERIES = [
+    {"name": "ever", "statistic": "distinct", "of": "customer", "epsilon": "2"},
+    {"name": "each", "statistic": "distinct", "of": "customer", "windows": ["4s"], "epsilon": "2"},
+    {
+        "name": "some", "statistic": "distinct", "of": "customer", "window": "1s", "epsilon": "2",
+        "where": [{"field": "key", "one_of": ["a", "b"]}],
+    },
+    {"name": "all", "statistic": "count", "epsilon": "2"},
+]  # fmt: skip
+KEPT = (None, None, ("a", "b"))
+WINDOWS = (None, WINDOW, 1)
+
+
+def specification(**changes: Any) -> PipelineSpec:
+    """The pipeline, with other parts."""
+    return PipelineSpec.model_validate(PIPELINE | {"privacy": EVENTS, "series": SERIES} | changes)
+
+
+def counted(logs: Mapping[int, Log]) -> list[list[Event]]:
+    """The records of each tick that are not late in their partition."""
+    found: list[list[Event]] = [[] for _ in range(HORIZON)]
+    for log in logs.values():
+        passed = -1
+        for item in log:
+            if not isinstance(item, Event):
+                passed = max(passed, item.tick)
+            elif item.tick > passed:
+                found[item.tick].append(item)
+    return found
+
+
+def expected(logs: Mapping[int, Log]) -> list[tuple[int, ...]]:
+    """The rows, by definition."""
+    ticks = counted(logs)
+    columns = [
+        first_arrivals(
+            [[e.user for e in t if kept is None or e.key in kept] for t in ticks], window
+        )
+        for kept, window in zip(KEPT, WINDOWS, strict=True)
+    ]
+    return list(zip(*columns, map(len, ticks), strict=True))
+
+
+def rows_of(spec: PipelineSpec, logs: Mapping[int, Log], random: Random) -> IntArray:
+    """The rows of the real path, without an engine; shape (ticks, width). Batches and closings are by lot."""
+    router = OpenRouter(spec, 0, None, SEALER.user_key())
+    guard = guard_of(spec, 0, SEALER.user_key())
+    guard.begin(sorted(logs))
+    seen = SeenMemory(router.layout.windows(spec))
+    ticks = TickAssembler.at(Cut(), sorted(logs), router.width)
+    found: list[IntArray] = []
+    for batch in cut(logs, random):
+        admitted = guard.admit(batch, ticks.passed(batch.partition))
+        ticks.add(
+            admitted.batch,
+            router.route(admitted.batch),
+            admitted.used,
+            admitted.capped,
+            admitted.users,
+        )
+        while closed := ticks.closed(random.randint(1, 3)):
+            found += [one.row for one in seen.settle(closed)[0]]
+    return np.array(found)
+
+
+@dataclass
+class SeenWorld(UserWorld):
+    """What outlives an engine that remembers identifiers; `seen` is the last one's memory."""
+
+    make_seen: Any = SeenMemory
+    seen: SeenMemory | None = None
+
+    def engine(
+        self, random: Random, fuse: Fuse | None = None, source: Source | None = None
+    ) -> Engine:
+        """A new engine over what is kept; it reads the logs in batches of its own."""
+        built, fuse = self.built, fuse or Fuse()
+        plan = replace(built.run_config(0), group=self.group)
+        key = SEALER.user_key()
+        router = OpenRouter(built.spec, plan.origin, None, key)
+        ports = Ports(
+            source or MemorySource(cut(self.logs, random), partitions=self.logs),
+            CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), ManualClock(10**12), SEALER,
+        )  # fmt: skip
+        self.seen = self.make_seen(built.layout.windows(built.spec))
+        return Engine(
+            plan, router, ports, NoiseStream, planner=LiveSeriesPlanner(built.spec, router),
+            subledgers=built.subledgers(), guard=guard_of(built.spec, plan.origin, key), seen=self.seen,
+        )  # fmt: skip
+
+    def recorded(self) -> list[tuple[int, ...]]:
+        """The rows that the journal holds."""
+        return [row for commit in self.commits() for row in commit.rows]
+
+
+def remembered(commits: Sequence[Any], column: int) -> dict[int, Counter[bytes]]:
+    """All that these commits record of a column, by window and hash."""
+    found: dict[int, Counter[bytes]] = {}
+    for commit in commits:
+        for window, data in commit.arrived.get(column, {}).items():
+            found.setdefault(window, Counter()).update(
+                data[at : at + 16] for at in range(0, len(data), 20)
+            )
+    return found

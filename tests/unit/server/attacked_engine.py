@@ -1,0 +1,59 @@
+"""An engine with its page in a process of its own that may open few files: `attacked_engine.py PIPELINE.yaml FILES`.
+
+It serves before it reads, says its address, and reads on when a line comes on standard input. Noise is seeded, so that
+two runs release the same bytes.
+"""
+
+import asyncio
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from stream_dp.engine.ports import Batch, Ports
+from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.running import Setup
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.testing.faults import Dawdling
+
+PAUSE = 2  # ms
+
+
+class Held(Dawdling):
+    """A source that hands out nothing until it is told to, and then a batch at a time."""
+
+    told = False
+
+    async def read(self) -> Sequence[Batch]:
+        """Wait for the line, once; a moment between batches lets clients in."""
+        if not self.told:
+            self.told = bool(await asyncio.to_thread(sys.stdin.readline))
+        return await super().read()
+
+
+def held(*opened: Any) -> Ports:
+    """The product's ports, with that source and seeds that are known."""
+    ports, numbers = open_ports(*opened), count()
+    return replace(
+        ports,
+        source=Held(ports.source, PAUSE),
+        seeds=lambda: sha256(b"%d" % next(numbers)).digest(),
+    )
+
+
+def main(pipeline: str, files: str) -> None:
+    """Run to the end."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))
+    setup = Setup(private=False, adapters=held, group=1)
+    tell = partial(print, flush=True)
+    asyncio.run(run_pipeline(Path(pipeline), True, 0, None, setup, opened=tell))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

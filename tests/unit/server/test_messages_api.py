@@ -1,0 +1,189 @@
+"""Messages by HTTP: whose token, the exact bytes of answers, statuses of refusals, and keys for repeating safely."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import httpx
+import pytest
+from unit.server.fake_live_series import FakeLiveSeries
+
+from stream_dp.engine.messages.answer_words import not_accepted
+from stream_dp.errors import NotAccepted, NotYours, UnknownMechanism
+from stream_dp.journal.answer_body import RefusalKind
+from stream_dp.server.api import create_app
+from stream_dp.server.live_series import Sender
+from stream_dp.server.view import PublicView
+
+TOKEN, ANNS, BOBS = "a1" * 32, "b2" * 32, "c3" * 32
+LATE = {"name": "late", "statistic": "count", "epsilon": "0.1"}
+SAID = b'{"id": "a",  "until": "2026-01-01T00:00:00Z", "do": "list"}'
+WRITES = [
+    ("POST", "/api/queries/preview"), ("POST", "/api/queries"), ("DELETE", "/api/queries/late"),
+    ("POST", "/api/messages"), ("POST", "/api/series/total/ask"),
+]  # fmt: skip
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def live_series() -> FakeLiveSeries:
+    """A live_series."""
+    return FakeLiveSeries()
+
+
+@pytest.fixture
+async def client(view: PublicView, live_series: FakeLiveSeries) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a server with tokens of the operator and of two analysts."""
+    shown = replace(view, live_series=live_series, token=TOKEN, analysts={"ann": ANNS, "bob": BOBS})
+    transport = httpx.ASGITransport(create_app(shown, frozenset({"localhost"})))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as made:
+        yield made
+
+
+def bearer(token: str, **more: str) -> dict[str, str]:
+    """The headers of a request."""
+    return {"Authorization": f"Bearer {token}", **JSON, **more}
+
+
+@pytest.mark.parametrize(("token", "signer"), [(TOKEN, ""), (ANNS, "ann"), (BOBS, "bob")])
+async def test_the_token_says_who_asks(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries, token: str, signer: str
+) -> None:
+    for method, path in WRITES:
+        body = SAID if "messages" in path or "ask" in path else json.dumps(LATE).encode()
+        answer = await client.request(method, path, content=body, headers=bearer(token))
+        assert answer.status_code in {200, 201, 404}, path
+    assert live_series.senders == [Sender(signer)] * len(WRITES)
+
+
+@pytest.mark.parametrize("token", ["", TOKEN[:-1], f"{ANNS}0", "ann", f"{ANNS}, {BOBS}"])
+async def test_no_other_token_opens_it(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries, token: str
+) -> None:
+    for method, path in WRITES:
+        answer = await client.request(method, path, content=SAID, headers=bearer(token))
+        assert answer.status_code == 401, path
+        assert not any(each in answer.text for each in (TOKEN, ANNS, BOBS))
+    assert (live_series.asked, live_series.senders) == ([], [])
+
+
+async def test_an_answer_leaves_as_the_bytes_on_record(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries
+) -> None:
+    live_series.answer = live_series.answer.replace(
+        b'"answer":{}', b'"answer":{"b":1,  "a":"\xc3\xa9"}'
+    )
+    answer = await client.post("/api/messages", content=SAID, headers=bearer(ANNS))
+    assert (answer.status_code, answer.content) == (200, live_series.answer)
+    assert answer.headers["content-type"] == "application/json"
+    answer = await client.post("/api/series/total/ask", content=b"{}", headers=bearer(ANNS))
+    assert (answer.status_code, answer.content) == (200, live_series.answer)
+    assert live_series.asked == [("message", SAID, ""), ("total", b"{}", "")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("budget", 409),
+        ("room", 409),
+        ("unknown", 404),
+        ("forbidden", 403),
+        ("usage", 422),
+        ("derivation", 422),
+    ],
+)
+async def test_a_refusal_on_record_has_a_status(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries, kind: str, status: int
+) -> None:
+    refused = {"kind": kind, "exit_code": 3 if kind == "budget" else 2, "detail": "why"}
+    live_series.answer = live_series.answer.replace(
+        b'"answer":{}', b'"refused":' + json.dumps(refused).encode()
+    )
+    answer = await client.post("/api/messages", content=SAID, headers=bearer(TOKEN))
+    assert (answer.status_code, answer.content) == (status, live_series.answer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("unreadable", 422),
+        ("signature", 403),
+        ("expired", 422),
+        ("used", 409),
+        ("repeated", 409),
+        ("rate", 429),
+    ],
+)
+async def test_what_is_not_accepted_has_a_status(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries, kind: str, status: int
+) -> None:
+    live_series.error = not_accepted(RefusalKind(kind))
+    assert isinstance(live_series.error, NotAccepted)
+    for path in ("/api/messages", "/api/series/total/ask", "/api/queries"):
+        answer = await client.post(path, content=json.dumps(LATE), headers=bearer(TOKEN))
+        assert answer.status_code == status
+        assert answer.json() == {"detail": str(live_series.error), "exit_code": 2}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NotYours("series: is another analyst's"), 403), (UnknownMechanism("series"), 404)]
+)  # fmt: skip
+async def test_what_is_not_hers_or_not_there(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries, error: Exception, status: int
+) -> None:
+    live_series.error = error
+    assert (await client.delete("/api/queries/late", headers=bearer(ANNS))).status_code == status
+
+
+async def test_a_bug_says_nothing_of_what_it_held(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries
+) -> None:
+    for live_series.error in (ValueError("s3cr3t"), KeyError("s3cr3t")):
+        answer = await client.post("/api/messages", content=SAID, headers=bearer(TOKEN))
+        assert (answer.status_code, "s3cr3t" in answer.text) == (500, False)
+
+
+async def test_a_key_is_handed_over(client: httpx.AsyncClient, live_series: FakeLiveSeries) -> None:
+    right = bearer(ANNS, **{"Idempotency-Key": "k.1_-"})
+    await client.post("/api/queries", json=LATE, headers=right)
+    await client.delete("/api/queries/late", headers=right)
+    await client.post("/api/series/total/ask", content=b"{}", headers=right)
+    assert live_series.senders == [Sender("ann", "k.1_-")] * 3
+
+
+@pytest.mark.parametrize(
+    "key", ["a b", "x" * 65, "a/b", "a\n".encode("latin-1"), "\u00e9".encode("latin-1")]
+)
+async def test_a_bad_key_is_named(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries, key: str | bytes
+) -> None:
+    said = key if isinstance(key, bytes) else key.encode()
+    right = [(name.encode(), value.encode()) for name, value in bearer(TOKEN).items()]
+    answer = await client.post(
+        "/api/queries", json=LATE, headers=[*right, (b"Idempotency-Key", said)]
+    )
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("Idempotency-Key: ")
+    assert live_series.asked == []
+
+
+async def test_a_message_that_is_too_large_is_refused(
+    client: httpx.AsyncClient, live_series: FakeLiveSeries
+) -> None:
+    answer = await client.post("/api/messages", content=b"x" * 70_000, headers=bearer(TOKEN))
+    assert (answer.status_code, live_series.asked) == (413, [])
+
+
+async def test_without_a_token_there_is_no_such_route(
+    view: PublicView, live_series: FakeLiveSeries
+) -> None:
+    transport = httpx.ASGITransport(
+        create_app(replace(view, live_series=live_series), frozenset({"localhost"}))
+    )
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as client:
+        for path in ("/api/messages", "/api/series/total/ask"):
+            assert (await client.post(path, content=SAID, headers=bearer(""))).status_code in {
+                404,
+                405,
+            }
+    assert live_series.senders == []

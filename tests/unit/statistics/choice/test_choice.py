@@ -1,0 +1,236 @@
+"""Methods are chosen from the specification alone: the smaller predicted error, and the reason in words."""
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.quantities import MAXIMUM
+from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.statistics.choice.cadence import tree_choice
+from stream_dp.statistics.choice.choice import Setting
+from stream_dp.statistics.choice.choose_hss import (
+    BINS,
+    JOINT,
+    MOST_EVENTS,
+    Demand,
+    better_choice,
+    bins_hss,
+    break_even,
+    form_errors,
+    hss_for,
+    hss_forms,
+    joint_hss,
+    predicted_intervals,
+)
+from stream_dp.statistics.choice.choose_noise import TREE, least_regret
+
+Data = dict[str, Any]
+DEMAND = Demand(Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), None, Fraction(1), 5000)
+
+
+def chosen(data: Data, method: str, **changes: Any) -> Any:
+    """The histogram of the small pipeline with this method."""
+    histogram = data["series"][1] | {"method": method, "expected_events": "2000"} | changes
+    return build(PipelineSpec.model_validate(data | {"series": [histogram]})).chosen[0]
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    ("horizon", "events"),
+    [("100", "2000"), ("100000", "3"), ("5", "5"), ("50000", "10000000"), ("100", None)],
+)
+def test_auto_takes_the_smaller_typical_error_and_says_why(
+    data: Data, horizon: str, events: str | None
+) -> None:
+    data["clock"]["horizon"] = horizon
+    auto = chosen(data, "auto", expected_events=events)
+    found = re.fullmatch(
+        r"method: auto, typical error \(RMSE\) for ([\d,]+) events "
+        r"\((expected|by default, one a tick: declare expected_events); "
+        r"zipf / even by default: declare expected_shape\): tree ([0-9. /]+), "
+        r"hss bin by bin ([0-9. /]+), hss joint ([0-9. /]+); "
+        r"hss is taken up to about ([\d,]+) events",
+        auto.choice.why,
+    )
+    assert found
+    assert (found[1], found[2] == "expected") == (f"{int(events or horizon):,}", events is not None)
+    errors = [[float(error) for error in found[form].split(" / ")] for form in (3, 4, 5)]
+    least = [min(each) for each in zip(*errors, strict=True)]
+    kinds: tuple[type, ...] = (Counter, PerBinHSS, HSS)
+    regrets = {
+        kind: max(e / m for e, m in zip(each, least, strict=True))
+        for kind, each in zip(kinds, errors, strict=True)
+    }
+    taken = type(auto.mechanism)
+    assert regrets[taken] <= min(regrets.values()) + 0.05  # the shown errors are rounded
+    if taken is not HSS:
+        wanted = chosen(data, "tree" if taken is Counter else "hss", expected_events=events)
+        assert auto.mechanism == wanted.mechanism
+    assert (_number(found[1]) < 2 * _number(found[6])) == (taken is not Counter)
+
+
+def test_each_form_is_chosen_somewhere(data: Data) -> None:
+    kinds = set()
+    for horizon, events in (("5", "1000000"), ("1000000", "1000"), ("1000000", "1")):
+        data["clock"]["horizon"] = horizon
+        kinds.add(type(chosen(data, "auto", expected_events=events).mechanism))
+    assert kinds == {Counter, PerBinHSS, HSS}
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [("even", PerBinHSS), (None, PerBinHSS), ("bursts", HSS)]
+)
+def test_a_declared_shape_decides_between_the_forms(
+    data: Data, shape: str | None, kind: type
+) -> None:
+    data["clock"]["horizon"] = "65536"
+    found = chosen(data, "auto", expected_events="4000", expected_shape=shape)
+    assert isinstance(found.mechanism, kind)
+    assert (shape or "zipf / even by default: declare expected_shape") in found.choice.why
+    assert isinstance(chosen(data, "hss", expected_shape=shape).mechanism, PerBinHSS)
+
+
+def test_the_least_regret_is_that_of_the_worst_shape() -> None:
+    errors = {"tree": (10.0, 10.0), "bins": (9.0, 10.5), "joint": (6.0, 14.0)}
+    assert least_regret(errors) == "joint"  # 1.4, where bins have 1.5 and the tree 1.67
+    assert least_regret(errors | {"joint": (8.0, 20.0)}) == "bins"  # 1.125, 1.25 and 2
+    assert least_regret({form: found[:1] for form, found in errors.items()}) == "joint"
+    assert least_regret({"first": (1.0,), "second": (1.0,)}) == "first"
+
+
+def test_hss_is_taken_up_to_the_break_even() -> None:
+    most = break_even(DEMAND)
+    forms = (TREE, *hss_forms(DEMAND))
+    taken = [
+        least_regret(form_errors(replace(DEMAND, expected_events=events), forms)) != TREE
+        for events in (most, 2 * most)
+    ]
+    assert taken == [True, False]
+
+
+def test_a_bursty_stream_of_any_size_has_an_hss() -> None:
+    """It has few updates, however large they are; for one tick a tree has one node."""
+    bursts = replace(DEMAND, shape="bursts")
+    assert break_even(bursts) == MOST_EVENTS
+    setting = bursts.setting
+    assert (
+        "hss is taken for any number of events"
+        in better_choice(bursts, tree_choice(setting, bursts.epsilon, 1, "method: tree")).why
+    )
+    assert break_even(replace(bursts, setting=replace(setting, horizon=1))) < 1000
+
+
+def test_columns_that_events_reach_many_of_have_the_joint_form_only() -> None:
+    wide = replace(DEMAND, setting=replace(DEMAND.setting, ones=3))
+    assert hss_forms(wide) == (JOINT,)
+    assert isinstance(hss_for(wide), HSS)
+    assert hss_forms(replace(wide, setting=replace(wide.setting, ones=2))) == (BINS, JOINT)
+
+
+def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
+    tree, hss = chosen(data, "tree"), chosen(data, "hss")
+    assert isinstance(tree.mechanism, Counter)
+    assert isinstance(hss.mechanism, PerBinHSS)
+    assert tree.choice.why == "method: tree; expected_events not used"
+    shapes = "zipf / even by default: declare expected_shape"
+    guess = f"error predicted for 2,000 events (expected; {shapes})"
+    assert hss.choice.why == f"method: hss; {guess}"
+    plain = [chosen(data, method, expected_events=None).choice.why for method in ("tree", "hss")]
+    default = f"100 events (by default, one a tick: declare expected_events; {shapes})"
+    assert plain == ["method: tree", f"method: hss; error predicted for {default}"]
+
+
+@pytest.mark.parametrize("counter", ["tree", "gaussian"])
+def test_a_declared_shape_moves_the_prediction_of_an_hss_and_is_named(
+    data: Data, counter: str
+) -> None:
+    """Also where no form is chosen by it; of a method that takes no guesses it is said that they are not used."""
+    data["privacy"] |= {"filter": "zcdp", "delta": "1e-6", "epsilon": "3"}
+    data["clock"]["horizon"] = "65536"
+    more = {"counter": counter, "expected_events": "400000", "epsilon": "0.1"}
+    flat, steep = (
+        chosen(data, "hss", expected_shape=shape, **more).choice for shape in ("even", "zipf")
+    )
+    assert flat.expected(65535) != steep.expected(65535)
+    assert flat.why.endswith("; error predicted for 400,000 events (expected; even)")
+    guessed: Data = {"expected_shape": "even", "expected_events": None, "epsilon": "0.1"}
+    for method in ("tree", "gaussian"):
+        choice = chosen(data, method, **guessed).choice
+        assert choice.why == f"method: {method}; expected_shape not used"
+        other = guessed | {"expected_shape": "bursts"}
+        assert choice.expected(65535) == chosen(data, method, **other).choice.expected(65535)
+    both = chosen(data, "tree", **guessed | {"expected_events": "9"}).choice.why
+    assert both == "method: tree; expected_events and expected_shape not used"
+
+
+def test_a_quantity_of_all_columns_is_watched_jointly() -> None:
+    """And no parameter depends on the guess."""
+    found = hss_for(replace(DEMAND, quantity=MAXIMUM))
+    assert isinstance(found, HSS)
+    assert found == hss_for(replace(DEMAND, quantity=MAXIMUM, expected_events=None))
+    assert found.kappa is None
+    assert found.gamma(1, 0) == found.tuned.gamma(1, 0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.fractions(Fraction(1, 100), 10, max_denominator=1000),
+    st.sampled_from((Neighbors.ADD_REMOVE, Neighbors.REPLACE)),
+    st.integers(1, 30),
+)
+def test_the_shares_are_exactly_what_was_asked_for(
+    epsilon: Fraction, neighbors: Neighbors, width: int
+) -> None:
+    demand = replace(DEMAND, epsilon=epsilon, setting=Setting(width, neighbors, 1000, 0.95))
+    joint = joint_hss(demand)
+    for one in (joint, bins_hss(demand), hss_for(demand)):
+        assert differential_privacy(one.guarantee.measure).epsilon == epsilon
+    rest = joint.threshold_epsilon + joint.query_epsilon
+    monotone = neighbors is Neighbors.ADD_REMOVE or width == 1
+    assert joint.threshold_epsilon == rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
+
+
+def test_predicted_intervals_by_hand() -> None:
+    hss = joint_hss(replace(DEMAND, quantity=MAXIMUM))
+    demand = replace(DEMAND, quantity=MAXIMUM)
+    first = hss.tuned.growth(0)
+    assert predicted_intervals(hss, replace(demand, expected_events=first - 1), 999) == 0
+    many = 1_000
+    after = predicted_intervals(hss, replace(demand, expected_events=many), 999)
+    few = min(1000, many // hss.tuned.growth(1000))
+    assert after == many // hss.tuned.growth(few)
+    assert predicted_intervals(hss, replace(demand, expected_events=10**12), 9) == 10
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**7), st.integers(0, 999))
+def test_intervals_are_at_most_one_a_tick(events: int, tick: int) -> None:
+    found = predicted_intervals(hss_for(DEMAND), replace(DEMAND, expected_events=events), tick)
+    assert 0 <= found <= tick + 1
+
+
+def test_a_declared_cadence_is_a_smaller_tree_whose_band_is_for_its_deadlines(data: Data) -> None:
+    every = chosen(data, "tree", release_every="10", expected_events=None)
+    plain = chosen(data, "tree", expected_events=None)
+    assert isinstance(every.mechanism, CoarseCounter)
+    assert every.mechanism.every == 10
+    assert every.choice.expected(99) < plain.choice.expected(99)
+    assert every.choice.expected(49) == every.choice.expected(58) == every.mechanism.band(5, 0.95)
+    assert every.choice.why == "method: tree, released every 10 ticks; its band is for then"
+    once = chosen(data, "tree", release_every="1", expected_events=None)
+    assert once.mechanism == plain.mechanism

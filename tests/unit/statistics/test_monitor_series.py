@@ -1,0 +1,246 @@
+"""The statistic monitor as people write it: what it means, what it costs, and what is refused, with its place."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.core.messages import Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import Chosen, build
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.report import plan_json
+
+FILE = """\
+version: 1
+name: watched
+source: {{kind: file, path: flights.jsonl}}
+schema:
+  time: {{type: time}}
+  destination: {{type: category, domain: [ATL, BOS]}}
+  origin: {{type: category, domain: [JFK, LGA]}}
+  delay: {{type: integer, nullable: true}}
+  tags: {{type: list, domain: [a, b, c], most: 2}}
+privacy: {{epsilon: 2, neighbors: {neighbors}}}
+clock: {{kind: replay, field: time, start: "2026-01-01T00:00:00Z", step: 1h, horizon: 4}}
+series:
+  - name: m
+    statistic: monitor
+    epsilon: 0.2
+{more}
+    watch:
+{watch}
+"""
+WATCH = """\
+      - {name: large, where: [{field: delay, at_least: 60}], above: 50}
+      - {name: quiet, where: [{field: origin, equals: JFK}], below: 3}
+      - {name: busy, by: destination, above: 100, rearm: false}
+"""
+
+
+def written(
+    folder: Path, watch: str = WATCH, more: str = "", neighbors: str = "add_remove"
+) -> Path:
+    """A pipeline file with one monitor."""
+    lines = "".join(f"    {line}\n" for line in more.splitlines())
+    text = FILE.format(watch=watch, more=lines, neighbors=neighbors)
+    path = folder / "watched.yaml"
+    path.write_text("".join(line for line in text.splitlines(keepends=True) if line.strip()))
+    return path
+
+
+def chosen(path: Path) -> Chosen:
+    """What is chosen for the monitor."""
+    (found,) = build(load(path)).chosen
+    return found
+
+
+def mechanism(path: Path) -> Monitor:
+    """The monitor's mechanism."""
+    found = chosen(path).mechanism
+    assert isinstance(found, Monitor)
+    return found
+
+
+def errors(path: Path) -> list[str]:
+    """What is wrong, without the file's name."""
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    return [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()]
+
+
+def test_each_watch_has_its_terms_and_the_monitor_what_they_overlap(tmp_path: Path) -> None:
+    found = mechanism(written(tmp_path))
+    quiet = WatchTerms(3, tick=True, below=True)
+    assert found.watches == (WatchTerms(50), quiet, WatchTerms(100, 3, rearm=False))
+    assert (found.width, found.ones) == (105, 3)
+    assert not found.value_epsilon
+    assert found.scale == 15
+
+
+def test_neighbours_of_equal_terms_are_one_entry_for_the_mechanism(tmp_path: Path) -> None:
+    lines = [f"      - {{name: w{i}, above: {5 + i // 3}}}\n" for i in range(7)]
+    found = mechanism(written(tmp_path, "".join(lines)))
+    assert found.watches == (WatchTerms(5, 3), WatchTerms(6, 3), WatchTerms(7))
+    assert found.ones == 7
+
+
+@pytest.mark.parametrize(
+    ("watch", "ones"),
+    [
+        ("where: [{field: origin, equals: JFK}]|where: [{field: origin, equals: LGA}]", 1),
+        ("where: [{field: origin, equals: JFK}]|where: [{field: destination, equals: BOS}]", 2),
+        ("where: [{field: delay, at_most: 5}]|where: [{field: delay, at_least: 6}]", 1),
+        ("where: [{field: delay, at_most: 5}]|where: [{field: delay, at_least: 5}]", 2),
+        ("by: destination|by: origin", 2),
+        ("by: tags|by: origin", 3),
+        ("where: [{field: tags, contains: a}]|where: [{field: tags, contains: b}]", 2),
+    ],
+)  # fmt: skip
+def test_filters_that_no_event_passes_together_cost_once(
+    tmp_path: Path, watch: str, ones: int
+) -> None:
+    lines = [f"      - {{name: w{i}, {one}, above: 5}}\n" for i, one in enumerate(watch.split("|"))]
+    found = chosen(written(tmp_path, "".join(lines)))
+    assert getattr(found.mechanism, "ones", None) == ones
+    assert f"at most {ones} of its places" in found.choice.why
+    assert found.derivation.guarantee.measure.epsilon == Fraction(1, 5)  # type: ignore[union-attr]
+
+
+def test_a_count_at_its_crossing_is_paid_for_beside(tmp_path: Path) -> None:
+    path = written(tmp_path, more="value: 0.1\nmost: 1000\ntouch: 4")
+    found, series = mechanism(path), chosen(path)
+    assert (found.value_epsilon, found.width, found.ones) == (Fraction(1, 10), 1000, 4)
+    assert series.spec.price == Fraction(3, 10)
+    (planned,) = plan_json(build(load(path)))["series"]
+    assert (planned["epsilon"], planned["mechanism"]) == (0.3, "Monitor")
+    assert "fire too early" in planned["why"]
+    spec = load(path)
+    told = series.series(spec, slice(0, 1000), ("large",))
+    assert told.counts_band == found.value_band(0.95)
+
+
+def test_where_a_replacement_may_move_both_epsilons_are_halved(tmp_path: Path) -> None:
+    path = written(tmp_path, more="value: 0.1", neighbors="replace")
+    found = mechanism(path)
+    assert (found.epsilon, found.value_epsilon) == (Fraction(1, 10), Fraction(1, 20))
+    assert found.neighbors is Neighbors.ADD_REMOVE
+    assert chosen(path).derivation.guarantee.measure.epsilon == Fraction(3, 10)  # type: ignore[union-attr]
+
+
+def test_readers_are_told_when_each_watch_fires(tmp_path: Path) -> None:
+    described = chosen(written(tmp_path)).spec.described()
+    assert described["about"] == "3 watches"
+    assert described["parameters"] == {
+        "large": "above 50",
+        "quiet": "below 3 in a tick",
+        "busy": "above 100 for each of destination, once",
+    }
+
+
+def test_the_fingerprint_takes_what_conditions_mean(tmp_path: Path) -> None:
+    now = fingerprint(load(written(tmp_path)))
+    same = WATCH.replace("at_least: 60", 'at_least: "060"')
+    assert fingerprint(load(written(tmp_path, same))) == now
+    for other in (
+        WATCH.replace("above: 50", "above: 51"),
+        WATCH.replace("at_least: 60", "at_least: 61"),
+        WATCH.replace(", rearm: false", ""),
+        WATCH.replace("name: large", "name: huge"),
+    ):
+        assert fingerprint(load(written(tmp_path, other))) != now
+    assert fingerprint(load(written(tmp_path, more="touch: 3"))) != now
+
+
+NONSENSE: list[tuple[str, str, str]] = [
+    ("above: 50}", "above: 0}", "17:69: series[0].watch[0].above: must be greater than or equal to 1"),
+    ("above: 50}", "above: 1.5}", "17:69: series[0].watch[0].above: must be a whole number"),
+    ("above: 50}", "above: many}", "17:69: series[0].watch[0].above: must be a whole number"),
+    ("above: 50}", "above: 1e9}", "17:69: series[0].watch[0].above: must be a whole number"),
+    ("above: 50}", "above: 50, below: 3}",
+     "17:9: series[0].watch[0]: needs one of above and below, and not both"),
+    (", above: 50}", "}", "17:9: series[0].watch[0]: needs one of above and below, and not both"),
+    ("below: 3", "below: 3, over: since_firing", "18:78: series[0].watch[1].over: every count since a firing begins "
+     "below: leave it out, and it watches single ticks"),
+    ("below: 3", "below: 3, over: hour", "18:78: series[0].watch[1].over: must be 'since_firing', 'tick' or "
+     "a duration such as 1h"),
+    ("name: quiet", "name: large", "18:16: series[0].watch[1].name: a watch 'large' is already there"),
+    ("name: quiet", "name: a/b", "18:16: series[0].watch[1].name: must be a lower-case letter or a digit, then at most "
+     "62 of those or of _ . -"),
+    ("field: delay", "field: dely", "17:39: series[0].watch[0].where[0].field: 'dely' is not in the schema; did you "
+     "mean delay?"),
+    ("equals: JFK", "equals: EWR",
+     "18:55: series[0].watch[1].where[0].equals: 'EWR' is not in the domain of the field"),
+    ("by: destination", "by: delay",
+     "19:26: series[0].watch[2].by: 'delay' is an integer, not a category or a list; "
+     "bins need edges, such as {field: delay, edges: [0, 10]}"),
+    ("by: destination", "by: gate", "19:26: series[0].watch[2].by: 'gate' is not in the schema"),
+    ("rearm: false", "rearm: no way", "19:58: series[0].watch[2].rearm: must be true or false"),
+    ("rearm: false", "again: false", "19:51: series[0].watch[2].again: is not a known key; known are name, where, by, "
+     "above, below, over, rearm, usual"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), NONSENSE)
+def test_nonsense_is_told_with_its_place(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert errors(written(tmp_path, WATCH.replace(old, new))) == [problem]
+
+
+def test_one_mistake_hides_no_other(tmp_path: Path) -> None:
+    broken = WATCH.replace("above: 50", "above: none").replace("JFK", "EWR")
+    found = errors(written(tmp_path, broken.replace("by: destination", "by: gate")))
+    assert [line.split(": ")[1] for line in found] == [
+        "series[0].watch[0].above",
+        "series[0].watch[1].where[0].equals",
+        "series[0].watch[2].by",
+    ]
+
+
+def test_a_monitor_without_a_watch_is_none(tmp_path: Path) -> None:
+    path = written(tmp_path, "      []\n")
+    assert errors(path) == ["17:7: series[0].watch: must have at least 1 item, not 0"]
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("touch: 2", "16:12: series[0].touch: is 2, but one event may count 3 times at once, in large, quiet, busy: "
+         "give these filters that no event passes together, or raise it to 3"),
+        ("touch: 0", "16:12: series[0].touch: must be greater than or equal to 1"),
+        ("touch: two", "16:12: series[0].touch: must be a whole number"),
+        ("most: 4", "16:11: series[0].most: these watches need 5 places, one for each value of their fields, and there "
+         "are 4"),
+        ("value: 0", "16:12: series[0].value: must be greater than 0"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_the_watches_is_told(tmp_path: Path, more: str, problem: str) -> None:
+    assert errors(written(tmp_path, more=more)) == [problem]
+
+
+@pytest.mark.parametrize("ones", [1, 2])
+def test_alerts_are_the_short_form_draw_for_draw(ones: int) -> None:
+    """The same noise at the same scales on the same seeds, so the same answers: `alerts` is one watch with a `by`."""
+    fifth, relation = Fraction(1, 5), Neighbors.REPLACE
+    both: list[Any] = [
+        Alerts(9, fifth, relation, 30, ones),
+        Monitor(9, fifth, relation, (WatchTerms(30, 9),), ones),
+    ]
+    said: list[list[Any]] = []
+    for one in both:
+        state, answers = one.init(NoiseStream(bytes(32), 0)), []
+        for tick in range(60):
+            row = np.array([(tick * (i + 3) + i) % 11 for i in range(9)], dtype=np.int64)
+            state, _ = one.step(state, Update(row), NoiseStream(bytes(32), 2 * tick + 1))
+            state, answer = one.step(state, Query(), NoiseStream(bytes(32), 2 * tick + 2))
+            answers.append(answer.tolist())
+        said.append(answers)
+    assert said[0] == said[1]
+    assert sum(map(sum, said[0])) > 10

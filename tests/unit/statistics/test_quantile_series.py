@@ -1,0 +1,248 @@
+"""The statistic `quantiles`: its buckets and price, what its releases say and when, and what is refused, and where."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_dp.core.messages import Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.messages.release_asks import selected
+from stream_dp.engine.series import Series
+from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.journal.release import Shape, read
+from stream_dp.live.planner import canonical_series
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.serving import derived
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.pipeline.report import plan_json
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
+
+FILE = """\
+version: 1
+name: orders
+source: {{kind: file, path: orders.jsonl}}
+schema:
+  time: {{type: time}}
+  amount: {{type: number, nullable: true}}
+  items: {{type: integer}}
+  shop: {{type: category, domain: [a, b]}}
+privacy: {{epsilon: 2}}
+clock: {{kind: replay, field: time, start: "2026-03-01T00:00:00Z", step: 1h, horizon: 48}}
+series:
+  - {{name: one, statistic: quantiles, {keys}, epsilon: 1}}
+"""
+RIGHT = {
+    "of": "amount",
+    "clamp": "[0, 6]",
+    "buckets": "4",
+    "at": "[0.5, 0.9]",
+    "every": "[2h, 3h]",
+}
+GRID = TickGrid(1_772_323_200_000, 3_600_000)
+
+
+def file(folder: Path, **more: str) -> Path:
+    """A pipeline file with one series of these keys; an empty text leaves a key out."""
+    keys = ", ".join(f"{key}: {value}" for key, value in {**RIGHT, **more}.items() if value)
+    path = folder / "orders.yaml"
+    path.write_text(FILE.format(keys=keys))
+    return path
+
+
+def series_of(path: Path) -> Series:
+    """What the engine runs."""
+    built = build(load(path))
+    (chosen,) = built.chosen
+    return chosen.series(built.spec, built.layout.slice("one"), built.layout.keys("one"))
+
+
+def windows(series: Series, rows: list[list[int]]) -> list[dict[str, Any]]:
+    """The windows of each release, without noise."""
+    mechanism, found = series.mechanism, []
+    state = mechanism.init(ZeroNoise())
+    for tick, row in enumerate(rows):
+        state, _ = mechanism.step(state, Update(np.array(row, dtype=np.int64)), ZeroNoise())
+        state, answer = mechanism.step(state, Query(), ZeroNoise())
+        assert answer is not None
+        body = series.body(GRID, tick + 1, tick, state, answer)
+        assert len(body) <= series.most_bytes
+        assert read(body).shape is Shape.WINDOWS
+        found.append(msgspec.json.decode(body)["windows"])
+    return found
+
+
+def test_what_a_window_tells_stays_until_the_next_one_ends(tmp_path: Path) -> None:
+    """Entries of a row: below 0, four buckets, 6 and more, no number. Nothing is told before an end."""
+    series = series_of(file(tmp_path))
+    low, mid, none = [0, 5, 0, 0, 0, 0, 90], [0, 0, 0, 7, 0, 3, 0], [0] * 7
+    first, second, third, fourth = windows(series, [low, mid, mid, none])
+    assert list(first) == ["2h", "3h"]
+    assert first["2h"]["quantiles"] == first["3h"]["quantiles"] == {}
+    pair = {
+        "0.5": {"value": 3.75, "bucket": [3, 4.5]},
+        "0.9": {"value": 6, "bucket": [6, 6]},
+    }
+    assert second["2h"]["quantiles"] == third["2h"]["quantiles"] == pair
+    assert third["3h"]["quantiles"]["0.5"] == pair["0.5"]
+    assert fourth["3h"] == third["3h"]
+    assert {each["band"] for each in first.values()} == {series.band(0, None)}
+
+
+def test_an_event_pays_for_each_quantile_of_each_length(tmp_path: Path) -> None:
+    built = build(load(file(tmp_path)))
+    mechanism = built.chosen[0].mechanism
+    assert isinstance(mechanism, TumblingQuantiles)
+    assert mechanism.windows == (2, 3)
+    assert mechanism.at == (Fraction(1, 2), Fraction(9, 10))
+    assert mechanism.choice_epsilon == Fraction(1, 4)
+    assert (mechanism.width, mechanism.buckets) == (7, 6)
+    (planned,) = plan_json(built)["series"]
+    assert planned["epsilon"] == 1
+    errors = {each["window"]: each["predicted_error"][-1]["error"] for each in planned["windows"]}
+    assert errors == dict.fromkeys(("2h", "3h"), mechanism.band(None, 0.95))
+
+
+def test_buckets_are_200_where_none_are_named(tmp_path: Path) -> None:
+    assert series_of(file(tmp_path, buckets="")).mechanism.width == 203
+
+
+@pytest.mark.parametrize(
+    ("of", "clamp", "buckets"),
+    [
+        ("items", "[0, 600]", 200),
+        ("items", "[-20, 400]", 210),
+        ("items", "[0, 9]", 9),
+        ("items", "[0, 1202]", 601),
+        ("amount", "[0, 9]", 200),
+    ],
+)
+@pytest.mark.parametrize("every", ["2h", ""])
+def test_of_integers_as_many_buckets_as_fit_are_taken_where_none_are_named(
+    tmp_path: Path, of: str, clamp: str, buckets: int, every: str
+) -> None:
+    built = build(load(file(tmp_path, of=of, clamp=clamp, buckets="", every=every)))
+    (chosen,) = built.chosen
+    assert chosen.spec.parameters["buckets"] == buckets
+    said = f"; {buckets} buckets, the number nearest to 200 that divides the clamp into integers"
+    assert chosen.choice.why.endswith(said) == (buckets != 200)
+    named = build(load(file(tmp_path, of=of, clamp=clamp, buckets=str(buckets), every=every)))
+    assert named.chosen[0].fingerprint == chosen.fingerprint
+    assert "the number nearest to" not in named.chosen[0].choice.why
+
+
+def test_a_live_series_takes_as_many_and_has_them_on_record(tmp_path: Path) -> None:
+    spec = load(file(tmp_path))
+    asked = b"{name: two, statistic: quantiles, of: items, clamp: [0, 9], at: [0.5], epsilon: 1}"
+    assert b'"buckets":9' in canonical_series(load_series(asked, spec)).replace(b" ", b"")
+
+
+def test_another_mistake_in_the_file_does_not_refuse_the_default(tmp_path: Path) -> None:
+    path = file(tmp_path, of="items", clamp="[0, 9]", buckets="")
+    path.write_text(path.read_text().replace("epsilon: 2}", "epsilon: -2}"))
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    assert "privacy.epsilon" in str(refused.value)
+    assert "buckets" not in str(refused.value)
+
+
+def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
+    series = series_of(file(tmp_path))
+    assert series.keys == ("0.5", "0.9")
+    state = series.mechanism.init(ZeroNoise())
+    body = series.body(GRID, 1, 0, state, np.array([1, 2, -1, -1]))
+    found = selected(series, body, {"keys": ["0.9"]})
+    assert found["windows"]["2h"]["quantiles"] == {"0.9": {"value": 2.25, "bucket": (1.5, 3)}}
+    assert found["windows"]["3h"]["quantiles"] == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "words"),
+    [
+        ({"clamp": "[6, 6]"}, "clamp", "is empty: 6 is not below 6"),
+        ({"at": "[0.5, 1]"}, "at[1]", "'1' must be between 0 and 1, both excluded"),
+        ({"at": "[0.9, 0.5]"}, "at[1]", "must be greater than the one before"),
+        ({"at": "[0.5, 0.5]"}, "at[1]", "must be greater than the one before"),
+        ({"at": "[]"}, "at", "at least 1"),
+        ({"at": f"[{', '.join(f'0.{n}' for n in range(11, 32))}]"}, "at", "at most 20"),
+        ({"every": "[90m]"}, "every[0]", "no whole number of ticks"),
+        ({"every": "90m"}, "every", "no whole number of ticks"),
+        ({"every": "[1h, 3d]"}, "every[1]", "longer than the horizon"),
+        ({"every": "[1h, ever]"}, "every[1]", "is told of windows that end"),
+        ({"every": "[2h, 120m]"}, "every[1]", "'120m' is '2h' once more"),
+        ({"windows": "[2h]"}, "every", "stands beside windows"),
+        ({"every": "", "windows": "[90m]"}, "windows[0]", "no whole number of ticks"),
+        ({"every": "", "windows": "[1h, 3d]"}, "windows[1]", "longer than the horizon"),
+        ({"every": "", "windows": "[2h, 120m]"}, "windows[1]", "'120m' is '2h' once more"),
+        ({"clamp": "", "buckets": ""}, "clamp", "is missing: name a range"),
+        ({"edges": "[0, 2, 6]"}, "edges", "stands beside clamp"),
+        ({"clamp": "", "edges": "[0, 2, 6]"}, "buckets", "stands beside edges"),
+        ({"clamp": "", "buckets": "", "edges": "[0, 6, 2]"}, "edges[2]", "greater than the one"),
+        ({"clamp": "", "buckets": "", "edges": "[0]"}, "edges", "at least 2"),
+        (
+            {"clamp": "", "buckets": "", "edges": "[0, 2.5]", "of": "items"},
+            "edges[1]",
+            "'2.5' is not a 64-bit integer",
+        ),
+        ({"of": "shop"}, "of", "'shop' is a category, not a number or an integer"),
+        ({"of": "price"}, "of", "'price' is not in the schema"),
+        ({"of": "items"}, "buckets", "divides the range, such as buckets: 3, or leave it out"),
+        (
+            {"of": "items", "clamp": "[0, 1009]", "buckets": ""},
+            "clamp",
+            "from 0 to 1009 no 2 to 999 equal buckets begin at values of 'items': name other integers, or edges",
+        ),
+        ({"of": "items", "clamp": "[0, 0.5]"}, "clamp", "name other integers, or edges"),
+        ({"buckets": "0"}, "buckets", "must be 2 or more: one bucket tells no value from another"),
+        ({"buckets": "1"}, "buckets", "must be 2 or more: one bucket tells no value from another"),
+        ({"every": "[]"}, "every", "names no window: leave it out, or name one such as 1h"),
+    ],
+)
+def test_nonsense_is_refused_with_its_place(
+    tmp_path: Path, keys: dict[str, str], place: str, words: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        load(file(tmp_path, **keys))
+    (line,) = [each for each in str(refused.value).splitlines() if f"series[0].{place}:" in each]
+    assert "orders.yaml:12:" in line
+    assert words in line
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged() -> None:
+    quantile = Fraction("0.1234567890123")
+    made = TumblingQuantiles(5, Fraction(1), Neighbors.ADD_REMOVE, (2,), (quantile,))
+    with pytest.raises(NotDerivable, match="too wide to be drawn"):
+        derived(made, "q")
+    derived(replace(made, at=(Fraction("0.123456"),)), "q")
+
+
+@pytest.mark.parametrize("windows", [{"every": "6h"}, {"every": "", "windows": "[6h]"}])
+def test_ends_beside_a_confidence_hold_or_are_not_told_as_ends(
+    tmp_path: Path, windows: dict[str, str]
+) -> None:
+    """40 runs of a median on a fine grid: `low` and `high` hold it with 95 % (7 or more of 40 outside: below 0.4 %)."""
+    fine = {"buckets": "100", "at": "[0.5]", **windows}
+    series, outside, told = series_of(file(tmp_path, **fine)), 0, 0
+    for run in range(40):
+        rng, noise = np.random.default_rng(run), SeededNoise(run)
+        state, places = series.mechanism.init(noise), rng.integers(1, 101, 60)
+        for tick in range(6):
+            row = np.bincount(places[tick * 10 : tick * 10 + 10], minlength=series.mechanism.width)
+            state, _ = series.mechanism.step(state, Update(row.astype(np.int64)), noise)
+        state, answer = series.mechanism.step(state, Query(), noise)
+        assert answer is not None
+        body = msgspec.json.decode(series.body(GRID, 6, 5, state, answer))
+        found, right = body["windows"]["6h"]["quantiles"]["0.5"], np.median(places) * 0.06 - 0.03
+        if "low" in found:
+            told += 1
+            outside += not found["low"] - 0.06 <= right <= found["high"] + 0.06
+        else:
+            assert found["bucket"][0] <= found["value"] <= found["bucket"][1]
+    assert told == (0 if windows["every"] else 40)
+    assert outside < 7

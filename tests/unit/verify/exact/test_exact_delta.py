@@ -1,0 +1,252 @@
+"""`exact_delta` against closed forms: RR, IRR, composition rules, and the recursion's own corners."""
+
+import itertools
+import math
+import random
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+
+from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst_ratio
+from stream_dp.verify.exact.finite import (
+    BIT_PAIRS,
+    DifferAtMost,
+    FiniteComposition,
+    FirstPair,
+    Law,
+    SparsePairs,
+)
+from stream_dp.verify.exact.randomized_response import (
+    ASK,
+    InteractiveRandomizedResponse,
+    LateResponse,
+    LeakyBit,
+    RandomizedResponse,
+)
+
+ONE = Fraction(1)
+RATIOS = [ONE, Fraction(3, 2), Fraction(2), Fraction(5, 2), Fraction(3), Fraction(9), Fraction(10)]
+ODDS = [ONE, Fraction(3), Fraction(7, 2)]
+DELTAS = [Fraction(0), Fraction(1, 10), ONE]
+ONE_PAIR = FirstPair(BIT_PAIRS)
+ASKED = FirstPair(BIT_PAIRS, (ASK,))
+LEAKY = DifferAtMost((0, 1), ((0, 1), (1, 0)))
+
+
+def rr_delta(odds: Fraction, delta: Fraction, ratio: Fraction) -> Fraction:
+    """delta + (1 - delta) max(0, (e^eps0 - e^eps) / (1 + e^eps0))."""
+    return delta + (1 - delta) * max(Fraction(0), (odds - ratio) / (1 + odds))
+
+
+def kov(odds: Fraction, delta: Fraction, k: int, ratio: Fraction) -> Fraction:
+    """The closed form of Kairouz, Oh and Viswanath for k times RR, at any e^eps."""
+    terms = (
+        math.comb(k, i) * max(Fraction(0), odds ** (k - i) - ratio * odds**i) for i in range(k + 1)
+    )
+    return 1 - (1 - delta) ** k * (1 - sum(terms, Fraction(0)) / (1 + odds) ** k)
+
+
+@pytest.mark.parametrize("odds", ODDS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_rr_and_irr_meet_the_closed_form_at_every_epsilon(odds: Fraction, delta: Fraction) -> None:
+    for ratio in RATIOS:
+        expected = rr_delta(odds, delta, ratio)
+        rr = exact_delta(RandomizedResponse(odds, delta), ONE_PAIR, ratio, 2)
+        irr = exact_delta(InteractiveRandomizedResponse(odds, delta), ASKED, ratio, 4)
+        assert rr == irr == expected
+
+
+def test_the_two_answers_of_irr_have_the_law_of_rr() -> None:
+    odds, delta = Fraction(3), Fraction(1, 10)
+    irr, rr = InteractiveRandomizedResponse(odds, delta), RandomizedResponse(odds, delta)
+    for bit in (0, 1):
+        joint = {
+            (first, second): p * q
+            for (first, state), p in irr.step(("holding", bit), ASK).items()
+            for (second, _), q in irr.step(state, ASK).items()
+        }
+        assert joint == {answer: p for (answer, _), p in rr.step("waiting", bit).items()}
+
+
+@pytest.mark.parametrize("delta", DELTAS[:2])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_fixed_composition_of_rr_is_exactly_the_closed_form(delta: Fraction, k: int) -> None:
+    """[HSV] Thm 4.10 with equality; also for ratios that are no power of the odds."""
+    odds = Fraction(3)
+    machine = FiniteComposition((RandomizedResponse(odds, delta),))
+    for ratio in RATIOS[:6:2]:
+        found = exact_delta(machine, SparsePairs((ONE_PAIR,), (k,), k), ratio, 2 * k)
+        assert found == kov(odds, delta, k, ratio)
+
+
+def test_interactive_parts_compose_no_worse_than_rr() -> None:
+    """[HSV] Thm 4.10 is about interleaved conversations: two IRR, every interleaving."""
+    odds, delta, ratio = Fraction(3), Fraction(1, 10), Fraction(2)
+    machine = FiniteComposition((InteractiveRandomizedResponse(odds, delta),))
+    found = exact_delta(machine, SparsePairs((ASKED,), (2,), 2), ratio, 8)
+    assert found == kov(odds, delta, 2, ratio)
+
+
+@pytest.mark.parametrize("created", [1, 2, 3])
+@pytest.mark.parametrize("sparsity", [1, 2])
+def test_sparse_parallel_composition_of_pure_rr_costs_the_touched_ones(
+    created: int, sparsity: int
+) -> None:
+    """[HSV] Cor 5.5 with equality: unlimited creations cost nothing."""
+    odds, ratio = Fraction(3), Fraction(2)
+    machine = FiniteComposition((RandomizedResponse(odds),))
+    pairs = SparsePairs((ONE_PAIR,), (created,), sparsity)
+    assert exact_delta(machine, pairs, ratio, 2 * created) == kov(
+        odds, Fraction(0), min(sparsity, created), ratio
+    )
+
+
+def test_first_pair_consistent_parallel_composition_costs_one_delta() -> None:
+    """[HSV] Thm 5.14 with equality: IRR with delta > 0, but its first pair decides."""
+    odds, delta, ratio = Fraction(3), Fraction(1, 10), Fraction(2)
+    machine = FiniteComposition((InteractiveRandomizedResponse(odds, delta),))
+    found = exact_delta(machine, SparsePairs((ASKED,), (2,), 1), ratio, 8)
+    assert found == rr_delta(odds, delta, ratio)
+
+
+@pytest.mark.parametrize("created", [1, 2, 3])
+@pytest.mark.parametrize("delta", [Fraction(1, 4), Fraction(1, 100)])
+def test_the_largest_delta_is_not_the_price_of_parallel_composition(
+    created: int, delta: Fraction
+) -> None:
+    """[HSV] Thm 5.2: exactly 1 - (1 - delta)^l, the bound of Thm 5.4, at whatever epsilon."""
+    machine, pairs = FiniteComposition((LeakyBit(delta),)), SparsePairs((LEAKY,), (created,), 1)
+    for ratio in (ONE, Fraction(100)):
+        found = exact_delta(machine, pairs, ratio, 2 * created + 1)
+        assert found == 1 - (1 - delta) ** created
+    booked_by_max_delta = delta
+    assert (found > booked_by_max_delta) == (created > 1)
+
+
+@pytest.mark.parametrize("created", [1, 2, 3])
+def test_the_delta_budget_rule_is_met_exactly(created: int) -> None:
+    """[HSV] Thm 5.4, joined as 1 - (1 - delta)(1 - delta'), delta' over every creation; the sum is looser."""
+    odds, delta = Fraction(3), Fraction(1, 10)
+    machine = FiniteComposition((LateResponse(odds, delta),))
+    pairs = SparsePairs((DifferAtMost((0,), ((0, 1),)),), (created,), 1)
+    over_all = 1 - (1 - delta) ** created
+    for ratio in RATIOS[2:6]:
+        of_touched = rr_delta(odds, Fraction(0), ratio)
+        found = exact_delta(machine, pairs, ratio, 2 * created + 1)
+        assert found == 1 - (1 - of_touched) * (1 - over_all) <= of_touched + over_all
+        assert (found > rr_delta(odds, delta, ratio)) == (created > 1)  # touched ones only: broken
+
+
+def test_a_leaky_bit_alone_keeps_its_claim() -> None:
+    assert exact_delta(LeakyBit(Fraction(1, 4)), LEAKY, ONE, 4) == Fraction(1, 4)
+    twice = DifferAtMost((0,), ((0, 1),), times=2)
+    assert exact_delta(LeakyBit(Fraction(1, 4)), twice, ONE, 4) == Fraction(1, 4)
+
+
+def test_the_worst_ratio_is_where_delta_ends() -> None:
+    assert worst_ratio(RandomizedResponse(Fraction(7, 2)), ONE_PAIR, 2) == Fraction(7, 2)
+    assert worst_ratio(LeakyBit(Fraction(1, 4)), LEAKY, 2) == math.inf
+    machine = FiniteComposition((RandomizedResponse(Fraction(3)),))
+    assert worst_ratio(machine, SparsePairs((ONE_PAIR,), (2,), 2), 4) == 9
+
+
+@dataclass(frozen=True)
+class Asymmetric:
+    """Answers "yes" with probability 1/2 under 1 and never under 0: the two directions differ."""
+
+    missing: Fraction = Fraction(0)
+
+    def initial(self) -> Mapping[int, Fraction]:
+        """One state."""
+        return {0: ONE}
+
+    def step(self, state: int, query: int) -> Law[int]:
+        """Answer."""
+        yes = Fraction(query, 2)
+        return {("yes", 0): yes, ("no", 0): 1 - yes - self.missing}
+
+
+def test_both_directions_count_and_a_short_law_only_gives_bounds() -> None:
+    pairs = FirstPair(((0, 1),))
+    assert exact_delta(Asymmetric(), pairs, Fraction(4), 1) == Fraction(1, 2)
+    assert exact_delta(Asymmetric(), FirstPair(((1, 0),)), Fraction(4), 1) == Fraction(1, 2)
+    short = Asymmetric(Fraction(1, 100))
+    found = delta_bracket(short, pairs, Fraction(4), 1)
+    assert found.lower <= Fraction(1, 2) <= found.upper < Fraction(52, 100)
+    with pytest.raises(ValueError, match="leave out"):
+        exact_delta(short, pairs, ONE, 1)
+    with pytest.raises(ValueError, match="leave out"):
+        worst_ratio(short, pairs, 1)
+    with pytest.raises(ValueError, match="at least 1"):
+        exact_delta(Asymmetric(), pairs, Fraction(1, 2), 1)
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A machine with random laws: hidden states 0..2, bits as queries, answers 0 and 1."""
+
+    laws: tuple[
+        tuple[tuple[Fraction, ...], ...], ...
+    ]  # [state][query] -> chances of (answer, state)
+
+    @classmethod
+    def of(cls, seed: int) -> "Rolled":
+        """Laws with denominators of at most 60."""
+        rng = random.Random(seed)
+        weights = [[[rng.choice((0, 1, 2, 10)) for _ in range(6)] for _ in "ab"] for _ in "abc"]
+        return cls(
+            tuple(tuple(tuple(Fraction(w + 1, sum(r) + 6) for w in r) for r in q) for q in weights)
+        )
+
+    def initial(self) -> Mapping[int, Fraction]:
+        """A hidden state from the start."""
+        return {0: Fraction(1, 3), 1: Fraction(2, 3)}
+
+    def step(self, state: int, query: int) -> Law[int]:
+        """Answer a bit."""
+        return {(i // 3, i % 3): chance for i, chance in enumerate(self.laws[state][query])}
+
+
+def delta_of_strategy(
+    machine: Rolled, first: tuple[int, int], then: tuple[tuple[int, int], ...], ratio: Fraction
+) -> Fraction:
+    """Forward, with no recursion: the worse direction of one deterministic adversary of two rounds."""
+    chances: tuple[dict[tuple[Hashable, Hashable], Fraction], ...] = ({}, {})
+    for b, law in enumerate(chances):
+        for start, p in machine.initial().items():
+            for (x, state), q in machine.step(start, first[b]).items():
+                for (y, _), r in machine.step(state, then[1 if x else 0][b]).items():
+                    law[x, y] = law.get((x, y), Fraction(0)) + p * q * r
+    return max(
+        sum((max(Fraction(0), a[o] - ratio * b[o]) for o in a), Fraction(0))
+        for a, b in (chances, chances[::-1])
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_recursion_is_the_maximum_over_all_adversaries(seed: int) -> None:
+    """Every deterministic strategy of two rounds, enumerated: 4 first pairs, then one per answer."""
+    machine, pairs = Rolled.of(seed), DifferAtMost((), BIT_PAIRS, times=2)
+    for ratio in (ONE, Fraction(6, 5), Fraction(2)):
+        best = max(
+            delta_of_strategy(machine, first, then, ratio)
+            for first in BIT_PAIRS
+            for then in itertools.product(BIT_PAIRS, repeat=2)
+        )
+        assert exact_delta(machine, pairs, ratio, 2) == best
+
+
+def test_some_machine_rewards_adaptivity() -> None:
+    """So the test above sees it: the best adaptive adversary beats the best one that fixes both pairs."""
+    gains = []
+    for seed in range(12):
+        machine = Rolled.of(seed)
+        fixed = max(
+            delta_of_strategy(machine, first, (second, second), ONE)
+            for first in BIT_PAIRS
+            for second in BIT_PAIRS
+        )
+        gains.append(exact_delta(machine, DifferAtMost((), BIT_PAIRS, times=2), ONE, 2) - fixed)
+    assert min(gains) >= 0 < max(gains)

@@ -1,0 +1,97 @@
+"""[Lyu] Thm 3 and [HSV] Lemma 4.7, 5.6 constructed: four systems, their sum, and IRR behind the post-processor.
+
+The equality is of exact laws over all transcripts of all query sequences, against the machine played by itself. Twins:
+a split that forgets the control function, a post-processor that never asks for the bit, and one that knows no failure.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.verify.exact import decomposition
+from stream_dp.verify.exact.decomposition import Decomposition
+from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact.post_processor import ResponsePostProcessor
+from stream_dp.verify.exact.randomized_response import NoisyBits
+from stream_dp.verify.exact_checks.constructed import (
+    MACHINES,
+    ONE_BIT,
+    Universal,
+    adds_up,
+    constructed,
+)
+
+ONE, TWO, THREE = Fraction(1), Fraction(2), Fraction(3)
+BY_WORDS = {machine.words: machine for machine in MACHINES}
+each = pytest.mark.parametrize("one", MACHINES, ids=BY_WORDS)
+TORN = BY_WORDS["a coin before a leak, one way (erratum of Lemma 5.6)"]
+
+
+@each
+def test_the_claims_are_true(one: Universal) -> None:
+    assert exact_delta(one.machine, one.pairs, one.ratio, one.rounds) <= one.delta
+
+
+def test_every_machine_is_irr_behind_its_post_processor() -> None:
+    found = list(constructed())
+    assert len(found) == len(MACHINES)
+    assert all(each.decomposed and each.equal for each in found)
+
+
+@each
+def test_every_law_has_all_its_mass(one: Universal) -> None:
+    """The oracle: chances of each length and query sequence add up to 1."""
+    for b in (0, 1):
+        sums: dict[Any, Fraction] = {}
+        for transcript, chance in one.law(b).items():
+            queries = tuple(pair for pair, _ in transcript)
+            sums[queries] = sums.get(queries, Fraction(0)) + chance
+        assert set(sums.values()) == {ONE}
+
+
+@each
+def test_the_bit_is_not_asked_for_while_pairs_are_equal_but_for_the_erratum(one: Universal) -> None:
+    """[HSV] Lemma 5.6, second part, under relations whose pairs may be exchanged."""
+    if one.rounds < 2 or "IRR" in one.words:
+        return  # their only pair is a data set, and a data set that is known needs no bit
+    asked = ResponsePostProcessor(one.taken_apart()).asked()
+    most = max(n for t, n in asked.items() if all(a == b for (a, b), _ in t))
+    assert most == (2 if one is TORN else 1)
+    assert max(asked.values()) == 2
+
+
+def test_no_post_processor_of_the_torn_leak_asks_once() -> None:
+    """The leaks behind tails and heads need all of delta each: together 2 delta, and there is delta."""
+    first = dict(TORN.taken_apart().answers((), (0, 0)))
+    assert first["tails"].bad == (TORN.delta, 0)
+    assert first["heads"].bad == (0, TORN.delta)
+    assert exact_delta(TORN.machine, TORN.pairs, TORN.ratio, TORN.rounds) == TORN.delta
+
+
+def test_a_split_without_the_control_function_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bad mass spread by the mass of the answers: some good mass becomes negative."""
+
+    def even(total: Any, bounds: list[Any]) -> list[Any]:
+        sums = [sum(b.whole[i] for b in bounds) for i in (0, 1)]
+        return [tuple(total[i] * b.whole[i] / sums[i] for i in (0, 1)) for b in bounds]
+
+    monkeypatch.setattr(decomposition, "shared", even)
+    assert not adds_up(BY_WORDS["a failure told before the bit differs"].taken_apart())
+
+
+def test_one_who_never_asks_for_the_bit_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ResponsePostProcessor, "_matters", lambda *_: False)
+    assert not all(each.equal for each in constructed())
+
+
+def test_one_who_does_not_tell_failures_apart_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ResponsePostProcessor, "_of", staticmethod(lambda _, masses: masses.good))
+    assert not all(each.equal for each in constructed() if each.words.startswith("RR"))
+
+
+def test_what_is_less_private_has_no_decomposition() -> None:
+    with pytest.raises(ValueError, match=r"not \(eps, delta\)-DP"):
+        Decomposition(NoisyBits(THREE), ONE_BIT, TWO, Fraction(1, 5), 2)
+    with pytest.raises(ValueError, match="above 1"):
+        Decomposition(NoisyBits(THREE), ONE_BIT, ONE, Fraction(1, 10), 2)

@@ -1,0 +1,144 @@
+"""Small HSS, exact against adaptive adversaries: its claim, two broken scales, and that the real code has this law."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import hss as oracle
+from oracles.transcripts import Transcripts
+from statistical.attack import Attack
+from unit.verify.one_node_hss import RealSmallHSS
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
+from stream_dp.verify.exact.small_hss import QUIET, SmallHSS, clamped_laplace
+from stream_dp.verify.exact_checks.composites import ADDED, SMALL, once
+
+HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+MOVED = (*ADDED, ((1, 1), (0, 2)), ((1, 0), (0, 1)))
+LN2 = math.log(2)
+OTHER = oracle.Hss(e1=LN2, e2=LN2, e_c=LN2, s=1, l0=1, gamma=lambda *_: 0)
+
+
+@pytest.mark.parametrize("centre", [0, 1, 3])
+def test_clamping_keeps_all_mass_and_all_loss(centre: int) -> None:
+    law, next_to = (clamped_laplace(c, QUARTER, 0, 4) for c in (centre, centre + 1))
+    assert sum(law.values()) == 1
+    assert max(max(law[v] / next_to[v], next_to[v] / law[v]) for v in law) == 4
+
+
+@pytest.mark.parametrize(
+    ("tau", "nu", "node"), [(HALF, HALF, QUARTER), (HALF, QUARTER, HALF), (QUARTER, HALF, HALF)]
+)
+def test_add_remove_meets_the_sum_of_three_exactly(
+    tau: Fraction, nu: Fraction, node: Fraction
+) -> None:
+    """e1 + e2 + e_c with s = 1 and the full e_c per column, against adaptive adversaries."""
+    machine = replace(SMALL, tau=tau, nu=nu, node=node)
+    assert worst_ratio(machine, once(ADDED), 2) == 1 / (tau * nu * node) == 16
+
+
+def test_it_is_delta_zero_at_the_claim_and_not_below() -> None:
+    assert exact_delta(SMALL, once(ADDED), Fraction(8), 2) == 0
+    assert exact_delta(SMALL, once(ADDED), Fraction(79, 10), 2) > 0
+
+
+@pytest.mark.parametrize("pairs", [ADDED, MOVED])
+def test_the_other_oracle_agrees(pairs: tuple[Any, ...]) -> None:
+    """`oracles.hss` searches all pairs of streams with entries up to 2, in floats; this one plays, in fractions."""
+    relation = oracle.Relation.ADD_REMOVE if pairs is ADDED else oracle.Relation.REPLACE
+    searched = oracle.worst_loss(OTHER, relation, 2).loss
+    assert math.log(worst_ratio(SMALL, once(pairs), 2)) == pytest.approx(searched, abs=1e-9)
+
+
+CLAIM = Fraction(32)  # with s = 2 and L0 = 2 the same decays mean e1 = ln 2, e2 = e_c = 2 ln 2
+
+
+def test_replace_keeps_its_claim() -> None:
+    found = worst_ratio(SMALL, once(MOVED), 2)
+    assert 0.85 * math.log(CLAIM) < math.log(found) < math.log(CLAIM)
+
+
+@pytest.mark.parametrize("twin", [replace(SMALL, node=QUARTER), replace(SMALL, nu=QUARTER)])
+def test_forgotten_l0_and_the_cheap_scale_break_the_claim_under_replace(twin: SmallHSS) -> None:
+    """Each column at the full e_c; or s = 1 on a largest column. The very machines that add_remove allows."""
+    assert math.log(worst_ratio(twin, once(MOVED), 2)) > 1.1 * math.log(CLAIM)
+    assert exact_delta(twin, once(MOVED), CLAIM, 2) > 0
+    assert worst_ratio(twin, once(ADDED), 2) <= CLAIM
+
+
+@pytest.mark.slow
+def test_a_third_tick_adds_nothing() -> None:
+    """Three ticks, so two intervals and an event in any of them."""
+    wider = replace(SMALL, high=6)
+    assert worst_ratio(wider, once(ADDED), 3) == 8
+    assert worst_ratio(wider, once(MOVED), 3) <= CLAIM
+
+
+def test_sums_beyond_the_bounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="choose wider bounds"):
+        replace(SMALL, high=1).step(((0, 0), ()), (2, 0))
+
+
+# --- the code that runs in production -----------------------------------------------------------
+
+
+def transcripts(machine: SmallHSS, rows: tuple[Any, ...]) -> Iterator[tuple[Any, Fraction]]:
+    """What the real HSS would show, with the machine's chances: sums of releases, clipped at 0."""
+    paths: list[tuple[Any, tuple[Any, ...], IntArray, Fraction]]
+    paths = [(s, (), np.zeros(machine.width, np.int64), p) for s, p in machine.initial().items()]
+    for row in rows:
+        longer = []
+        for state, shown, total, p in paths:
+            for (answer, after), q in machine.step(state, row).items():
+                new = total if answer == QUIET else total + np.array(answer)
+                seen = tuple(np.maximum(new, 0).tolist())
+                longer.append((after, (*shown, None, seen), new, p * q))
+        paths = longer
+    return ((shown, p) for _, shown, _, p in paths)
+
+
+@pytest.mark.parametrize(
+    ("relation", "width", "rows"),
+    [
+        (Neighbors.ADD_REMOVE, 1, ((1,), (2,))),
+        (Neighbors.ADD_REMOVE, 1, ((3,), (0,))),
+        (Neighbors.ADD_REMOVE, 2, ((1, 2),)),
+        (Neighbors.REPLACE, 2, ((2, 1),)),
+    ],
+)
+def test_the_real_hss_has_the_law_of_the_finite_one(
+    relation: Neighbors, width: int, rows: tuple[Any, ...]
+) -> None:
+    """All noise of the real code enumerated; the cut-off is in the bounds. Another gamma or node is another law."""
+    s, l0 = (1 if relation.monotone(width) else 2), relation.l0(width)
+    e1, e2, ec = Fraction(2), Fraction(3) * s, Fraction(4) * l0
+
+    def make() -> HSS:
+        return RealSmallHSS(width, None, e1, e2, ec, relation, 10)
+
+    tau, nu, node = (Fraction(math.exp(-n)) for n in (2, 3, 4))
+    machine = SmallHSS(width, tau, nu, node, gamma=1, low=-12, high=12)
+    real = Attack(make, mass=1e-3).law(rows)
+    assert real.missing < 1e-2
+    assert agrees(real, machine, rows)
+    assert not agrees(real, replace(machine, gamma=2), rows)
+    assert not agrees(real, replace(machine, node=nu), rows)
+
+
+def agrees(real: Transcripts, machine: SmallHSS, rows: tuple[Any, ...]) -> bool:
+    """Whether the dozen likeliest transcripts of the machine have chances inside the real bounds."""
+    chances: dict[Any, float] = {}
+    for shown, p in transcripts(machine, rows):
+        chances[shown] = chances.get(shown, 0.0) + float(p)
+    for transcript in sorted(chances, key=lambda t: -chances[t])[:12]:
+        low, high = real.bounds(transcript)
+        if not low - 1e-9 <= chances[transcript] <= high + 1e-9:
+            return False
+    return True

@@ -1,0 +1,232 @@
+"""All events of one user, exact: what a file claims for users is met; what it claims for events is not enough.
+
+The machines are the product's own, as `build` chooses them, with every noise value in turn (`Enumerated`); one unit of
+epsilon is -ln(BASE). Files have public windows of two ticks and caps of two or three events.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.core.arrivals import Arrivals
+from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_relations import Stream, user
+from stream_dp.core.users import Users
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.serving import ServingMechanism
+from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.operate.run.series_claim import series_claim
+from stream_dp.pipeline.builder import Chosen, build
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.testing.noise import SeededNoise
+from stream_dp.verify.exact.enumeration import Enumerated, Plain
+from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_ratio
+from stream_dp.verify.exact.finite import DifferAtMost
+from stream_dp.verify.exact.small_hss import SmallHSS
+from stream_dp.verify.games.adversaries import OneEventAdversary, events_of
+from stream_dp.verify.games.lower_bound import Finding, audit_mechanism
+
+ADD = Neighbors.ADD_REMOVE
+HALF, ONE = Fraction(1, 2), Fraction(1)
+BASE = Fraction(1, 64)
+WINDOW = 2
+
+COUNT = {"name": "all", "statistic": "count"}
+KINDS = {"by": "kind", "expected_events": "9"}
+ALERTS = {"name": "busy", "statistic": "alerts", "by": "kind", "threshold": "1"}
+EVERY: list[dict[str, Any]] = [
+    COUNT,
+    {"name": "kinds", "statistic": "histogram", "method": "tree", **KINDS},
+    {"name": "hss", "statistic": "histogram", "method": "hss", **KINDS},
+    {"name": "most", "statistic": "maximum", **KINDS},
+    ALERTS,
+    {"name": "large", "statistic": "largest", "rank": "1", **KINDS},
+    {"name": "above", "statistic": "columns_above", "level": "3", **KINDS},
+    {"name": "told", "statistic": "monitor", "watch": [{"name": "many", "above": "9"}]},
+]
+CAPS = {
+    2: {"unit": "user", "user": "who", "max_events": "2", "per": "2h"},
+    3: {"unit": "user", "user": "who", "overall": "3"},
+}
+
+
+def chosen(series: dict[str, Any], k: int, *, users: bool = True, **privacy: str) -> Chosen:
+    """What a file for users of k events runs; the series asks for k units, so that each event has one."""
+    data: dict[str, Any] = {
+        "version": "1",
+        "name": "people",
+        "source": {"kind": "file", "path": "people.csv"},
+        "schema": {
+            "time": {"type": "time"},
+            "who": {"type": "text"},
+            "kind": {"type": "category", "domain": ["a"]},
+        },
+        "privacy": {"epsilon": "20", **(CAPS[k] if users else {}), **privacy},
+        "clock": {
+            "kind": "replay", "field": "time", "start": "2026-01-01T00:00:00Z", "step": "1h", "horizon": "2",
+        },
+        "series": [{"epsilon": str(k), **series}],
+    }  # fmt: skip
+    return build(PipelineSpec.model_validate(data)).chosen[0]
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """Update, query, update, query, ...: events of one user are in the left stream and not in the right one.
+
+    `verifier` is the product's verification function; what it refuses is never played.
+    """
+
+    rows: tuple[Plain, ...]
+    most: int
+    verifier: Relation
+    query: bool = False
+
+    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Theirs"]]:
+        """The pairs allowed next."""
+        if self.query:
+            yield (None, None), replace(self, query=False)
+            return
+        for row in self.rows:
+            for events in range(self.most + 1):
+                left = (row[0] + events, *row[1:])
+                after = self.verifier.accept(np.array(left), np.array(row))
+                if after is not None:
+                    yield (left, row), replace(self, verifier=after, query=True)
+
+
+def theirs(width: int, k: int, window: int | None = None, windows: int | None = 1) -> Theirs:
+    """At most k events of one user, within a public window or anywhere."""
+    relation = user(ADD, k, window, windows=windows, width=width)
+    return Theirs(((0,) * width,), k, relation)
+
+
+def lost(mechanism: ServingMechanism[Any], pairs: Theirs, units: int, radius: int) -> Bracket:
+    """The bracket of delta at a claim of `units` of epsilon, over two ticks."""
+    machine = Enumerated(mechanism, BASE, radius)
+    return delta_bracket(machine, pairs, BASE**-units, 4)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_count_keeps_its_epsilon_and_no_less_would_do(k: int) -> None:
+    """k units are claimed, one an event; exactly k can be lost."""
+    one = chosen(COUNT, k)
+    assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
+    users = Users(2, WINDOW) if k == 2 else Users(3)
+    assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+    pairs = theirs(1, k, users.window)
+    assert lost(one.mechanism, pairs, k, 4).upper < Fraction(1, 1_000)
+    assert lost(one.mechanism, pairs, k - 1, 4).lower > HALF
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_count_that_forgets_the_group_rule_loses_k_times_its_epsilon(k: int) -> None:
+    """What a file for events runs, where a user has k of them: the broken twin."""
+    twin = Counter(1, ONE, ADD, 2)
+    assert lost(twin, theirs(1, 1), 1, 4).upper < Fraction(1, 1_000)
+    assert lost(twin, theirs(1, k), 1, 4).lower > HALF
+    assert lost(twin, theirs(1, k), k - 1, 4).lower > HALF
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_alerts_keep_their_epsilon(k: int) -> None:
+    """All k events may fall into one instance of one key, or into one after the other."""
+    assert chosen(ALERTS, k).mechanism == Alerts(2, ONE, ADD, threshold=1)
+    one_key = Alerts(1, ONE, ADD, threshold=k)
+    assert lost(one_key, theirs(1, k), k, k + 2).upper < Fraction(1, 50)
+    assert lost(one_key, theirs(1, k), k - 1, k + 2).lower > Fraction(1, 5)
+
+
+def test_alerts_of_two_keys_keep_their_epsilon() -> None:
+    both = chosen(ALERTS, 2).mechanism
+    assert lost(both, theirs(2, 2), 2, 3).upper < Fraction(1, 20)
+
+
+def test_an_hss_keeps_its_epsilon_and_forgetting_the_group_rule_is_caught() -> None:
+    """ln 8 for one event, so ln 64 for two: ln 64 is lost to a user with two, and never more."""
+    machine = SmallHSS(1, HALF, HALF, HALF, gamma=0, low=0, high=7)
+    rows = ((0,), (1,))
+    one = DifferAtMost(rows, (((0,), (1,)), ((1,), (0,))))
+    assert worst_ratio(machine, one, 2) <= 8
+    in_one_tick = DifferAtMost(rows, (((0,), (2,)), ((2,), (0,))))
+    in_two = DifferAtMost(rows, (((0,), (1,)), ((1,), (0,))), times=2)
+    for pairs in (in_one_tick, in_two):
+        assert 8 < worst_ratio(machine, pairs, 2) <= 64
+
+
+def test_gaussian_counters_get_the_square() -> None:
+    """What a user may lose by itself is (units, delta); two events are four times the rho of one."""
+    series = {**COUNT, "method": "gaussian"}
+    one = chosen(series, 2, delta="1e-6", filter="zcdp")
+    alone = chosen(series, 2, users=False, delta="1e-6", filter="zcdp")
+    assert isinstance(one.mechanism, GaussianCounter)
+    assert isinstance(alone.mechanism, GaussianCounter)
+    assert one.mechanism.rho * 4 == alone.mechanism.rho
+    whole = ZCDP(alone.mechanism.rho)
+    finite = one.mechanism.guarantee.finite
+    assert one.derivation.guarantee == Guarantee(whole, ADD, 1, finite, Users(2, WINDOW))
+
+
+def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
+    """A cap for each window protects (user, window): over two windows the whole user loses twice the claim."""
+    count = Counter(1, ONE, ADD, 2)
+    assert lost(count, theirs(1, 1, 1), 1, 4).upper < Fraction(1, 1_000)
+    everywhere = theirs(1, 1, 1, windows=None)
+    assert lost(count, everywhere, 1, 4).lower > HALF
+    assert lost(count, everywhere, 2, 4).upper < Fraction(1, 1_000)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("series", EVERY, ids=[str(each["name"]) for each in EVERY])
+def test_every_statistic_is_charged(series: dict[str, Any], k: int) -> None:
+    """Whatever the statistic: a k-th of the epsilon for one event, and k times that is claimed for a user."""
+    one = chosen(series, k)
+    assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
+    users = Users(2, WINDOW) if k == 2 else Users(3)
+    assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+
+
+# --- the audit plays them ------------------------------------------------------------------------
+
+
+def played(mechanism: ServingMechanism[Any], claim: Claim, failure: float, runs: int) -> Finding:
+    """Games of two ticks on seeded noise, the same every time."""
+    seeds = iter(range(1, 1_000_000))
+    return audit_mechanism(
+        mechanism,
+        lambda: SeededNoise(next(seeds)),
+        runs=runs,
+        ticks=2,
+        failure=failure,
+        claim=claim,
+    )
+
+
+def test_the_audit_refutes_a_count_that_forgets_the_group_rule() -> None:
+    """Three events of epsilon 1 each are lost where 1 is claimed; what is made for them is not refuted."""
+    claim = Claim(PureDP(ONE), Stream(user(ADD, 3, 2, width=1)))
+    found = played(Counter(1, ONE, ADD, 2), claim, 0.01, 1200)
+    assert found.violated
+    right = played(Counter(1, ONE / 3, ADD, 2), claim, 1e-6, 1200)
+    assert not right.violated
+
+
+def test_the_audit_puts_all_events_of_a_user_into_one_tick() -> None:
+    one = chosen(COUNT, 3)
+    claim = series_claim(one)
+    assert events_of(one.mechanism, claim) == 3
+    assert events_of(one.mechanism, None) == 1
+    ever = ArrivalCounter(ONE, ADD, 2, Arrivals())
+    assert events_of(ever, None) == 2
+    adversary = OneEventAdversary.against((one.mechanism,), 2, [claim])
+    (first,), (second,) = adversary.pairs
+    assert [row.tolist() for row in first] == [[0], [3]]
+    assert [row.tolist() for row in second] == [[0], [0]]

@@ -1,0 +1,247 @@
+"""The certified instances against independent numbers: closed forms, enumeration, a second composition and verifier."""
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from oracles.universal import Part as Odds
+from oracles.universal import composed_delta
+
+from stream_dp.accounting.derive import RULES
+from stream_dp.accounting.rules.rule import Rule
+from stream_dp.accounting.rules.sparse_pure import sparse_pure
+from stream_dp.accounting.situations import Fixed
+from stream_dp.core.composition import Ask
+from stream_dp.core.guarantee import (
+    GaussianDP,
+    PureDP,
+    differential_privacy,
+)
+from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
+from stream_dp.verify.exact.enumeration import Enumerated
+from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
+from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
+from stream_dp.verify.exact.finite import (
+    BIT_PAIRS,
+    DifferAtMost,
+    FiniteComposition,
+    FirstPair,
+    SparsePairs,
+)
+from stream_dp.verify.exact.randomized_response import ASK, RandomizedResponse
+from stream_dp.verify.exact_checks import (
+    alive,
+    composites,
+    fixed_parts,
+    parallel,
+    protocols,
+)
+from stream_dp.verify.exact_checks.instance import (
+    Instance,
+    Part,
+    irr,
+    known,
+    rr,
+)
+from stream_dp.verify.exact_checks.verdict import (
+    Verdict,
+    compare,
+)
+from stream_dp.verify.relations.local_messages import LocalMessages
+from stream_dp.verify.relations.pair_conditions import TouchedWithin
+
+ONE, TWO, THREE, TENTH, ZERO = Fraction(1), Fraction(2), Fraction(3), Fraction(1, 10), Fraction(0)
+
+RATIOS = [ONE, Fraction(3, 2), TWO, THREE, Fraction(7)]
+
+
+PARTS = [
+    rr(THREE), rr(TWO, TENTH), irr(THREE), irr(THREE, TENTH), parallel.late(THREE, TENTH), parallel.leaky(TENTH),
+    rr(THREE).claiming(fixed_parts.renyi_claim(THREE)), rr(THREE).claiming(fixed_parts.gaussian_claim(THREE)),
+    irr(THREE).claiming(fixed_parts.gaussian_claim(THREE)), protocols.vertex(2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda p: f"{p.name}-{type(p.measure).__name__}")
+def test_the_claim_of_a_part_is_true_alone(part: Part) -> None:
+    """In the other representation of who may send what, and met exactly by RR, IRR and the like."""
+    pairs: Any = {
+        "RR": FirstPair(BIT_PAIRS),
+        "IRR": FirstPair(BIT_PAIRS, (ASK,)),
+        "vertex": FirstPair(part.queries[:-1], part.queries[-1][:1]),
+    }.get(part.name, DifferAtMost((0, 1), ((0, 1), (1, 0))))
+    alone = Instance("alone", (part.leaf,), Fixed("alone"), part.machine, pairs, 4)
+    compared = compare(part.measure, alone)
+    loose = isinstance(part.measure, GaussianDP) or part.name == "vertex"
+    assert compared.verdict is (Verdict.WITHIN if loose else Verdict.EQUAL)
+
+
+def test_a_gaussian_claim_touches_rr_where_its_polygon_bends() -> None:
+    """At p = 1/4 the trade-off of RR(ln 3) and of the claim agree; a hundredth less would be above it."""
+    measure = fixed_parts.gaussian_claim(THREE)
+    pairs = FirstPair(BIT_PAIRS)
+    alone = Instance("alone", (), Fixed("alone"), RandomizedResponse(THREE), pairs, 2)
+    less = GaussianDP(measure.mu - Fraction(7, 10))
+    assert compare(measure, alone).verdict is Verdict.WITHIN
+    assert compare(less, alone).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("target", RATIOS)
+@pytest.mark.parametrize(("created", "k"), [(2, 1), (3, 1), (3, 2)])
+def test_k_sparse_by_the_core_is_k_sparse_by_the_oracle(
+    created: int, k: int, target: Fraction
+) -> None:
+    """`ConcurrentComposition` behind `Verifier(k_sparse)` against `FiniteComposition` with `SparsePairs`, and KOV."""
+    ours = parallel.pure_responses(created, k, ZERO)
+    theirs = FiniteComposition((RandomizedResponse(THREE),))
+    pairs = SparsePairs((FirstPair(BIT_PAIRS),), (created,), k)
+    exact = exact_delta(ours.machine, ours.pairs, target, ours.rounds)
+    assert exact == exact_delta(theirs, pairs, target, 2 * created)
+    assert exact == composed_delta([(THREE, ZERO)] * k, target)
+
+
+@pytest.mark.parametrize("created", [1, 2, 3])
+def test_the_delta_budget_by_the_core_is_the_formula_of_the_proof(created: int) -> None:
+    """1 - (1 - delta)(1 - delta'): delta of the touched RR(ln 3), delta' over every creation."""
+    late = parallel.delta_budget(parallel.late(THREE, TENTH), created, "late")
+    leaky = parallel.delta_budget(parallel.leaky(TENTH), created, "leaky")
+    every = 1 - (1 - TENTH) ** created
+    for target in RATIOS[::2]:
+        touched = max(ZERO, (THREE - target) / (1 + THREE))
+        exact = exact_delta(late.machine, late.pairs, target, late.rounds)
+        assert exact == 1 - (1 - touched) * (1 - every)
+        assert exact_delta(leaky.machine, leaky.pairs, target, leaky.rounds) == every
+
+
+@pytest.mark.parametrize(
+    ("broken", "verdict"),
+    [(lambda self, *_: self, Verdict.VIOLATED), (lambda *_: None, Verdict.WITHIN)],
+    ids=["counts nothing", "lets nothing through"],
+)
+def test_a_broken_condition_of_the_core_shows(
+    monkeypatch: pytest.MonkeyPatch, broken: Any, verdict: Verdict
+) -> None:
+    """It is the core's own Def 5.1 that is played: with any number touched the rule is exceeded, with none not met."""
+    monkeypatch.setattr(TouchedWithin, "query", broken)
+    instance = parallel.pure_responses(2, 1, ZERO)
+    rule: Rule[Any] = sparse_pure
+    booked = rule(instance.premises, instance.situation).guarantee.measure
+    assert compare(booked, instance).verdict is verdict
+
+
+def test_responses_of_epsilon_zero_come_to_the_enumeration() -> None:
+    instance = parallel.responses(3)
+    for target in RATIOS[:3]:
+        exact = exact_delta(instance.machine, instance.pairs, target, instance.rounds)
+        assert exact == composed_delta([(ONE, TENTH)] * 3, target) == 1 - (1 - TENTH) ** 3
+
+
+def test_the_verifier_stops_what_the_relation_forbids() -> None:
+    """As many moves as the definitions allow: a second touched part, a third creation and early queries are none."""
+    one = parallel.pure_responses(2, 1, ZERO).pairs
+    create = rr(THREE).create
+    moves = dict(one.moves())
+    assert list(moves) == [(create, create)]
+    both = dict(moves[create, create].moves())[create, create]
+    assert len(list(both.moves())) == 2 * len(BIT_PAIRS)
+    bits: Any = BIT_PAIRS[1]
+    touched = dict(both.moves())[Ask(0, bits[0]), Ask(0, bits[1])]
+    assert sorted(str(pair) for pair, _ in touched.moves()) == sorted(
+        str((Ask(1, left), Ask(1, right))) for left, right in ((0, 0), (1, 1))  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+FIXED: list[tuple[Instance, list[Odds]]] = [
+    (fixed_parts.summed()[0], [(THREE, ZERO), (TWO, ZERO)]),
+    (fixed_parts.summed()[1], [(THREE, TENTH)] * 2),
+    (fixed_parts.best()[0], [(THREE, TENTH), (TWO, ZERO)]),
+    (fixed_parts.best()[1], [(THREE, ZERO), (THREE, ZERO), (TWO, ZERO)]),
+]
+
+
+@pytest.mark.parametrize(("instance", "parts"), FIXED)
+def test_fixed_parts_meet_the_enumeration(instance: Instance, parts: list[Odds]) -> None:
+    exact = exact_delta(instance.machine, instance.pairs, TWO, instance.rounds)
+    assert exact == composed_delta(parts, TWO)
+
+
+def test_orders_and_odds_of_the_rest_by_hand() -> None:
+    """3^2 (1/4) + ... : the moment of RR(ln 3) at order 2 is 7/3; the ticks lose 3 x 2; HSS 2 x 2 x 2."""
+    for instance, moment in (
+        (fixed_parts.summed_renyi()[0], Fraction(7, 3) ** 2),
+        (parallel.first_pair_renyi()[0], Fraction(7, 3)),
+    ):
+        assert exact_moment(instance.machine, instance.pairs, 2, instance.rounds) == moment
+    for instance, odds in (
+        (alive.lives(), 6),
+        (alive.coming_and_going(), 6),
+        (composites.hss()[0], 8),
+        (protocols.triangle(), 4),
+    ):
+        assert worst_ratio(instance.machine, instance.pairs, instance.rounds) == odds
+
+
+def test_the_triangle_is_played_over_all_graphs_and_no_others() -> None:
+    """8 graphs, 24 ordered pairs of neighbours, 8 equal ones; by the definition, not by `OneEdge`."""
+    relation: Any = protocols.triangle().pairs
+    menu, assigned = relation.menu, set()
+    graphs = list(itertools.product((0, 1), repeat=3))
+
+    def held(graph: tuple[int, ...], user: int) -> tuple[int, ...]:
+        return tuple(
+            there for there, e in zip(graph, ((0, 1), (0, 2), (1, 2)), strict=True) if user in e
+        )
+
+    users = LocalMessages.of(
+        (protocols.vertex(2).create,) * 3, protocols.OneEdge.of(protocols.EDGES, 3), truth=known
+    )
+    for left, right in itertools.product(graphs, repeat=2):
+        state: LocalMessages | None = users
+        for _ in range(3):
+            state = state and state.accept(menu[0][0], menu[0][1])
+        for user in range(3):
+            pair: Any = held(left, user), held(right, user)
+            state = state and state.accept(Ask(user, pair[0]), Ask(user, pair[1]))
+        if state:
+            assigned.add((left, right))
+    apart = {
+        (a, b) for a in graphs for b in graphs if sum(x != y for x, y in zip(a, b, strict=True)) <= 1
+    }  # fmt: skip
+    assert assigned == apart
+    assert len(apart) == 32
+
+
+def test_a_vertex_in_closed_form_is_the_sparse_vector_of_the_product() -> None:
+    """One coordinate asked twice: the chances of the real code lie within its cut of `BelowThreshold`."""
+    protocol = protocols.edge_protocol()
+    real = Enumerated(protocol.users[0], protocols.CUT_BASE, 8)
+    decay = protocols.CUT_BASE
+    exact, start = BelowThreshold(decay, decay), {((), ()): ONE}
+    for edge in (0, 1):
+        states: dict[Any, Fraction] = {}
+        for state, p in real.initial().items():
+            for (_, after), q in real.step(state, (edge,)).items():
+                states[after] = states.get(after, ZERO) + p * q
+        (closed,) = {after for (_, after) in exact.step(next(iter(start)), (edge,))}
+        chances = {answer: p for (answer, _), p in exact.step(closed, ((0,), 1)).items()}
+        for bit in (0, 1):
+            by_code = sum(
+                (p * q for s, p in states.items() for (a, _), q in real.step(s, 1).items() if a == (bit,)),
+                ZERO,
+            )  # fmt: skip
+            assert by_code <= chances[bit] <= by_code + 3 * decay**9
+
+
+def test_the_protocol_claims_what_the_rule_books() -> None:
+    """`LocalProtocol` prices itself by Cor 5.5; in units of ln 8."""
+    instance = protocols.real_code()
+    machine: Any = instance.machine
+    protocol: LocalProtocol = machine.mechanism
+    assert protocol.guarantee.measure == PureDP(Fraction(4))
+    rule: Rule[Any] = RULES[type(instance.situation)][0]
+    booked = differential_privacy(rule(instance.premises, instance.situation).guarantee.measure)
+    assert float(booked.epsilon) == pytest.approx(4 * math.log(8), abs=1e-12)
+    assert booked.delta == 0

@@ -1,0 +1,130 @@
+"""Users from raw records, exact: all records of one user, wherever they lie and whatever they hold, or none of them.
+
+Events of that user come readable, unreadable, late, twice, under other spellings and from other partitions; others'
+records stay. The worst of many drawn streams loses what `plan` states; with a cap or a group rule forgotten, more.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
+
+PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
+EVER = {"unit": "user", "user": "who", "overall": "2"}
+KEYED = {
+    "kind": "kafka",
+    "topic": "t",
+    "bootstrap": "a:1",
+    "keyed_by": "who",
+    "partitioner": "murmur2",
+}
+COUNT = {"name": "count", "statistic": "count", "windows": ["1s"], "epsilon": "2"}
+KEYS = {"name": "keys", "statistic": "histogram", "by": "key", "windows": ["1s"], "epsilon": "2"}
+SUM = {
+    "name": "sum", "statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "windows": ["1s"], "epsilon": "4",
+}  # fmt: skip
+TAGGED = {
+    "name": "tagged", "statistic": "count", "windows": ["1s"], "epsilon": "2",
+    "where": [{"field": "tags", "contains": "x"}],
+}  # fmt: skip
+
+
+def other(tick: int) -> Item:
+    """A record of somebody else."""
+    return event(tick, who="you")
+
+
+SHORT: Log = (other(0), 0, other(1), 1)
+LONG: Log = (other(0), other(1), 0, other(1), 1, other(2), 2)
+
+
+def theirs(ticks: Sequence[int]) -> list[Item]:
+    """What the user may send: readable or not, and named in other ways."""
+    found: list[Item] = []
+    for tick in ticks:
+        plain = json.dumps(event(tick))
+        found += [
+            event(tick), event(tick, key=None, amount=2, tags=["x", "y"]), event(tick, key="zz", amount=2),
+            event(tick, amount=None), event(tick, amount="bad"), event(tick, tags=["x", "y", "z"]), event(tick, key=7),
+            plain.replace('"me"', '"\\u006de"').encode(),
+            plain.replace('"who": "me"', '"who": "you", "who": "me"').encode(),
+            plain.replace('"me"', '"me", "more": {"who": "you"}').encode(),
+            f'{json.dumps(event(9 - tick))[:-1]}, "time": {1000 * tick}}}'.encode(),
+            event(tick, time=1000 * tick + 999),
+        ]  # fmt: skip
+    return found
+
+
+def with_and_without(
+    logs: Logs, some: Sequence[Item], most: int, runs: int
+) -> Iterator[tuple[Logs, Logs]]:
+    """The same streams every time: up to `most` of these records, each at some place of some partition."""
+    random = Random(1)
+    for _ in range(runs):
+        found = logs
+        for _ in range(random.randint(1, most)):
+            partition = random.randrange(len(found))
+            place = random.randrange(len(found[partition]))
+            found = inserted(found, partition, place, random.choice(some))
+        yield found, logs
+
+
+def world_of(
+    privacy: dict[str, str], logs: Logs, ticks: int, radius: int, *series: dict[str, Any]
+) -> World:
+    """A pipeline for users; of several partitions, with keyed records."""
+    return World(pipeline(series, privacy, ticks, KEYED if len(logs) > 1 else None), radius)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "logs", "ticks", "radius", "series", "runs"),
+    [
+        (PER, (SHORT,), 2, 3, (COUNT,), 300),
+        (PER | {"per": "1s"}, (SHORT[:2],), 1, 3, (KEYS,), 80),
+        (PER, (SHORT,), 2, 5, (SUM,), 300),
+        (EVER, (LONG,), 3, 3, (COUNT,), 100),
+        (PER, (SHORT,), 2, 5, (COUNT, TAGGED, SUM), 200),
+    ],
+    ids=["count", "histogram", "sum", "for ever", "three together"],
+)
+def test_a_user_loses_what_plan_states_and_no_less_would_do(
+    privacy: dict[str, str], logs: Logs, ticks: int, radius: int, series: tuple[dict[str, Any], ...], runs: int,
+) -> None:  # fmt: skip
+    """Up to four or five records where two count; a mechanism made for one event at all of epsilon loses more."""
+    world = world_of(privacy, logs, ticks, radius, *series)
+    pairs = list(with_and_without(logs, theirs(range(ticks)), 4, runs))
+    found, where = worst(world, pairs)
+    assert found == world.stated, where
+    whole = Fraction(series[0]["epsilon"])
+    assert worst(world.twin(epsilon=whole), pairs)[0] > world.stated
+
+
+def test_a_user_in_two_partitions_counts_in_one() -> None:
+    """Wherever the records lie; in one of the partitions they change rows, in the other one nothing."""
+    logs: Logs = (SHORT, SHORT)
+    world = world_of(PER, logs, 2, 3, COUNT)
+    pairs = list(with_and_without(logs, theirs((0, 1)), 6, 300))
+    found, where = worst(world, pairs)
+    assert found == world.stated == 2, where
+    for record in theirs((0, 1)):
+        rows = [world.rows(inserted(logs, partition, 0, record)) for partition in (0, 1)]
+        assert world.rows(logs) in rows
+    first = [world.rows(inserted(logs, partition, 0, event(0))) for partition in (0, 1)]
+    assert len({world.rows(logs), *first}) == 2
+
+
+@pytest.mark.parametrize("cap", [3, 4])
+def test_a_guard_with_a_larger_cap_is_caught(cap: int) -> None:
+    """The mechanisms of a cap of two behind the rows of a greater one."""
+    world = world_of(PER, (SHORT,), 2, cap + 2, COUNT)
+    loose = world_of(
+        PER | {"max_events": str(cap)}, (SHORT,), 2, cap + 2, COUNT | {"epsilon": str(cap)}
+    )
+    assert loose.series[0].mechanism == world.series[0].mechanism
+    pairs = list(with_and_without((SHORT,), theirs((0, 1))[:3], 5, 200))
+    assert worst(world, pairs)[0] == 2
+    assert worst(loose, pairs)[0] == cap

@@ -1,0 +1,218 @@
+"""Counts, histograms, sums and top lists from raw records, exact: one record more or another one, whatever it holds.
+
+Oracles are written from the theory: the rows (`oracles.tick_rows`), the law of windows over ticks and what two streams
+cost (`oracles.flat_windows`). Neighbours are raw: a record at any place, late and unreadable ones among them.
+"""
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from oracles.flat_windows import cost, law
+from oracles.tick_rows import Added, Comparison, Counted, Named, tick_rows
+from unit.verify.exact.raw_streams import (
+    BASE,
+    Item,
+    Logs,
+    World,
+    event,
+    inserted,
+    lost,
+    one_more,
+    pipeline,
+    replaced,
+    worst,
+)
+
+from stream_dp.core.neighbors import Neighbors
+
+WITHIN = {"neighbors": "replace", "moves": "within_tick"}
+ANY = {"neighbors": "replace"}
+COUNT = {"name": "s", "statistic": "count", "windows": ["2s"]}
+KEYS = {"name": "s", "statistic": "histogram", "by": "key", "windows": ["2s"]}
+TAGS = {"name": "s", "statistic": "histogram", "by": "tags", "windows": ["1s"]}
+SUM = {"name": "s", "statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "windows": ["2s"]}
+TOP = {"name": "s", "statistic": "top", "by": "key", "k": "2", "windows": ["2s"]}
+LOGS: Logs = ((event(0, key=None), 0, event(1), 1),)
+ONE: Logs = ((event(0), 0),)
+HOLD: tuple[list[str], ...] = (
+    [],
+    ["x"],
+    ["x", "y"],
+    ["x", "nope"],
+    ["nope", "nah"],
+    ["x", "x"],
+    ["z", "y"],
+)
+AMOUNTS = (-9, -1, -0.5, 0, 0.5, 1.5, 2, 2.5, 99, None, 1e308)
+ODD: list[Item] = [
+    b'{"time": 0', b"null", b"", b"[]", b"\xff", event(0, amount="7"), event(0, amount=True), event(0, key=5),
+    event(0, tags="x"), event(0, tags=["x", 1]), event(0, tags=["x", "y", "z"]), event(0, tags=["x", "y", "nope"]),
+    event(0, tags=["x", "x", "x", "y"]), event(0, tags=None), event(-1), event(9), event(0, time="x"),
+    b'{"time":0,"who":"me","key":"a","tags":[],"amount":1e999}', event(0, who=None), event(0, amount=10**30),
+    b'{"time":0,"who":"me","key":"a","tags":[],"amount":NaN}', event(0, more={"a": [1]}), event(0, amount=2**63),
+    b'{"time":0,"who":"me","key":"a","tags":[],"amount":"x","amount":2}',
+    b'{"time":0,"who":"me","key":"a","tags":[],"amount":' + b"9" * 400 + b"}",
+]  # fmt: skip
+
+
+def records(
+    ticks: Sequence[int] = (0, 1),
+    keys: Sequence[Any] = ("a",),
+    tags: Sequence[Any] = ([],),
+    amounts: Sequence[Any] = (1,),
+) -> list[Item]:
+    """Readable records of all these contents."""
+    return [
+        event(t, key=k, tags=g, amount=a)
+        for t in ticks
+        for k in keys
+        for g in tags
+        for a in amounts
+    ]
+
+
+NAMES = ("a", "zz", None)
+CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], dict[str, Any]]] = {
+    "count": (COUNT | {"epsilon": "1"}, {}, 2, LOGS, records() + ODD, {"epsilon": Fraction(2)}),
+    "count, any tick": (
+        COUNT | {"epsilon": "2"}, ANY, 2, LOGS, [*records(), event(9)], {"epsilon": Fraction(2)},
+    ),
+    "count, not where": (
+        COUNT | {"epsilon": "1", "where": [{"field": "amount", "at_least": "1"}]},
+        WITHIN, 2, LOGS, records((0,), amounts=(0, 1, None)), {"epsilon": Fraction(2)},
+    ),
+    "histogram": (KEYS | {"epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES) + ODD, {"epsilon": Fraction(2)}),
+    "histogram, replaced": (
+        KEYS | {"epsilon": "2"}, WITHIN, 2, LOGS, records((0,), NAMES) + ODD[:8], {"neighbors": Neighbors.ADD_REMOVE},
+    ),
+    "histogram, any tick": (
+        KEYS | {"epsilon": "2"}, ANY, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)},
+    ),
+    "list": (TAGS | {"epsilon": "2"}, {}, 1, ONE, records((0,), tags=HOLD) + ODD, {"ones": 1}),
+    "list, replaced": (
+        TAGS | {"epsilon": "4"}, WITHIN, 1, ONE, records((0,), tags=HOLD), {"ones": 1},
+    ),
+    "sum": (SUM | {"epsilon": "2"}, {}, 2, LOGS, records(amounts=AMOUNTS) + ODD, {"highest": 1}),
+    "sum, replaced": (
+        SUM | {"epsilon": "6"}, WITHIN, 2, LOGS, records((0,), amounts=AMOUNTS), {"neighbors": Neighbors.ADD_REMOVE},
+    ),
+    "sum, any tick": (
+        SUM | {"epsilon": "4"}, ANY, 2, LOGS, records(amounts=(-1, 2, None)), {"epsilon": Fraction(4)},
+    ),
+    "sum far from 0, replaced by null": (
+        SUM | {"clamp": ["1", "2"], "epsilon": "2"}, WITHIN, 2, LOGS, records((0,), amounts=(0, 9, None)),
+        {"highest": 1},
+    ),
+    "sum by key, replaced": (
+        SUM | {"by": "key", "windows": ["1s"], "epsilon": "4"}, WITHIN, 1, ONE,
+        records((0,), ("a", None), amounts=(-1, 2, None)), {"neighbors": Neighbors.ADD_REMOVE},
+    ),
+    "top": (TOP | {"epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
+    "top, any tick": (TOP | {"epsilon": "2"}, ANY, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
+}  # fmt: skip
+NEIGHBORS = {"add_remove": one_more, "replace": replaced}
+
+
+def far(series: dict[str, Any]) -> int:
+    """How far noise has to be played: one beyond what one record moves an entry by."""
+    return 4 if series["statistic"] == "sum" and "by" not in series else 3 if "by" in series else 2
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_raw_neighbours_lose_what_plan_states_and_a_twin_loses_more(case: str) -> None:
+    """No more, and no less: what the plan states is met by some pair of records."""
+    series, privacy, ticks, logs, some, broken = CASES[case]
+    radius = 5 if case == "sum by key, replaced" else 2 if "list" in case else far(series)
+    world = World(pipeline([series], privacy, ticks), radius)
+    pairs = list(NEIGHBORS[privacy.get("neighbors", "add_remove")](logs, some))
+    found, where = worst(world, pairs)
+    assert found == world.stated == Fraction(series["epsilon"]), where
+    assert worst(world.twin(**broken), pairs)[0] > world.stated
+
+
+def going(series: dict[str, Any]) -> Counted:
+    """What a series counts, for the oracle."""
+    by = {"key": Named("key", ("a",)), "tags": Named("tags", ("x", "y", "z"))}
+    of = Added("amount", -1, 2, 1.0) if series["statistic"] == "sum" else None
+    where = (Comparison("amount", "at_least", (1,)),) if "where" in series else ()
+    return Counted(0, (by[series["by"]],) if "by" in series else (), where, of)
+
+
+def as_values(record: Item) -> dict[str, Any]:
+    """A readable record, for the oracle."""
+    assert isinstance(record, dict)
+    return record | {"tags": tuple(record["tags"])}
+
+
+def said(bodies: tuple[bytes, ...]) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the releases, in their order."""
+    found = []
+    for body in bodies:
+        parts = json.loads(body)["windows"].values()
+        numbers = [each.get("values", {"": each.get("value")}).values() for each in parts]
+        found.append(tuple(int(one) for each in numbers for one in each))
+    return tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("series", "h"),
+    [
+        (COUNT | {"epsilon": "1"}, 1), (KEYS | {"epsilon": "1"}, 1), (SUM | {"epsilon": "2"}, 2),
+        (TAGS | {"epsilon": "2"}, 2),
+    ],
+    ids=["count", "histogram", "sum", "list"],
+)  # fmt: skip
+def test_releases_have_the_law_of_the_theory(series: dict[str, Any], h: int) -> None:
+    """Records in, all windows of all ticks out: the oracle knows the records and the description, no class."""
+    ticks, radius = (1, 2) if h == 2 and "by" in series else (2, 2)
+    start: Logs = ONE if ticks == 1 else LOGS
+    world = World(pipeline([series], {}, ticks), radius)
+    windows = [1, int(series["windows"][0][0])]
+    base = [item for item in start[0] if not isinstance(item, int)]
+    counted = going(series)
+    some = records(range(ticks), ("a", "zz"), HOLD[:3], (2, -0.5, None))
+    width = world.series[0].rows.stop
+
+    def rows_of(those: Sequence[Item]) -> list[list[int]]:
+        values = [as_values(one) for one in those]
+        found = tick_rows(values, [one["time"] // 1000 for one in values], [counted], width)
+        return [found.get(tick, [0] * width) for tick in range(ticks)]
+
+    plain = rows_of(base)
+    for record in some[:: 1 if ticks == 1 else 3]:
+        logs = inserted(start, 0, 0, record)
+        rows = rows_of([*base, record])
+        assert [list(row) for row in world.rows(logs)] == rows
+        real: dict[Any, Fraction] = {}
+        for bodies, chance in world.law(0, world.rows(logs)).items():
+            real[said(bodies)] = real.get(said(bodies), Fraction(0)) + chance
+        a = BASE ** (Fraction(series["epsilon"]) / h).numerator
+        assert real == law(rows, windows, a, radius, signed=series["statistic"] == "sum")
+        if radius > max(
+            abs(x - y)
+            for one, two in zip(rows, plain, strict=True)
+            for x, y in zip(one, two, strict=True)
+        ):
+            left, right = (world.law(0, world.rows(each)) for each in (logs, start))
+            assert lost(left, right) == cost(rows, plain, Fraction(series["epsilon"]), h)
+
+
+@pytest.mark.parametrize(
+    ("series", "twin"),
+    [
+        ({"name": "s", "statistic": "count", "epsilon": "2"}, {"epsilon": Fraction(4)}),
+        (SUM | {"windows": ["ever"], "clamp": ["0", "1"], "epsilon": "4"}, {}),
+        (COUNT | {"windows": ["1s", "ever"], "epsilon": "6"}, {}),
+    ],
+    ids=["so far", "sum, ever", "window and ever"],
+)  # fmt: skip
+def test_counts_so_far_lose_what_is_stated(series: dict[str, Any], twin: dict[str, Any]) -> None:
+    """Beside windows too: a forest and a counter that see the same records add up."""
+    world = World(pipeline([series], {}, 2), 2)
+    pairs = list(one_more(LOGS, records(amounts=(1, None))))
+    assert worst(world, pairs)[0] == world.stated
+    if twin:
+        assert worst(world.twin(**twin), pairs)[0] > world.stated

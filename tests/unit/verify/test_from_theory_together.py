@@ -1,0 +1,186 @@
+"""Several series over the same raw records: what they lose together, whatever is published, and what later ones see.
+
+The joint law of all series is that of independent parts; a scripted engine publishes what these parts say, byte for
+byte. A series that is created while the engine runs sees records that are read from then on, and no others.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.verify.exact.raw_streams import (
+    SEALER,
+    Item,
+    Logs,
+    Told,
+    World,
+    batches_of,
+    event,
+    inserted,
+    one_more,
+    pipeline,
+    worst,
+)
+
+from stream_dp.core.messages import IntArray, Update
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Batch, Ports
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
+from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.testing.manual_clock import ManualClock
+from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
+
+KEYS = {"name": "keys", "statistic": "histogram", "by": "key", "windows": ["1s"], "epsilon": "1"}
+COUNT = {"name": "count", "statistic": "count", "windows": ["1s"], "epsilon": "1"}
+SUM = {
+    "name": "sum", "statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "windows": ["2s"], "epsilon": "2",
+}  # fmt: skip
+TOP = {"name": "top", "statistic": "top", "by": "key", "k": "2", "windows": ["1s"], "epsilon": "1"}
+LOGS: Logs = ((event(0, key=None), 0, event(1), 1),)
+ALL = [KEYS, COUNT, SUM, TOP]
+
+
+def test_four_series_lose_their_sum_and_a_smaller_ledger_would_not_do() -> None:
+    """One record counts in all of them; what the ledger has is what is lost, to a third of a unit."""
+    world = World(pipeline(ALL, {}, 2), 3)
+    some = [event(0, key=k, amount=a) for k, a in (("a", 2), (None, -9), ("a", None))]
+    found, where = worst(world, one_more(LOGS, some))
+    assert found == world.stated == 5, where
+    assert worst(world.twin(epsilon=Fraction(2)), one_more(LOGS, some))[0] == 6
+
+
+def test_a_scripted_engine_publishes_what_the_parts_say() -> None:
+    """The same noise in the engine and in the parts: the same bytes, but for the number of each release."""
+    world = World(pipeline(ALL, {}, 2), 3)
+    random = Random(3)
+    for _ in range(20):
+        script = {n: [random.randint(-4, 4) for _ in range(20)] for n in range(len(ALL))}
+        used: dict[int, int] = defaultdict(int)
+
+        def make(_seed: bytes, number: int, script: Any = script, used: Any = used) -> "Continued":
+            return Continued(script[number], used, number)
+
+        rows, bodies = world.run(LOGS, make)
+        for place, series in enumerate(world.series):
+            told, noise = Told(series), ScriptedNoise(script[place])
+            state = told.init(noise)
+            own = [body for body in bodies if json.loads(body)["series"] == series.name]
+            for row, body in zip(rows, own, strict=True):
+                state, expected = told.step(state, Update(np_row(row, series.rows)), noise)
+                assert without_number(body) == without_number(expected)
+
+
+def np_row(row: Sequence[int], columns: slice) -> IntArray:
+    """A series' part of a row."""
+    return np.array(row[columns], np.int64)
+
+
+def without_number(body: bytes) -> dict[str, Any]:
+    """What a release says."""
+    return {name: each for name, each in json.loads(body).items() if name != "sequence"}
+
+
+class Continued:
+    """A script that goes on where the series' last noise ended."""
+
+    def __init__(self, values: list[int], used: dict[int, int], number: int) -> None:
+        self.values, self.used, self.number = values, used, number
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """The next values."""
+        start = self.used[self.number]
+        self.used[self.number] += size
+        return ScriptedNoise(self.values[start:]).laplace(scale, size)
+
+    geometric = gaussian = laplace
+
+
+# --- a series that is created later --------------------------------------------------------------
+
+
+class Halting(MemorySource):
+    """Gives the batches of the first tick, and the others when it is told."""
+
+    def __init__(self, logs: Logs) -> None:
+        super().__init__(batches_of(logs), partitions=range(len(logs)))
+        self.free = asyncio.Event()
+
+    async def read(self) -> Sequence[Batch]:
+        """The next batch."""
+        if self._left and (self._left[0].mark or 0) > 0:
+            await self.free.wait()
+        return await super().read()
+
+
+def born_later(logs: Logs, asked: dict[str, Any], privacy: dict[str, str]) -> list[dict[str, Any]]:
+    """What a series says, without noise, that is created behind tick 0."""
+    spec = pipeline([COUNT | {"epsilon": "2"}], privacy, 4)
+    world = World(spec)
+    plan = world.built.run_config(0)
+    router, bodies = OpenRouter(spec, plan.origin), list[bytes]()
+    source = Halting(logs)
+    engine = Engine(
+        plan, router, Ports(source, MemoryJournal(), MemorySink(bodies), ManualClock(10**12), SEALER),
+        lambda seed, number: ZeroNoise(), planner=LiveSeriesPlanner(spec, router),
+        subledgers=world.built.subledgers(), guard=guard_of(spec, plan.origin, SEALER.user_key()),
+    )  # fmt: skip
+
+    async def run() -> None:
+        running = asyncio.create_task(engine.run())
+        for _ in range(10_000):
+            if bodies:
+                break
+            await asyncio.sleep(0)
+        await engine.create(json.dumps(asked).encode())
+        source.free.set()
+        await running
+
+    asyncio.run(run())
+    return [without_number(one) for one in bodies if json.loads(one)["series"] == asked["name"]]
+
+
+LATER: list[dict[str, Any]] = [
+    COUNT | {"name": "new", "windows": ["2s", "ever"]},
+    SUM | {"name": "new"},
+    {"name": "new", "statistic": "quantiles", "of": "amount", "clamp": ["0", "9"], "buckets": "3", "at": ["0.5"],
+     "windows": ["1s"], "epsilon": "1"},
+    TOP | {"name": "new", "windows": ["2s"]},
+]  # fmt: skip
+USERS = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
+STREAM: Logs = ((event(0, who="you"), 0, event(1, who="you"), 1, event(2, who="you"), 2, 3),)
+
+
+@pytest.mark.parametrize("asked", LATER, ids=lambda each: str(each["statistic"]))
+@pytest.mark.parametrize("privacy", [{}, USERS], ids=["events", "users"])
+def test_a_later_series_tells_nothing_of_what_came_before(
+    asked: dict[str, Any], privacy: dict[str, str]
+) -> None:
+    """Records of ticks before it begins change none of its releases, whenever they are read; later ones do."""
+    plain = born_later(STREAM, asked, privacy)
+    assert [each["tick"] for each in plain] == [1, 2, 3]
+    before: list[Item] = [event(0, amount=8), event(0, amount="bad"), event(0, key=None)]
+    for record in before:
+        for place in range(len(STREAM[0])):
+            assert born_later(inserted(STREAM, 0, place, record), asked, privacy) == plain
+    later = event(1, amount=8, key=None)
+    assert born_later(inserted(inserted(STREAM, 0, 3, later), 0, 3, later), asked, privacy) != plain
+
+
+def test_a_users_cap_goes_on_where_a_series_begins() -> None:
+    """What was used before a series began counts in the same window: it sees no more than is left."""
+    asked = COUNT | {"name": "new"}
+    logs = inserted(STREAM, 0, 3, event(1))
+    logs = inserted(logs, 0, 3, event(1))
+    full = born_later(logs, asked, USERS)
+    half = born_later(inserted(logs, 0, 0, event(0)), asked, USERS)
+    none = born_later(inserted(inserted(logs, 0, 0, event(0)), 0, 0, event(0)), asked, USERS)
+    values = [each[0]["windows"]["tick"]["value"] for each in (full, half, none)]
+    assert values == [3, 2, 1]
