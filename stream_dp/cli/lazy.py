@@ -55,7 +55,9 @@ class _Imported(Mapping[str, Any]):
         if name not in self._names:
             raise KeyError(name)
         attribute = name.replace("-", "_")
-        return _command(name, getattr(import_module(f"stream_dp.cli.{attribute}"), attribute))
+        return _command(
+            name, getattr(import_module(f"stream_dp.cli.commands.{attribute}"), attribute)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -79,9 +79,9 @@ def test_a_command_loads_what_it_uses(
 ) -> None:
     found = loaded(root, NOT_AWAITED + RUN, *arguments)
     assert found & (set(unused) | {"starlette", "uvicorn"}) == set()
-    assert "audit" not in floors(found)
+    assert "verify" not in floors(found)
 
 
 def test_a_command_that_loads_too_much_is_found(root: Path) -> None:
     found = loaded(root, f"import stream_dp.operate.audit.attack\n{RUN}", "--version")
-    assert "audit" in floors(found)
+    assert "verify" in floors(found)

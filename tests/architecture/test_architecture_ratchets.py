@@ -74,19 +74,25 @@ def classes_asked(tree: ast.Module) -> list[str]:
 
 def ladders(syntax: Syntax) -> int:
     """Return how often a module outside of the folder asks whether something is this mechanism or that statistic."""
-    homes = {Path("stream_dp/mechanisms"), Path("stream_dp/statistics")}
+    mechanism_home, statistic_home = Path("stream_dp/mechanisms"), Path("stream_dp/statistics")
     wired = "wire"
     mechanisms = {
         node.name
         for path, tree in syntax.items()
-        if Path("stream_dp/mechanisms") in path.parents
+        if mechanism_home in path.parents
         for node in tree.body
         if isinstance(node, ast.ClassDef)
         and any(wired in ast.unparse(decorator) for decorator in node.decorator_list)
     }
-    kinds = mechanisms | {kind.__name__ for kind in STATISTICS}
-    outside = (tree for path, tree in syntax.items() if not homes & set(path.parents))
-    return sum(len(kinds.intersection([name])) for tree in outside for name in classes_asked(tree))
+    statistics = {kind.__name__ for kind in STATISTICS}
+    count = 0
+    for path, tree in syntax.items():
+        asked = classes_asked(tree)
+        if mechanism_home not in path.parents:
+            count += sum(name in mechanisms for name in asked)
+        if statistic_home not in path.parents:
+            count += sum(name in statistics for name in asked)
+    return count
 
 
 def own_imports(syntax: Syntax) -> list[Path]:

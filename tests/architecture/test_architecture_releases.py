@@ -88,12 +88,12 @@ def test_releases_have_one_reader(syntax: Syntax) -> None:
         "from pydantic import TypeAdapter\nTypeAdapter(dict).validate_json(body)",
         "Answer.model_validate_json(body)",
         "from stream_dp.journal.public_body import decoded_body\ndecoded_body(body, Mine, 1, 'release', '')",
-        "from stream_dp.engine import public_body\npublic_body.decoded_body(body, Mine, 1, 'release', '')",
+        "from stream_dp.journal import public_body\npublic_body.decoded_body(body, Mine, 1, 'release', '')",
     ],
 )
 def test_a_second_reader_is_found(syntax: Syntax, twin: str) -> None:
     with_twin = {**syntax, Path("stream_dp/operate/twin.py"): ast.parse(twin)}
-    assert other_readers(with_twin) - set(OTHER_JSON) == {"app/twin.py"}
+    assert other_readers(with_twin) - set(OTHER_JSON) == {"operate/twin.py"}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_help_names_every_command(say: Say) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_all_says_what_each_says_of_itself(name: str) -> None:
     attribute = name.replace("-", "_")
-    found = getattr(import_module(f"stream_dp.cli.{attribute}"), attribute)
+    found = getattr(import_module(f"stream_dp.cli.commands.{attribute}"), attribute)
     own = str(found.info.help) if isinstance(found, typer.Typer) else str(inspect.getdoc(found))
     assert " ".join(own.partition("\n\n")[0].split()) == Commands.table[name]
 

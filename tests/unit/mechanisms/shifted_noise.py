@@ -1,10 +1,11 @@
 """Noise in two copies that differ as one event would make them: the proof of a counter's privacy, played exactly.
 
 A counter is private if one more event at step i has the same effect on all answers as a shift of the node noises by
-integers: the shift is a bijection of the noise, and costs |shift| / scale for each node ([HSV] Def 3.1 and the proof in
-mechanisms/linear/tree.py). Rules: columns of one counter have the same random noise, and column i > 0 has 1 more in every
-node that covers step `steps[i - 1]`. If then each answer of column i is greater by exactly [t >= i], and each node is
-drawn once, at the scale that the oracle says, the loss is at most the sum of 1 / scale over the nodes that cover i.
+integers: the shift is a bijection of the noise, and costs |shift| / scale for each node ([HSV] Def 3.1 and the
+proof in mechanisms/linear/tree.py). Rules: columns of one counter have the same random noise, and column i > 0 has
+1 more in every node that covers step `steps[i - 1]`. If then each answer of column i is greater by exactly [t >=
+i], and each node is drawn once, at the scale that the oracle says, the loss is at most the sum of 1 / scale over
+the nodes that cover i.
 """
 
 from collections.abc import Callable, Iterable, Iterator

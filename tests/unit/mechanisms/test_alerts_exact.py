@@ -1,8 +1,8 @@
 """Alerts through a re-arming, exactly: every draw's scale and number, what becomes of it, and the loss that follows.
 
-The enumerations run the very code of production under every noise up to a radius, one unit of epsilon being -ln(BASE);
-the mass beyond the radius lies between the two bounds (stream_dp/verify/exact/exact_delta.py). With a threshold of 1 and two
-ticks an event can fall behind a re-arming.
+The enumerations run the very code of production under every noise up to a radius, one unit of epsilon being
+-ln(BASE); the mass beyond the radius lies between the two bounds (stream_dp/verify/exact/exact_delta.py). With a
+threshold of 1 and two ticks an event can fall behind a re-arming.
 """
 
 from dataclasses import dataclass, field
