@@ -16,9 +16,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.error_words import NOTHING, Written, suggestion
-from stream_dp.pipeline.file.error_words import message as in_words
-from stream_dp.pipeline.file.expected import known_keys, with_expected
+from stream_dp.pipeline.problems import NOTHING, Written, known_keys, suggestion, with_expected
+from stream_dp.pipeline.problems import message as in_words
 from stream_dp.records.scalars import Frozen, Moment, Name
 
 _ID, _ANALYST = r"^[A-Za-z0-9_.-]{1,64}$", r"^([a-z0-9][a-z0-9_.-]{0,62})?$"
@@ -241,8 +240,7 @@ def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
     try:
         return kind.model_validate(found)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False, include_context=True)
-        told = dict.fromkeys(map(_told, with_expected(problems, kind)))
+        told = dict.fromkeys(map(_told, with_expected(error, kind)))
         raise UsageError("\n".join(told)) from None
 
 

@@ -18,9 +18,9 @@ from stream_dp.engine.registry import LiveSeries
 from stream_dp.engine.series import Series
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery
-from stream_dp.pipeline.file.expected import with_expected
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load_live
+from stream_dp.pipeline.problems import with_expected
 from stream_dp.pipeline.routing.layout import Block, Feature, part_names
 from stream_dp.pipeline.routing.open_router import OpenRouter
 from stream_dp.records.conditions import tests_of
@@ -131,8 +131,7 @@ class WatchPlanner:
         try:
             return self.entry.another(data, roster, self.spec.fields, self.spec.clock)
         except ValidationError as error:
-            told = error.errors(include_url=False, include_input=False)
-            return with_expected(told, type(self.entry), ("watch", 0))
+            return with_expected(error, type(self.entry), ("watch", 0))
 
     def _block(self, watch: Any) -> Block:
         where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))

@@ -10,9 +10,7 @@ from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.list_words import lists_words
-from stream_dp.pipeline.plain_promise import plain_promise
-from stream_dp.pipeline.protected_words import unit_words
+from stream_dp.pipeline.promise import lists_words, plain_promise, unit_words
 from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
 from stream_dp.statistics.parts.made_of import MadeOf

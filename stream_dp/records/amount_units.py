@@ -21,11 +21,10 @@ from stream_dp.records.conditions import Test, typed
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.record_columns import Numbers
 from stream_dp.records.scalars import Exact, problem
+from stream_dp.records.schema import Fields, field_problems
 
 FINEST = Fraction(1, 10**6)
 _EXACT_INTEGERS = 2**53  # the largest doubles that no integer is missing below
-
-_Place = tuple[str | int, ...]
 
 
 def _stepped(step: Fraction) -> Fraction:
@@ -94,35 +93,25 @@ def plain_number(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
 
 
-def amount_problems(at: _Place, series: Any, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
-    """Return what `of`, `clamp` and `step` of a series, or of a sketch of one, and the schema must not say together."""
-    found, of = [], getattr(series, "of", None)
-    if isinstance(of, str) and of not in fields:
-        found.append(problem((*at, "of"), f"'{of}' is not in the schema", fields))
-    elif isinstance(of, str) and fields[of] is not None:
-        kind = fields[of].type
-        if kind not in ("integer", "number"):
-            found.append(problem((*at, "of"), f"'{of}' is a {kind}, not a number or an integer"))
-    clamp, step = getattr(series, "clamp", None), getattr(series, "step", None)
-    if isinstance(clamp, tuple) and isinstance(step, Fraction):
-        found += _clamp_problems((*at, "clamp"), clamp, step)
-    return found
+def number_problems(of: str, fields: Fields) -> list[InitErrorDetails]:
+    """Return that the field `of` is not there, or holds no numbers."""
+    wrong = ", not a number or an integer"
+    return field_problems(("of",), of, fields, ("integer", "number"), wrong)
 
 
-def _clamp_problems(
-    at: _Place, clamp: tuple[Fraction, ...], step: Fraction
-) -> list[InitErrorDetails]:
+def clamp_problems(clamp: Clamp, step: Fraction) -> list[InitErrorDetails]:
+    """Return what `clamp` and `step` of a series say together and must not."""
     lowest, highest = clamp
-    found = []
+    problems = []
     for place, bound in enumerate(clamp):
         shown = decimal_text(bound)
         if (bound / step).denominator != 1:
             why = f"'{shown}' is no whole number of steps of {decimal_text(step)}: move it, or give a finer step"
-            found.append(problem((*at, place), why))
+            problems.append(problem(("clamp", place), why))
         elif abs(bound) > step * MOST_UNITS or abs(bound) >= _EXACT_INTEGERS:
             why = f"'{shown}' is more than {MOST_UNITS:,} steps, or than 2^53: give a wider step or a narrower clamp"
-            found.append(problem((*at, place), why))
+            problems.append(problem(("clamp", place), why))
     if not lowest < highest:
         why = f"'{decimal_text(highest)}' must be greater than the lower bound '{decimal_text(lowest)}'"
-        found.append(problem((*at, 1), why))
-    return found
+        problems.append(problem(("clamp", 1), why))
+    return problems

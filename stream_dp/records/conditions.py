@@ -16,6 +16,7 @@ from stream_dp.records.scalars import Frozen, Value, exact, problem
 from stream_dp.records.schema import (
     BooleanField,
     CategoryField,
+    Fields,
     IntegerField,
     ListField,
     NumberField,
@@ -203,19 +204,21 @@ def value_problem(at: tuple[str | int, ...], error: ValueError) -> InitErrorDeta
     return problem(at, str(error), error.names if isinstance(error, NoSuchValueError) else ())
 
 
-def condition_problems(
-    at: tuple[str | int, ...], condition: Any, fields: Mapping[str, Any]
+def where_problems(
+    at: tuple[str | int, ...], where: Where, fields: Fields
 ) -> list[InitErrorDetails]:
-    """Return what a condition and the schema say together and must not; `at` is the condition's place."""
-    if condition.field not in fields:
-        return [problem((*at, "field"), f"'{condition.field}' is not in the schema", fields)]
-    if (field := fields[condition.field]) is None:
-        return []
-    found = []
-    for place, text in enumerate(condition.texts):
-        try:
-            typed(field, condition.operator, text)
-        except ValueError as error:
-            inner = (place,) if condition.operator == "one_of" else ()
-            found.append(value_problem((*at, condition.operator, *inner), error))
-    return found
+    """Return what conditions and the schema say together and must not; `at` is the place of their entry."""
+    problems = []
+    for number, condition in enumerate(where):
+        here, operator = (*at, "where", number), condition.operator
+        if condition.field not in fields:
+            why = f"'{condition.field}' is not in the schema"
+            problems.append(problem((*here, "field"), why, fields))
+            continue
+        for place, text in enumerate(condition.texts):
+            try:
+                typed(fields[condition.field], operator, text)
+            except ValueError as error:
+                inner = (place,) if operator == "one_of" else ()
+                problems.append(value_problem((*here, operator, *inner), error))
+    return problems

@@ -1,6 +1,7 @@
 """What a series can go by: a field, a number between edges, the hour or weekday of the tick, or several of these.
 
 Rules: everything is declared and public, so the entries of a row and their names are known before any record is read.
+What a grouping and the schema, or the clock, say together and must not is told here too.
 What a record counts in depends on that record alone, and on the public tick that it lies in. An entry `other` holds
 what is none of the declared values; a tick always has an hour and a weekday, so these have none.
 """
@@ -17,10 +18,12 @@ from pydantic import (
     PlainValidator,
     TypeAdapter,
 )
+from pydantic_core import InitErrorDetails
 
+from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.records.conditions import typed
 from stream_dp.records.scalars import OTHER, Exact, FieldName, Frozen, problem, refuse
-from stream_dp.records.schema import ListField
+from stream_dp.records.schema import Fields, ListField, field_problems
 from stream_dp.records.zones import ZoneName
 
 MOST_ENTRIES = 10_000
@@ -33,7 +36,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _TICK_KEYS = {"hour": tuple(f"{hour:02}" for hour in range(24)), "weekday": _DAYS}
 _LONGEST = {"hour": 3_600_000, "weekday": 86_400_000}
 
-
+Place: TypeAlias = tuple[str | int, ...]
 Edge: TypeAlias = Exact
 
 
@@ -221,3 +224,72 @@ def _keys(fields: Mapping[str, Any], by: Any) -> tuple[str, ...]:
 
 def _escaped(key: str) -> str:
     return key.replace("\\", "\\\\").replace(",", "\\,")
+
+
+def by_problems(at: Place, by: By | None, fields: Fields) -> list[InitErrorDetails]:
+    """Return what a grouping and the schema say together and must not; it stands `at` this place."""
+    parts = parts_of(by)
+    problems = []
+    for number, part in enumerate(parts):
+        inner = (*at, number) if isinstance(by, tuple) else at
+        if isinstance(part, str):
+            problems += _category_problems(inner, part, fields)
+        elif isinstance(part, Edges):
+            problems += _edges_problems(inner, part, fields)
+    if problems or len(parts) == 1:
+        return problems
+    entries = number_of_keys(fields, by)
+    if entries <= MOST_ENTRIES:
+        return []
+    return [
+        problem(at, f"these have {entries:,} entries together, and {MOST_ENTRIES:,} is the most")
+    ]
+
+
+def rank_problems(key: str, rank: int, by: By, fields: Fields) -> list[InitErrorDetails]:
+    """Return that a rank, or a number of ranks, behind `key` is beyond the entries; nothing where `by` is wrong."""
+    if by_problems((), by, fields) or rank <= (entries := number_of_keys(fields, by)):
+        return []
+    what = "categories, with 'other'" if isinstance(by, str) else "entries"
+    return [problem((key,), f"there are {entries} {what}: no more ranks than that")]
+
+
+def tick_problems(at: Place, by: By, clock: Clock) -> list[InitErrorDetails]:
+    """Return that a tick has several of the hours or weekdays to go by, or that nothing says which hour it has."""
+    longest = longest_tick(by)
+    if longest is None:
+        return []
+    key, most = longest
+    if clock.start is None:
+        why = "needs to know when tick 0 begins: declare clock.start, such as 2026-01-01T00:00:00Z"
+        return [problem(at, why)]
+    if clock.step <= most:
+        return []
+    length = "an hour" if key == "hour" else "a day"
+    why = f"a tick of this clock is longer than {length}, so it has no one {key}"
+    return [problem(at, why)]
+
+
+def _category_problems(at: Place, name: str, fields: Fields) -> list[InitErrorDetails]:
+    number = name in fields and fields[name].type in ("integer", "number")
+    edges = f"; bins need edges, such as {{field: {name}, edges: [0, 10]}}" if number else ""
+    wrong = f", not a category or a list{edges}"
+    return field_problems(at, name, fields, ("category", "list"), wrong)
+
+
+def _edges_problems(at: Place, bins: Edges, fields: Fields) -> list[InitErrorDetails]:
+    """Edges are values of their field, each greater than the one before."""
+    wrong = ", not a number or an integer"
+    problems = field_problems((*at, "field"), bins.field, fields, ("integer", "number"), wrong)
+    field, before = None if problems else fields[bins.field], None
+    for number, edge in enumerate(bins.edges):
+        try:
+            value: Any = edge if field is None else edge_value(field, edge)
+        except ValueError as error:
+            problems.append(problem((*at, "edges", number), str(error)))
+            continue
+        if before is not None and value <= before:
+            why = "is there twice" if value == before else "must be greater than the one before"
+            problems.append(problem((*at, "edges", number), f"'{decimal_text(edge)}' {why}"))
+        before = value
+    return problems

@@ -21,7 +21,6 @@ from pydantic import (
     Field,
     InstanceOf,
     PlainSerializer,
-    TypeAdapter,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
@@ -31,6 +30,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from stream_dp.core.moments import parse_moment
 
 OTHER = "other"
+UNDECLARED = "declare this"
+"""Where `stream-dp init` leaves open what only the operator can say: a domain, the start of a clock, a zone.
+
+Taken from data it would tell of the data. No key takes it: a file with it is refused ("declare the domain of country").
+"""
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(100)
 LARGEST_DELTA = Fraction(1, 1000)
 SMALLEST_SHARE = Fraction(1, 10**6)
@@ -71,14 +75,6 @@ def refuse(problems: list[InitErrorDetails]) -> None:
     """Raise all `problems` at once, if there are any."""
     if problems:
         raise ValidationError.from_exception_data("pipeline", problems)
-
-
-def valid_or_none(kind: TypeAdapter[Any], value: object) -> Any:
-    """Return what a part of a broken entry says; None where it is broken itself."""
-    try:
-        return kind.validate_python(value)
-    except ValidationError:
-        return None
 
 
 def exact(value: object) -> Fraction:

@@ -1,9 +1,11 @@
 """What a record looks like: the fields of `schema:`. Every model is frozen and refuses unknown keys."""
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
+from pydantic_core import InitErrorDetails
 
 from stream_dp.core.moments import TimeForm
 from stream_dp.records.scalars import Domain, Frozen, problem, refuse
@@ -96,3 +98,18 @@ FieldSpec: TypeAlias = Annotated[
     TimeField | CategoryField | ListField | TextField | IntegerField | NumberField | BooleanField,
     Field(discriminator="type"),
 ]
+Fields: TypeAlias = Mapping[str, FieldSpec]
+
+
+def field_problems(
+    at: tuple[str | int, ...], name: str, fields: Fields, types: Collection[str], wrong: str
+) -> list[InitErrorDetails]:
+    """Return that `name`, which stands `at` this place, is no field, or one of another type than `types`.
+
+    `wrong` says what is wrong with another type; it stands behind "'delay' is an integer".
+    """
+    if name not in fields:
+        return [problem(at, f"'{name}' is not in the schema", fields)]
+    kind = fields[name].type
+    article = "an" if kind == "integer" else "a"
+    return [] if kind in types else [problem(at, f"'{name}' is {article} {kind}{wrong}")]

@@ -50,9 +50,3 @@ if TYPE_CHECKING:
     Series: TypeAlias = SeriesSpec
 else:
     Series = Annotated[reduce(or_, STATISTICS), Field(discriminator="statistic")]
-
-
-def statistic_named(name: object) -> type[SeriesSpec]:
-    """Return the statistic of this name; what all have in common where there is none."""
-    named = {kind.model_fields["statistic"].default: kind for kind in STATISTICS}
-    return named.get(name, SeriesSpec)

@@ -3,10 +3,10 @@
 Or, `of` a number: has it added up to that?
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -19,20 +19,21 @@ from stream_dp.mechanisms.watches.monitor import Monitor
 from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
-from stream_dp.records.amount_units import Amount, Clamp, Step, plain_number
-from stream_dp.records.groupings import decimal_text
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
+from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, problem
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.alarms import (
     Looking,
     adds_both_signs,
     amount_watched,
-    amounts_sketched,
     compared_by,
     daily,
     level_problems,
     may_be_negative,
-    one_window,
     sign_problems,
     sum_problems,
     usual_count,
@@ -40,13 +41,13 @@ from stream_dp.statistics.parts.alarms import (
     window_terms,
 )
 from stream_dp.statistics.parts.false_alarm import TOLERATED, Compared, FalseAlarm
-from stream_dp.statistics.parts.series_spec import GroupedSeries, Place
+from stream_dp.statistics.parts.series_spec import GroupedSeries
 from stream_dp.statistics.parts.windows import (
+    EVER,
     Window,
     Windows,
     window_lengths,
     window_problems,
-    windows_sketched,
 )
 
 AlertMechanism: TypeAlias = Alerts | Monitor | SumMonitor | WindowAlerts
@@ -131,37 +132,42 @@ class AlertsSeries(GroupedSeries):
         low, high, step = map(decimal_text, told)
         return {"of": self.amount.field, "clamp": f"{low} to {high}", "step": step}
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions and windows."""
-        return {**super().sketched(value), **windows_sketched(value), **amounts_sketched(value)}
-
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return those of every series, of its window, and of the side on which it fires."""
-        found = [*window_problems(at, series), *one_window(at, series)]
-        below = getattr(series, "below", False) is True
-        if below and not getattr(series, "windows", ()) and getattr(series, "window", None) is None:
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, of its window, its threshold, and the side on which it fires."""
+        problems = [*super().own_problems(), *window_problems(self.windows, self.window)]
+        for place, name in enumerate(self.windows):
+            problems += self._window_problems(("windows", place), name)
+            if place == 1:
+                why = "alerts look at one window: write a series for each, or a monitor with a watch for each"
+                problems.append(problem(("windows", 1), why))
+        problems += self._window_problems(("window",), self.window)
+        if self.below and self.over is None:
             why = "every count since an alert begins below: name a window, such as windows: [1h]"
-            found.append(problem((*at, "below"), why))
-        threshold, usual = getattr(series, "threshold", None), getattr(series, "usual", None)
-        signed, step = adds_both_signs(series), getattr(series, "step", None)
-        found += level_problems(
-            (*at, "threshold"), threshold, below=below, step=step, signed=signed
-        )
-        found += [
-            *usual_problems(at, threshold, below, usual),
-            *sign_problems(at, usual, signed=signed),
+            problems.append(problem(("below",), why))
+        signed = adds_both_signs(self.of, self.clamp)
+        return [
+            *problems,
+            *level_problems(
+                ("threshold",), self.threshold, below=self.below, step=self.step, signed=signed
+            ),
+            *usual_problems(self.threshold, self.below, self.usual),
+            *sign_problems((), self.usual, signed=signed),
+            *sum_problems(self.of, self.clamp, self.step),
         ]
-        found += sum_problems(at, series, fields)
-        return [*found, *super().problems(at, series, fields)]
 
-    @classmethod
-    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
-        """Return whether its window does not go with the clock."""
-        return window_lengths(at, series, clock)
+    def _window_problems(self, at: Place, name: str | None) -> list[InitErrorDetails]:
+        if name != EVER:
+            return []
+        why = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
+        return [problem(at, why)]
+
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+        """Return those of every series, of its field, and whether its window does not go with the clock."""
+        return [
+            *super().problems(fields, clock, privacy),
+            *([] if self.of is None else number_problems(self.of, fields)),
+            *window_lengths(clock, self.windows, self.window),
+        ]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose one re-armed sparse vector for each key, over a window one that a monitor has."""

@@ -1,7 +1,7 @@
 """The statistic `count`: how many events so far, or over sliding windows."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
@@ -10,12 +10,12 @@ from stream_dp.journal.release import Shape
 from stream_dp.statistics.choice.cadence import (
     ReleaseEvery,
     cadence_words,
+    method_problems,
     tree_choice,
-    without_tree,
 )
 from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian
 from stream_dp.statistics.choice.choose_noise import better_counter
-from stream_dp.statistics.parts.series_spec import RECORDS, Place
+from stream_dp.statistics.parts.series_spec import RECORDS
 from stream_dp.statistics.parts.windowed import WindowedSeries
 
 
@@ -39,12 +39,17 @@ class CountSeries(WindowedSeries):
         """What is released, in a few words."""
         return f"count {self.over}{cadence_words(self.release_every)}"
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    @property
+    def cadence(self) -> int:
+        """What `release_every` says."""
+        return self.release_every
+
+    def own_problems(self) -> list[InitErrorDetails]:
         """Return those of every series, and a cadence without a tree."""
-        return [*without_tree(at, series, "auto"), *super().problems(at, series, fields)]
+        method = method_problems(
+            self.declared, self.method, self.release_every, held=("tree", "auto")
+        )
+        return [*super().own_problems(), *method]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or what `method` names; `auto` weighs tree and Gaussian noise."""

@@ -4,7 +4,7 @@ What the cap cuts off is a bias of every other series, and nobody sees it there.
 of those a single user may have any number. Who is counted is the guard's to say.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -18,11 +18,14 @@ from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
 from stream_dp.mechanisms.linear.cut_off_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.identifier_columns import CapUse
 from stream_dp.records.scalars import duration_text, milliseconds, problem
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.parts.series_spec import WITHIN, Place, SeriesSpec
-from stream_dp.statistics.parts.windows import Window
+from stream_dp.statistics.parts.series_spec import WITHIN, SeriesSpec
+from stream_dp.statistics.parts.windows import EVER, Window
 
 DIGITS = 4
 SHARE = (Fraction(0), Fraction(1))
@@ -88,30 +91,25 @@ class CutOffSeries(SeriesSpec):
 
         return tell
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    def own_problems(self) -> list[InitErrorDetails]:
         """Return that it has conditions, which the guard knows nothing of."""
-        if not series.where:
+        if not self.where:
             return []
         why = "the guard goes by a record's user and tick, and looks at nothing else: leave it out"
-        return [problem((*at, "where"), why)]
+        return [problem(("where",), why)]
 
-    @classmethod
-    def privacy_problems(cls, at: Place, series: Any, privacy: Any) -> list[InitErrorDetails]:
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
         """Return that nobody has a cap, or that the window is another than the cap's."""
-        unit, window = getattr(privacy, "unit", None), getattr(series, "window", None)
-        if unit == "event":
+        if privacy.unit == "event":
             why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
-            return [problem((*at, "statistic"), why)]
-        per, overall = (getattr(privacy, key, None) for key in ("per", "overall"))
-        if overall is not None and window is not None:
-            return [problem((*at, "window"), "the cap holds for ever: leave it out")]
-        if not isinstance(per, int) or (window is not None and _length(window) in (per, None)):
+            return [problem(("statistic",), why)]
+        if privacy.per is None:
+            why = "the cap holds for ever: leave it out"
+            return [] if self.window is None else [problem(("window",), why)]
+        if self.window not in (None, EVER) and milliseconds(self.window) == privacy.per:
             return []
-        length = duration_text(per)
-        return [problem((*at, "window"), f"the cap is one for each {length}: write {length}")]
+        length = duration_text(privacy.per)
+        return [problem(("window",), f"the cap is one for each {length}: write {length}")]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose two counters of first ticks, at half the epsilon each.
@@ -137,11 +135,3 @@ class CutOffSeries(SeriesSpec):
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: who was there is the guard's to say."""
-
-
-def _length(window: str) -> int | None:
-    """A duration in ms; 0 for `ever`, None for what is none."""
-    try:
-        return milliseconds(window)
-    except ValueError:
-        return 0 if window == "ever" else None

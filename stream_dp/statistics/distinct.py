@@ -1,7 +1,7 @@
 """The statistic `distinct`: how many different identifiers came, so far or since a public window began."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
@@ -9,20 +9,23 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.identifier_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
+from stream_dp.records.schema import Fields, field_problems
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
-from stream_dp.statistics.parts.series_spec import Place, SeriesSpec
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
     Windows,
     window_lengths,
     window_problems,
-    windows_sketched,
 )
 
 _KINDS = ("text", "integer", "category")
+_NO_IDENTIFIER = ", not a text, an integer or a category"
 
 
 class DistinctSeries(SeriesSpec):
@@ -77,32 +80,28 @@ class DistinctSeries(SeriesSpec):
         told = {} if self.declared is None else {"told": "since a window began"}
         return {"of": self.of, **told}
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions and windows."""
-        return {**super().sketched(value), **windows_sketched(value)}
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, and what windows of identifiers must not be."""
+        problems = [*super().own_problems(), *window_problems(self.windows, self.window)]
+        for place, name in enumerate(self.windows):
+            if name == EVER:
+                why = "without windows it counts so far: leave them out, or name one duration such as 24h"
+                problems.append(problem(("windows", place), why))
+            elif place:
+                why = f"'{name}' has a memory and a price of its own: make it a series of its own"
+                problems.append(problem(("windows", place), why))
+        if self.window == EVER:
+            why = "without a window it counts so far: leave it out"
+            problems.append(problem(("window",), why))
+        return problems
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return those of every series, of its window, and of the field as an identifier."""
-        found = [*window_problems(at, series), *super().problems(at, series, fields)]
-        found += _window_problems(at, series)
-        of = getattr(series, "of", None)
-        if fields is None or not isinstance(of, str):
-            return found
-        if of not in fields:
-            return [problem((*at, "of"), f"'{of}' is not in the schema", fields), *found]
-        if fields[of] is not None and fields[of].type not in _KINDS:
-            why = f"'{of}' is a {fields[of].type}, not a text, an integer or a category"
-            return [problem((*at, "of"), why), *found]
-        return found
-
-    @classmethod
-    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
-        """Return which windows do not go with the clock."""
-        return window_lengths(at, series, clock)
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+        """Return those of every series, of the field as an identifier, and of its window with the clock."""
+        return [
+            *super().problems(fields, clock, privacy),
+            *field_problems(("of",), self.of, fields, _KINDS, _NO_IDENTIFIER),
+            *window_lengths(clock, self.windows, self.window),
+        ]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose a counter of first ticks, at what an event or a user may move of them."""
@@ -119,20 +118,3 @@ class DistinctSeries(SeriesSpec):
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
         """Return how many there were; nothing of windows, for the totals of a run are those of none."""
         return int(totals[0]) if self.declared is None else None
-
-
-def _window_problems(at: Place, series: Any) -> list[InitErrorDetails]:
-    """What windows of identifiers must not be."""
-    found = []
-    for place, name in enumerate(getattr(series, "windows", ())):
-        if name == EVER:
-            why = (
-                "without windows it counts so far: leave them out, or name one duration such as 24h"
-            )
-            found.append(problem((*at, "windows", place), why))
-        elif place:
-            why = f"'{name}' has a memory and a price of its own: make it a series of its own"
-            found.append(problem((*at, "windows", place), why))
-    if getattr(series, "window", None) == EVER:
-        found.append(problem((*at, "window"), "without a window it counts so far: leave it out"))
-    return found

@@ -3,26 +3,29 @@
 Over sliding windows it tells how many more came than went in them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import clipped
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.amount_units import Sign
 from stream_dp.records.conditions import typed, value_problem
-from stream_dp.records.groupings import By, grouping_text
-from stream_dp.records.scalars import FieldName, Value, problem, valid_or_none
+from stream_dp.records.groupings import grouping_text
+from stream_dp.records.scalars import FieldName, Value, problem
+from stream_dp.records.schema import Fields, field_problems
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
-from stream_dp.statistics.parts.series_spec import Place
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import window_choice
 
 _KINDS = ("category", "text", "boolean", "integer")
+_NO_SIGN = "; a gauge needs a category, text, boolean or integer"
 
 
 def _several(value: object) -> object:
@@ -42,7 +45,6 @@ Values: TypeAlias = Annotated[
     BeforeValidator(_several, json_schema_input_type=Value | tuple[Value, ...]),
 ]
 Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
-_VALUES: TypeAdapter[Any] = TypeAdapter(Values)
 
 
 class GaugeSeries(SingleOrKeyed):
@@ -55,12 +57,6 @@ class GaugeSeries(SingleOrKeyed):
     plus: Values
     minus: Values
     floor: Floor | None = None
-    by: By | None = None
-
-    @property
-    def grouped_by(self) -> By | None:
-        """What it goes by, if anything."""
-        return self.by
 
     @property
     def amount(self) -> Sign:
@@ -94,19 +90,26 @@ class GaugeSeries(SingleOrKeyed):
             **floor,
         }
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions and values."""
-        sides = {side: valid_or_none(_VALUES, value.get(side)) or () for side in ("plus", "minus")}
-        return {**super().sketched(value), **sides}
-
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
         """Return those of every series, and those of what counts up and down."""
-        found = super().problems(at, series, fields)
-        return found if fields is None else [*_sign_problems(at, series, fields), *found]
+        problems = super().problems(fields, clock, privacy)
+        if wrong := field_problems(("of",), self.of, fields, _KINDS, _NO_SIGN):
+            return [*problems, *wrong]
+        seen: dict[Any, str] = {}
+        for side, texts in (("plus", self.plus), ("minus", self.minus)):
+            for place, text in enumerate(texts):
+                try:
+                    value = typed(fields[self.of], "equals", text)
+                except ValueError as error:
+                    problems.append(value_problem((side, place), error))
+                    continue
+                if value in seen:
+                    both = (
+                        "is listed twice" if seen[value] == side else "counts up and down at once"
+                    )
+                    problems.append(problem((side, place), f"'{text}' {both}"))
+                seen.setdefault(value, side)
+        return problems
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or a tree counter for amounts of one up and one down."""
@@ -126,30 +129,3 @@ class GaugeSeries(SingleOrKeyed):
             return None
         told = (totals if self.signed else clipped(totals)).tolist()
         return told[0] if self.by is None else dict(zip(keys, told, strict=True))
-
-
-def _sign_problems(at: Place, series: Any, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
-    """What `of`, `plus` and `minus` of a series, or of a sketch of one, and the schema must not say together."""
-    of = getattr(series, "of", None)
-    if not isinstance(of, str):
-        return []
-    if of not in fields:
-        return [problem((*at, "of"), f"'{of}' is not in the schema", fields)]
-    if (field := fields[of]) is None:
-        return []
-    if field.type not in _KINDS:
-        kinds = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
-        return [problem((*at, "of"), f"'{of}' is a {field.type}; a gauge needs a {kinds}")]
-    found, seen = [], dict[Any, str]()
-    for side in ("plus", "minus"):
-        for place, text in enumerate(getattr(series, side)):
-            try:
-                value = typed(field, "equals", text)
-            except ValueError as error:
-                found.append(value_problem((*at, side, place), error))
-                continue
-            if value in seen:
-                both = "is listed twice" if seen[value] == side else "counts up and down at once"
-                found.append(problem((*at, side, place), f"'{text}' {both}"))
-            seen.setdefault(value, side)
-    return found

@@ -1,7 +1,7 @@
 """The statistic `histogram`: how many events so far, or over sliding windows, by category."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
@@ -11,8 +11,8 @@ from stream_dp.records.scalars import problem
 from stream_dp.statistics.choice.cadence import (
     ReleaseEvery,
     cadence_words,
+    method_problems,
     tree_choice,
-    without_tree,
 )
 from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian
 from stream_dp.statistics.choice.choose_hss import (
@@ -23,7 +23,7 @@ from stream_dp.statistics.choice.choose_hss import (
     hss_choice,
 )
 from stream_dp.statistics.choice.profiles import ExpectedShape
-from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries, Place
+from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries
 
 
@@ -55,17 +55,19 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
         """What is released, in a few words."""
         return f"histogram by {self.by_text} {self.over}{cadence_words(self.release_every)}"
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return those of every grouped series, a cadence without a tree, and an inner counter without an HSS."""
-        found = [*without_tree(at, series), *super().problems(at, series, fields)]
-        method = getattr(series, "method", "hss")
-        if getattr(series, "counter", "tree") == "gaussian" and method != "hss":
-            why = f"gaussian is the counter inside an HSS, and this method is {method}: name method hss"
-            found.append(problem((*at, "counter"), why))
-        return found
+    @property
+    def cadence(self) -> int:
+        """What `release_every` says."""
+        return self.release_every
+
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, a cadence without a tree, and an inner counter without an HSS."""
+        problems = super().own_problems()
+        problems += method_problems(self.declared, self.method, self.release_every)
+        if self.counter == "gaussian" and self.method != "hss":
+            why = f"gaussian is the counter inside an HSS, and this method is {self.method}: name method hss"
+            problems.append(problem(("counter",), why))
+        return problems
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or what `method` names; `auto` takes the smaller error over the horizon."""

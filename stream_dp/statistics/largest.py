@@ -1,7 +1,7 @@
 """The statistic `largest`: how many events so far in the category of a given rank."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -9,11 +9,14 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import Largest
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.groupings import rank_problems
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.statistics.choice.choose_paper_hss import paper_hss_choice
-from stream_dp.statistics.parts.grouping_problems import rank_problems
-from stream_dp.statistics.parts.series_spec import GroupedSeries, Place
+from stream_dp.statistics.parts.series_spec import GroupedSeries
 
 
 class LargestSeries(GroupedSeries):
@@ -38,13 +41,10 @@ class LargestSeries(GroupedSeries):
         """The rank."""
         return {"rank": self.rank}
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
         """Return those of every grouped series, and a rank beyond the categories."""
-        found, by = super().problems(at, series, fields), getattr(series, "by", None)
-        return [*found, *rank_problems((*at, "rank"), getattr(series, "rank", None), by, fields)]
+        ranks = rank_problems("rank", self.rank, self.by, fields)
+        return [*super().problems(fields, clock, privacy), *ranks]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names.

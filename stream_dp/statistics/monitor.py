@@ -5,10 +5,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import groupby
-from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.how_many import how_many
@@ -17,41 +16,37 @@ from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.monitor import Monitor
 from stream_dp.mechanisms.watches.sum_monitor import NONE, SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
-from stream_dp.records.amount_units import Amount, Clamp, Step, plain_number
-from stream_dp.records.groupings import By, decimal_text
+from stream_dp.mechanisms.watches.watch_windows import MOST_HELD
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
+from stream_dp.records.conditions import tests_of, where_problems
+from stream_dp.records.groupings import (
+    By,
+    Place,
+    by_problems,
+    decimal_text,
+    most_ones,
+    number_of_keys,
+)
 from stream_dp.records.scalars import Epsilon, FieldName, Name, problem, refuse
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.alarms import (
     Looking,
+    adds_both_signs,
     amount_watched,
-    amounts_sketched,
     compared_by,
     daily,
+    level_problems,
     may_be_negative,
     over_problems,
+    sign_problems,
     sum_problems,
-    whole_or_none,
 )
 from stream_dp.statistics.parts.false_alarm import FalseAlarm
-from stream_dp.statistics.parts.grouping_problems import by_problems, grouping_sketched
-from stream_dp.statistics.parts.overlaps import beside
-from stream_dp.statistics.parts.series_spec import (
-    Place,
-    SeriesSpec,
-    where_problems,
-    where_sketched,
-)
-from stream_dp.statistics.parts.watch_problems import (
-    MOST_PLACES,
-    beyond,
-    held_problems,
-    levels_problems,
-    overlap,
-    room_problems,
-    selection,
-    threshold_problems,
-    touch_problems,
-)
+from stream_dp.statistics.parts.overlaps import Overlap, Selection, beside, deepest
+from stream_dp.statistics.parts.series_spec import SeriesPart, SeriesSpec
 from stream_dp.statistics.parts.watch_roster import WatchRoster
 from stream_dp.statistics.parts.watch_spec import WatchSpec
 
@@ -70,6 +65,8 @@ Askers = Annotated[
     Literal["operator", "anyone"] | tuple[str, ...],
     BeforeValidator(_askers, json_schema_input_type=_Asking),
 ]
+MOST_PLACES = 10**6
+_SHOWN = 5  # names of watches in one message
 ROOM = 100  # places for watches that come by message, where the file does not say `most`
 _TOLD = 100  # watches that readers are told of
 
@@ -96,18 +93,17 @@ class MonitorSeries(SeriesSpec):
     clamp: Clamp | None = None
     step: Step = Fraction(1)
 
-    @model_validator(mode="after")
-    def _names(self) -> "MonitorSeries":
-        seen: set[str] = set()
-        problems = []
-        for place, one in enumerate(self.watch):
-            if one.name in seen:
-                problems.append(
-                    problem(("watch", place, "name"), f"a watch '{one.name}' is already there")
-                )
-            seen.add(one.name)
-        refuse(problems)
-        return self
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, of its watches' names and thresholds, and of a sum."""
+        problems = super().own_problems()
+        signed, seen = adds_both_signs(self.of, self.clamp), set[str]()
+        for place, watch in enumerate(self.watch):
+            if watch.name in seen:
+                why = f"a watch '{watch.name}' is already there"
+                problems.append(problem(("watch", place, "name"), why))
+            seen.add(watch.name)
+            problems += _threshold_problems(("watch", place), watch, self.step, signed=signed)
+        return [*problems, *sum_problems(self.of, self.clamp, self.step)]
 
     @property
     def parts(self) -> tuple[WatchSpec, ...]:
@@ -238,23 +234,30 @@ class MonitorSeries(SeriesSpec):
     def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> WatchSpec:
         """Return one more watch, which no event may count in that counts in `touch` others.
 
-        So no event does among those that there are: it is enough to look at the events of this one.
+        So no event does among those that there are: it is enough to look at the events of this watch.
         """
         roster: WatchRoster = asking
-        one = WatchSpec.model_validate(data)
-        found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
-        found += over_problems((), one, clock) or held_problems(
-            (*roster.watches, one), fields, clock.step
+        watch = WatchSpec.model_validate(data)
+        problems = [
+            *by_problems(("by",), watch.by, fields),
+            *where_problems((), watch.where, fields),
+        ]
+        problems += over_problems((), watch.over, clock) or _held_problems(
+            (*roster.watches, watch), fields, clock.step
         )
-        found += threshold_problems((), one, self.step, signed=self.signed)
-        if roster.has(one.name):
-            found.append(problem(("name",), f"a watch '{one.name}' is already there"))
-        refuse(found)
+        problems += _threshold_problems((), watch, self.step, signed=self.signed)
+        if roster.has(watch.name):
+            problems.append(problem(("name",), f"a watch '{watch.name}' is already there"))
+        refuse(problems)
         others = roster.selections(partial(selection, self, fields=fields))
-        depth = beside(selection(self, one, fields), others, fields)
+        depth = beside(selection(self, watch, fields), others, fields)
         if depth.number > roster.touch:
-            refuse([problem((), beyond(depth, roster.touch))])
-        return one
+            why = (
+                f"{_deep(depth)}; the noise of this monitor is made for {roster.touch} (touch): for more create "
+                "another, with a larger touch"
+            )
+            refuse([problem((), why)])
+        return watch
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: watches have no total."""
@@ -270,54 +273,83 @@ class MonitorSeries(SeriesSpec):
         ]
         return {**super().said(meant), "watch": watches}
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions, and of its watches."""
-        watches = value.get("watch")
-        given = watches if isinstance(watches, list) else []
-        readable = [one for one in given if isinstance(one, Mapping)]
-        sketches = [
-            SimpleNamespace(
-                by=grouping_sketched(one.get("by")),
-                over=one.get("over"),
-                **{key: whole_or_none(one.get(key)) for key in ("above", "below", "usual")},
-                **where_sketched(one),
-            )
-            for one in readable
-        ]
-        told = {**super().sketched(value), **amounts_sketched(value)}
-        return {**told, "watch": sketches if len(readable) == len(given) else []}
-
-    @classmethod
-    def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
+    def groupings(self) -> Iterator[tuple[Place, By]]:
         """Return what each watch goes by."""
-        for place, one in enumerate(getattr(series, "watch", ())):
-            if one.by is not None:
-                yield ("watch", place), one.by
+        for place, watch in enumerate(self.watch):
+            if watch.by is not None:
+                yield ("watch", place), watch.by
 
-    @classmethod
-    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
-        """Return which windows do not go with the clock."""
-        found = []
-        for place, one in enumerate(getattr(series, "watch", ())):
-            found += over_problems((*at, "watch", place), one, clock)
-        return found
-
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
         """Return those of every series, those of each watch, and those of all watches together."""
-        if fields is None:
+        problems = super().problems(fields, clock, privacy)
+        for place, watch in enumerate(self.watch):
+            problems += where_problems(("watch", place), watch.where, fields)
+            problems += over_problems(("watch", place), watch.over, clock)
+        problems += [] if self.of is None else number_problems(self.of, fields)
+        return problems or [*self._touch_problems(fields), *self._room_problems(fields)]
+
+    def _touch_problems(self, fields: Fields) -> list[InitErrorDetails]:
+        """What is wrong where one event may count in more watches than `touch`."""
+        if self.touch is None or (depth := overlap(self, self.watch, fields)).number <= self.touch:
             return []
-        found = super().problems(at, series, fields)
-        for place, one in enumerate(getattr(series, "watch", ())):
-            here = (*at, "watch", place)
-            found += [*by_problems(here, one.by, fields), *where_problems(here, one.where, fields)]
-        found += [*sum_problems(at, series, fields), *levels_problems(at, series)]
-        if found or not isinstance(series, MonitorSeries) or None in fields.values():
-            return found
-        return [*touch_problems(at, series, fields), *room_problems(at, series, fields)]
+        why = f"is {self.touch}, but {_deep(depth)}, or raise it to {depth.number}"
+        return [problem(("touch",), why)]
+
+    def _room_problems(self, fields: Fields) -> list[InitErrorDetails]:
+        """What is wrong where the watches need more places than there are."""
+        needed = sum(number_of_keys(fields, watch.by) for watch in self.watch)
+        room, key = (MOST_PLACES, "watch") if self.most is None else (self.most, "most")
+        if needed <= room:
+            return []
+        why = f"these watches need {needed} places, one for each value of their fields, and there are {room}"
+        return [problem((key,), why)]
+
+
+def overlap(
+    series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
+) -> Overlap:
+    """Return in how many entries one event can count at once, and the watches whose filters allow it."""
+    return deepest([selection(series, one, fields) for one in watches], fields)
+
+
+def selection(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
+    """Return what a watch of the series selects."""
+    where = tests_of(fields, (*series.where, *one.where))
+    return Selection(one.name, most_ones(fields, one.by), where)
+
+
+def _threshold_problems(
+    at: Place, watch: WatchSpec, step: Fraction, *, signed: bool
+) -> list[InitErrorDetails]:
+    """What is wrong with the thresholds of a watch that stands `at` this place."""
+    return [
+        *sign_problems(at, watch.usual, signed=signed),
+        *level_problems((*at, "above"), watch.above, below=False, step=step, signed=signed),
+        *level_problems((*at, "below"), watch.below, below=True, step=step, signed=signed),
+    ]
+
+
+def _held_problems(
+    watches: Sequence[WatchSpec], fields: Mapping[str, Any], step: int
+) -> list[InitErrorDetails]:
+    """What is wrong where the windows of these watches, the last of them a new one, are too many rows."""
+    terms = [
+        each.terms(number_of_keys(fields, each.by), step) for each in watches if each.looks_back
+    ]
+    held = sum(each.window * each.places for each in terms)
+    if not watches[-1].looks_back or held <= MOST_HELD:
+        return []
+    why = f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: name a shorter one"
+    return [problem(("over",), why)]
+
+
+def _deep(depth: Overlap) -> str:
+    """Why so many watches are too many for one event, in words."""
+    names = ", ".join(depth.names[:_SHOWN]) + (", ..." if len(depth.names) > _SHOWN else "")
+    return (
+        f"one event may count {depth.number} times at once, in {names}: give these filters that no event passes "
+        "together"
+    )
 
 
 def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:

@@ -8,7 +8,6 @@ the next one ends.
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
@@ -19,20 +18,23 @@ from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.groupings import Edge, Edges, decimal_text
 from stream_dp.records.scalars import FieldName, problem
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_quantiles import sliding_choice, tumbling_choice
-from stream_dp.statistics.parts.series_spec import Place, SeriesSpec
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 from stream_dp.statistics.parts.value_grids import (
     BUCKETS,
     Buckets,
     Clamp,
     Ends,
     ValueGrid,
+    bin_problems,
     default_buckets,
     grid_problems,
-    grid_sketched,
 )
 from stream_dp.statistics.parts.windows import (
     EVER,
@@ -40,7 +42,6 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     window_lengths,
     window_problems,
-    windows_sketched,
 )
 
 
@@ -157,46 +158,36 @@ class QuantilesSeries(SeriesSpec):
             "told": "when a window ends" if self.every else "at every tick",
         }
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions, windows and grid."""
-        every = windows_sketched({"windows": _items(value.get("every"))})["windows"]
-        return {
-            **super().sketched(value),
-            **windows_sketched(value),
-            **grid_sketched(value),
-            "every": every,
-        }
-
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return those of every series, of the quantiles and windows, and of the grid with values of the field."""
-        found = [*window_problems(at, series), *super().problems(at, series, fields)]
-        found += _of_every(at, window_problems(at, SimpleNamespace(windows=series.every)))
-        if series.windows and series.every:
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, of the quantiles, of the windows and of the grid."""
+        problems = [
+            *super().own_problems(),
+            *window_problems(self.windows),
+            *window_problems(self.every, key="every"),
+            *grid_problems(self.clamp, self.edges, self.buckets),
+        ]
+        if self.windows and self.every:
             why = (
                 "stands beside windows: those slide, these follow one another; name one of the two"
             )
-            found.append(problem((*at, "every"), why))
-        for place, name in enumerate(series.every):
+            problems.append(problem(("every",), why))
+        for place, name in enumerate(self.every):
             if name == EVER:
                 why = "is told of windows that end: name a duration such as 24h"
-                found.append(problem((*at, "every", place), why))
-        shares = getattr(series, "at", ())
-        listed = shares if isinstance(shares, tuple) else ()
-        for place, (before, share) in enumerate(pairwise(listed)):
-            if not (isinstance(share, Fraction) and before < share):
-                here = (*at, "at", place + 1)
-                found.append(problem(here, "must be greater than the one before"))
-        return [*found, *grid_problems(at, series, fields)]
+                problems.append(problem(("every", place), why))
+        for place, (before, share) in enumerate(pairwise(self.at)):
+            if share <= before:
+                problems.append(problem(("at", place + 1), "must be greater than the one before"))
+        return problems
 
-    @classmethod
-    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
-        """Return which windows do not go with the clock."""
-        ends = window_lengths(at, SimpleNamespace(windows=series.every), clock)
-        return [*window_lengths(at, series, clock), *_of_every(at, ends)]
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+        """Return those of every series, of the grid with values of the field, and of windows with the clock."""
+        return [
+            *super().problems(fields, clock, privacy),
+            *bin_problems(self.grouped_by, self.clamp, fields),
+            *window_lengths(clock, self.windows),
+            *window_lengths(clock, self.every, key="every"),
+        ]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose a noisy maximum for windows that end, else a tree over the values."""
@@ -236,16 +227,3 @@ def _place_teller(grid: ValueGrid) -> Tell:
         return {"quantiles": {name: told(*row) for name, row in rows}}
 
     return tell
-
-
-def _items(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _of_every(at: Place, found: list[InitErrorDetails]) -> list[InitErrorDetails]:
-    """The problems of `windows`, told of `every`."""
-    moved: list[InitErrorDetails] = []
-    for each in found:
-        inner = tuple(each.get("loc", ()))[len(at) + 1 :]
-        moved.append({**each, "loc": (*at, "every", *inner)})
-    return moved

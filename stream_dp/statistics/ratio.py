@@ -14,18 +14,21 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
+from stream_dp.core.near_names import meant
 from stream_dp.engine.made_series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.answer_laws import Contrasts
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.records.scalars import Name, problem
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting
 from stream_dp.statistics.parts.made_of import Input, MadeOf
-from stream_dp.statistics.parts.ratio_problems import not_an_input, not_together
-from stream_dp.statistics.parts.series_spec import WITHIN, Place, SeriesSpec
+from stream_dp.statistics.parts.series_spec import WITHIN, SeriesSpec
 
 _SHARE = (Fraction(0), Fraction(1))
 
@@ -115,32 +118,35 @@ class RatioSeries(SeriesSpec):
         within = {"within": WITHIN} if self._is_share(fields) else {}
         return {**self.parameters, **within}
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return nothing more: the rest are texts."""
-        return {"where": []}
-
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return nothing: it says nothing of the schema."""
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+        """Return nothing: it says nothing of them."""
         return []
 
-    @classmethod
-    def input_problems(
-        cls, at: Place, series: Any, others: Mapping[str, Any]
-    ) -> list[InitErrorDetails]:
+    def input_problems(self, others: Mapping[str, SeriesSpec]) -> list[InitErrorDetails]:
         """Return which of its two series are none that it could be made of, or not together."""
-        found = [
-            problem((*at, key), wrong)
-            for key in ("of", "over")
-            if (wrong := not_an_input(series, getattr(series, key, None), others)) is not None
+        problems = [
+            problem((key,), wrong)
+            for key, name in (("of", self.of), ("over", self.over))
+            if (wrong := self._not_an_input(name, others)) is not None
         ]
-        of, over = (others.get(getattr(series, key, "")) for key in ("of", "over"))
-        if found or not isinstance(of, SeriesSpec) or not isinstance(over, SeriesSpec):
-            return found
-        return [problem((*at, "over"), wrong) for wrong in not_together(of, over)]
+        if problems:
+            return problems
+        return [
+            problem(("over",), why) for why in _not_together(others[self.of], others[self.over])
+        ]
+
+    def _not_an_input(self, name: str, others: Mapping[str, SeriesSpec]) -> str | None:
+        """Why it is not made of the series of this name; None where it is."""
+        if name == self.name:
+            return f"'{name}' is the ratio itself"
+        if name not in others:
+            return f"'{name}' is no series of this file{meant(name, others)}"
+        series = others[name]
+        if series.inputs:
+            return f"'{name}' is itself made of releases: name the series that it is made of"
+        if series.form is Shape.FLAGS or type(series).teller is not SeriesSpec.teller:
+            return f"'{name}' ({series.statistic}) does not release numbers that could be divided"
+        return None
 
     def choose(self, setting: Setting) -> Choice:
         """Choose nothing.
@@ -260,3 +266,32 @@ def _told(found: Mapping[str, Quotient]) -> dict[str, Any]:
         "lows": tuple(each.low for each in found.values()),
         "highs": tuple(each.high for each in found.values()),
     }
+
+
+def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
+    """Why no ratio is made of these two."""
+    problems = []
+    if of.name == over.name:
+        problems.append(f"'{over.name}' stands above and below: their ratio is always 1")
+    if of.views != over.views:
+        problems.append(
+            f"'{of.name}' and '{over.name}' must have the same windows: {_windows(of)}, and {_windows(over)}"
+        )
+    if over.signed:
+        problems.append(f"'{over.name}' may be 0 and below, where a ratio means nothing")
+    if over.grouped_by is not None and over.keyed and over.grouped_by != of.grouped_by:
+        problems.append(
+            f"'{over.name}' has a value for each key, and '{of.name}' does not have the same keys: give both the same "
+            "by, or divide by a total"
+        )
+    if of.cadence != over.cadence:
+        problems.append(f"'{of.name}' and '{over.name}' must have the same release_every")
+    return problems
+
+
+def _windows(series: SeriesSpec) -> str:
+    return (
+        f"'{series.name}' has {', '.join(series.views)}"
+        if series.views
+        else (f"'{series.name}' has none")
+    )

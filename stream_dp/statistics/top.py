@@ -5,7 +5,7 @@ selects is better for an endless stream. Of equal values the first of the domain
 entry, as it counts in `maximum`: where it leads, the domain misses something.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,12 +18,16 @@ from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Rank, Shape, name_bytes
 from stream_dp.mechanisms.serving import Bands, clipped
 from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.groupings import rank_problems
+from stream_dp.records.schema import Fields
+from stream_dp.statistics.choice.cadence import method_problems
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import ExpectedEvents
 from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.statistics.histogram import HistogramSeries
-from stream_dp.statistics.parts.grouping_problems import rank_problems
-from stream_dp.statistics.parts.series_spec import GroupedSeries, Place
+from stream_dp.statistics.parts.series_spec import GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries
 
 MOST_RANKS = 100
@@ -54,13 +58,14 @@ class TopSeries(WindowedSeries, GroupedSeries):
         """The number of ranks."""
         return {"k": self.k}
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, and a method that is not for windows."""
+        return [*super().own_problems(), *method_problems(self.declared, self.method)]
+
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
         """Return those of every grouped series and its windows, and more ranks than there are entries."""
-        found, by = super().problems(at, series, fields), getattr(series, "by", None)
-        return [*found, *rank_problems((*at, "k"), getattr(series, "k", None), by, fields)]
+        ranks = rank_problems("k", self.k, self.by, fields)
+        return [*super().problems(fields, clock, privacy), *ranks]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what a histogram would, with bands for all names at once; `auto` takes the narrower one in the end.

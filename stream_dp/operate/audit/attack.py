@@ -22,7 +22,7 @@ from stream_dp.pipeline.budget import opened
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.protected_words import unit_words
+from stream_dp.pipeline.promise import unit_words
 from stream_dp.verify.games.ledger_filter import LedgerFilter
 from stream_dp.verify.games.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
 from stream_dp.verify.relations.compositions import filtered, fixed_mechanisms

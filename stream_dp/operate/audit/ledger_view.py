@@ -22,7 +22,7 @@ from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.awaited_brokers import source_there
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.protected_words import unit_words
+from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.report import condition_json, derivation_json
 from stream_dp.verify.odometers.concurrent_loss import FAILS, loss_bound
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from stream_dp.core.moments import parse_moment
-from stream_dp.pipeline.file.undeclared import UNDECLARED
+from stream_dp.records.scalars import UNDECLARED
 
 _UTC = ZoneInfo("UTC")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)

@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from stream_dp.operate.init.column import OPEN, ProposedType, is_numbered, names_people
-from stream_dp.pipeline.file.undeclared import UNDECLARED
-from stream_dp.records.scalars import FieldName, valid_or_none
+from stream_dp.records.scalars import UNDECLARED, FieldName
 
 SCHEMA_FILE = "pipeline.schema.json"
 _FIELD: TypeAdapter[str] = TypeAdapter(FieldName)
@@ -64,11 +63,7 @@ class Draft:
     @property
     def declared(self) -> dict[str, ProposedType]:
         """The columns that can be fields."""
-        return {
-            name: each
-            for name, each in self.fields.items()
-            if each.type and valid_or_none(_FIELD, name) is not None
-        }
+        return {name: each for name, each in self.fields.items() if each.type and _is_field(name)}
 
     def _head(self) -> Iterator[str]:
         yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
@@ -181,3 +176,11 @@ def _series_name(wanted: str, taken: set[str]) -> str:
         name, number = f"{base}_{number}", number + 1
     taken.add(name)
     return name
+
+
+def _is_field(name: str) -> bool:
+    try:
+        _FIELD.validate_python(name)
+    except ValidationError:
+        return False
+    return True

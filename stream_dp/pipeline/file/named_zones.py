@@ -1,18 +1,15 @@
 """The time zones that a pipeline's series go by: which there are, and what their local times mean.
 
 Rules: offsets are in the pipeline's fingerprint, so a time zone database that says something else makes another
-pipeline. A series that is created later has no fingerprint, so it names no zone that the file does not.
+pipeline. A series that is created later has no fingerprint, so it names no zone that the file does not (`spec`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from zoneinfo import ZoneInfo
-
-from pydantic_core import InitErrorDetails
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.file.endpoints import Clock, ReplayClock
 from stream_dp.records.groupings import zones_of
-from stream_dp.records.scalars import problem
 from stream_dp.records.zones import offsets
 from stream_dp.statistics import Series
 
@@ -21,7 +18,7 @@ _CENTURY = TickGrid(946_684_800_000, 86_400_000, 36_525)  # the days from 2000 t
 
 def zones_in(series: Iterable[Series]) -> list[str]:
     """Return the time zones that series go by, in order."""
-    groupings = (by for one in series for _, by in one.groupings(one))
+    groupings = (by for one in series for _, by in one.groupings())
     return sorted({zone for by in groupings for zone in zones_of(by)})
 
 
@@ -29,13 +26,3 @@ def zone_offsets(zones: Iterable[str], clock: Clock) -> dict[str, list[tuple[int
     """Return what the local times of each zone mean, on the declared grid; under a wall clock in this century."""
     grid = clock.grid if isinstance(clock, ReplayClock) else _CENTURY
     return {name: offsets(ZoneInfo(name), grid) for name in zones}
-
-
-def zone_problems(series: Series, known: Sequence[str]) -> list[InitErrorDetails]:
-    """Return what is wrong with a series created later whose zones are not all among those of the file."""
-    why = "a series created later goes by a zone only where one of the file's series names it too"
-    return [
-        problem((*at, "by"), why)
-        for at, by in series.groupings(series)
-        if any(zone not in known for zone in zones_of(by))
-    ]

@@ -1,8 +1,8 @@
 """A pipeline as a value: what is read, who is protected, and which series are released.
 
-Rules: everything is public and declared, nothing comes from data. `diagnose` collects the problems of every
-part and of the parts together. Whether the series fit the budget is the ledger's
-business. This file opens no file.
+Rules: everything is public and declared, nothing comes from data. Problems are told in two passes: first those of each
+part by itself, all of them at once; where there are none, what the parts say together and must not. Whether the series
+fit the budget is the ledger's business. This file opens no file.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,6 @@ from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.engine.messages.conversation import PER_TICK
-from stream_dp.pipeline.file.checks import Parts, cross_problems, series_problems
 from stream_dp.pipeline.file.endpoints import (
     Clock,
     FileSourceSpec,
@@ -38,14 +37,14 @@ from stream_dp.pipeline.file.endpoints import (
     WallClock,
     source_named,
 )
-from stream_dp.pipeline.file.expected import with_expected
-from stream_dp.pipeline.file.misspelled_tags import behind_misspelled
-from stream_dp.pipeline.file.named_zones import zone_problems, zones_in
+from stream_dp.pipeline.file.named_zones import zones_in
 from stream_dp.pipeline.file.privacy import WITH_OWN_DELTA, FilterName, Privacy
 from stream_dp.pipeline.file.protection import Protection
 from stream_dp.pipeline.file.security import Security
+from stream_dp.pipeline.problems import explained
+from stream_dp.records.groupings import zones_of
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
-from stream_dp.records.schema import FieldSpec, TimeField
+from stream_dp.records.schema import FieldSpec, TimeField, field_problems
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.live_room import MOST_SERIES, SHARED_SERIES, LiveRoom
 
@@ -67,9 +66,17 @@ __all__ = [
 
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
+_IDENTIFYING = (
+    "text",
+    "integer",
+    "category",
+)  # the types of a field that can say whose a record is
 _OF_THE_FILE = (
     "is made of releases and belongs into the pipeline file; of a pipeline that runs, whoever reads the releases can "
     "divide them, which costs nothing"
+)
+_OTHER_ZONE = (
+    "a series created later goes by a zone only where one of the file's series names it too"
 )
 KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
 
@@ -125,20 +132,68 @@ class PipelineSpec(Frozen):
 
     @model_validator(mode="after")
     def _together(self) -> "PipelineSpec":
-        parts = Parts(
-            self.fields,
-            self.source,
-            self.privacy,
-            self.clock,
-            self.journal,
-            self.releases,
-            tuple(enumerate(self.series)),
-        )
-        stated = [
-            p for at, s in parts.series for p in _privacy_problems(("series", at), s, self.privacy)
+        problems = [
+            *self._source_problems(),
+            *self._clock_problems(),
+            *self._user_problems(),
+            *self._moves_problems(),
         ]
-        refuse([*cross_problems(parts), *self._moves_problems(), *stated])
+        named = {series.name: series for series in self.series}
+        seen: set[str] = set()
+        for place, series in enumerate(self.series):
+            wrong = [*series_problems(series, self), *series.input_problems(named)]
+            if series.name in seen:
+                wrong.append(problem(("name",), f"a series '{series.name}' is already there"))
+            seen.add(series.name)
+            problems += [{**each, "loc": ("series", place, *each["loc"])} for each in wrong]
+        refuse(problems)
         return self
+
+    def _source_problems(self) -> list[InitErrorDetails]:
+        """What does not go with the source, or with where the journal is."""
+        source, problems = self.source, []
+        if not source.stamped and self.clock.kind == "wall":
+            why = f"a {source.kind} has no append stamps: use replay"
+            problems.append(problem(("clock", "kind"), why))
+        if self.journal.kind == "kafka" and "kafka" not in source.journals:
+            why = f"needs a kafka source: use {source.journals[0]}"
+            problems.append(problem(("journal", "kind"), why))
+        if self.journal.kind == "kafka" and self.releases is not None:
+            why = "a kafka journal releases to its topic: remove this"
+            problems.append(problem(("releases",), why))
+        user = self.privacy.user
+        keyed_by = source.keyed_by if isinstance(source, KafkaSourceSpec) else None
+        if keyed_by is not None and keyed_by != user:
+            why = (
+                "says where a user's records lie, and privacy.unit is event: leave it out"
+                if user is None
+                else f"must be the field of privacy.user, which is '{user}'"
+            )
+            problems.append(problem(("source", "keyed_by"), why))
+        return problems
+
+    def _clock_problems(self) -> list[InitErrorDetails]:
+        if isinstance(self.clock, WallClock):
+            return []
+        at, name = ("clock", "field"), self.clock.field
+        return field_problems(at, name, self.fields, ("time",), ", not a time")
+
+    def _user_problems(self) -> list[InitErrorDetails]:
+        """What the field that names users, or the public window of their cap, must not be."""
+        privacy, step, horizon = self.privacy, self.clock.step, self.clock.horizon
+        if privacy.user is None:
+            return []
+        nobody = f", which names nobody: a {' or '.join(_IDENTIFYING)}"
+        problems = field_problems(
+            ("privacy", "user"), privacy.user, self.fields, _IDENTIFYING, nobody
+        )
+        if privacy.per is not None and privacy.per % step:
+            why = "must be a whole number of ticks: a multiple of clock.step"
+            problems.append(problem(("privacy", "per"), why))
+        elif privacy.per is not None and horizon is not None and privacy.per > step * horizon:
+            why = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
+            problems.append(problem(("privacy", "per"), why))
+        return problems
 
     def _moves_problems(self) -> list[InitErrorDetails]:
         if self.privacy.moves == "any_tick":
@@ -211,53 +266,45 @@ def _kind(part: Any) -> Any:
 
 
 def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:
-    """Validate `data`; where it is broken, return every problem of every part at once."""
+    """Validate `data`; where parts are broken, return every problem of each, else every problem of them together."""
     try:
         return PipelineSpec.model_validate(data, context=context)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_input=False)
-        found = [
-            *with_expected(told, PipelineSpec), *behind_misspelled(told, data, PipelineSpec)
-        ]  # fmt: skip
-    if isinstance(data, Mapping):
-        try:
-            refuse(cross_problems(Parts.salvage(with_defaults(data))))
-        except ValidationError as error:
-            found += error.errors(include_url=False, include_input=False)
-    return found
+        return explained(error, data, PipelineSpec)
 
 
 def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails]:
     """Validate one series beside the rest of `spec`, or return every problem of it."""
     try:
         series = _SERIES.validate_python(data).fitted(spec.fields)
-        wrong = series_problems((), series, spec.fields, spec.clock, spec.privacy)
-        wrong += zone_problems(series, zones_in(spec.series))
+        wrong = series_problems(series, spec)
         wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
-        refuse([*wrong, *_privacy_problems((), series, spec.privacy)])
+        known = set(zones_in(spec.series))
+        wrong += [
+            problem((*at, "by"), _OTHER_ZONE)
+            for at, by in series.groupings()
+            if not known.issuperset(zones_of(by))
+        ]
+        refuse(wrong)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_input=False)
-        return [*with_expected(told, Series), *behind_misspelled(told, data, Series)]
+        return explained(error, data, Series)
     return series
 
 
-def _privacy_problems(
-    at: tuple[str | int, ...], series: Series, privacy: Privacy
-) -> list[InitErrorDetails]:
-    """What a series says together with `privacy` and must not."""
+def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails]:
+    """Return what a series, of the file or created later, says beside the rest of it and must not."""
+    privacy = spec.privacy
+    problems = series.problems(spec.fields, spec.clock, privacy)
     known = {analyst.name for analyst in privacy.analysts}
-    strangers = [
-        problem((*at, "ask", place), f"'{name}' is none of privacy.analysts", known)
-        for place, name in enumerate(series.askers or ())
-        if name not in known
-    ]
-    return [*_delta_problems(at, series, privacy), *strangers]
+    for place, name in enumerate(series.askers or ()):
+        if name not in known:
+            problems.append(problem(("ask", place), f"'{name}' is none of privacy.analysts", known))
+    return problems + _delta_problems(series, privacy)
 
 
-def _delta_problems(
-    at: tuple[str | int, ...], series: Series, privacy: Privacy
-) -> list[InitErrorDetails]:
+def _delta_problems(series: Series, privacy: Privacy) -> list[InitErrorDetails]:
     """What is wrong with a series whose method, or inner counter, has a delta: none is granted, or not for it."""
+    # keys that some statistics have
     key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
     if key is None:
         return []
@@ -275,4 +322,4 @@ def _delta_problems(
         )
     else:
         return []
-    return [problem((*at, key), why)]
+    return [problem((key,), why)]

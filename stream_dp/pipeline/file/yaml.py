@@ -1,51 +1,113 @@
-"""Reading a pipeline file: YAML whose scalars stay text, and every error at once with its place.
+"""Reading a pipeline file: YAML whose scalars stay text, and every problem of it with its place.
 
 Rules: YAML decides on nothing but structure, so NO stays "NO" and 1e-6 stays exact; the models decide what a
-text means. One `UsageError` lists all problems, each as `file:line:column: key.path: message`. Anchors
-are fine in a file, but not in a live series, where a few would write out a thousandfold; tags, duplicate keys and empty
-values are refused. This file knows no particular key.
+text means. One `UsageError` lists the problems, each as `file:line:column: key.path: message`; of what came by message
+nothing is repeated. Anchors are fine in a file, but not in a live series, where a few would write out a thousandfold;
+tags, duplicate keys and empty values are refused. This file knows no particular key.
 """
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
 from pydantic_core import ErrorDetails
 
+from stream_dp.core.near_names import near_names
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.file.spec import PipelineSpec, diagnose, diagnose_series
-from stream_dp.pipeline.file.told_problems import (
-    BY_MESSAGE,
-    Problem,
-    joined,
-    placed,
-    problem_at,
-    refuse_all,
-)
 from stream_dp.pipeline.file.yaml_nodes import nodes
-from stream_dp.pipeline.file.yaml_words import yaml_words
+from stream_dp.pipeline.problems import UNKNOWN, Written, as_list, message, near_key, suggestion
 from stream_dp.pipeline.routing.uncollected import uncollected
+from stream_dp.records.scalars import UNDECLARED
 from stream_dp.statistics import Series
 
+MOST = 100  # problems listed at once: each is looked up in the text, which takes time in its length
+_BY_MESSAGE = ("series", "watch")
+"""Names of texts that did not come from a file: nothing of them is repeated."""
 _T = TypeVar("_T")
 _BREAKS = re.compile("[\x85\u2028\u2029]")
+_QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
 _CONTROL = 'not valid YAML: holds a control character; write it in double quotes as an escape such as "\\u0007"'
-_LIVE = "series"
+_LIVE, _SCHEMA = "series", "schema"
 _NULL = "has no value (null); leave it out, or put quotes around it if it is a text"
 _NOTHING = {"": "has no value", **dict.fromkeys(("~", "null", "Null", "NULL"), _NULL)}
 _STANDARD = "tag:yaml.org,2002:"
+_DISCRIMINATORS = ("kind", "type", "statistic")
+_VALUES = (
+    "list the values that may come, such as [DE, FR], from what you know and not from the data"
+)
+_QUOTES = "a text that begins with such a sign needs quotes around it"
+_WORDS: Final[tuple[tuple[str, str], ...]] = (
+    (r"found character '\\t'", "a tab stands here; YAML wants spaces"),
+    (r"found character|scanning (an (alias|anchor)|a (directive|block scalar))|a tag", _QUOTES),
+    (r"quoted scalar.*found unexpected", "the quotes that begin here are never closed"),
+    (r"found unknown escape", "\\ begins an escape in double quotes; write \\\\"),
+    (r"simple key.*expected ':'", "a key without ': ' behind it; a space belongs behind the colon"),
+    (r"mapping values are not allowed",
+     "a colon too many, a dash without a space, or a line indented unlike those above; a text with ': ' needs quotes"),
+    (r"<block end>, but found '<block ", "is indented unlike the lines that it belongs to"),
+    (r"<block end>, but found '\?'", "a key stands here, where the lines above are entries of a list"),
+    (r"<block end>, but found '-'", "an entry of a list stands here, where the lines above are keys"),
+    (r"expected ',' or '(.)', but got", "a comma is missing before this, or the {0} to what opens {1}"),
+    (r"expected", "text stands behind what has ended already"),
+)  # fmt: skip
+"""What PyYAML says of its context and its problem, the first that matches, and what people are told."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """What is wrong at a place of the text, by its keys `path`; `meant` is what may be meant, of public names."""
+
+    line: int
+    column: int
+    path: str
+    message: str
+    meant: str = ""
+
+    def text(self, name: str) -> str:
+        """Return the problem as a line; in a file with the place as editors take it."""
+        where = f"{name}:{self.line}:{self.column}: "
+        if name in _BY_MESSAGE:
+            where = f"{name}, line {self.line}, column {self.column}: "
+        return where + (f"{self.path}: " if self.path else "") + self.message + self.meant
+
+
+def _refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
+    """Raise one `UsageError` with all problems of the text of this name."""
+    if name in _BY_MESSAGE:
+        problems = [
+            replace(problem, message=_QUOTED.sub("what stands there", problem.message))
+            for problem in problems
+        ]
+    lines = [problem.text(name) for problem in sorted(problems)[:MOST]]
+    more = [f"{name}: at least {MOST} problems; the rest is not listed"] * (len(problems) >= MOST)
+    raise UsageError("\n".join([*lines, *more]))
+
+
+def _problem_at(mark: Any, path: str, message: str, meant: str = "") -> Problem:
+    """Return a problem at one of the reader's marks."""
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    return Problem(line, column, path, message, meant)
+
+
+def _joined(path: str, key: str | int) -> str:
+    """Return the place of a key, or of an item, within another place."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
 
 
 def load(path: str | Path) -> PipelineSpec:
     """Read and check a pipeline file; its relative paths become relative to its folder.
 
     Raises:
-        UsageError: the file cannot be read or is not a valid pipeline; the message lists every problem.
+        UsageError: the file cannot be read or is not a valid pipeline; the message lists every problem of each part,
+            or where there is none every problem of them together.
     """
     path = Path(path)
     context = {"folder": path.parent}
@@ -90,7 +152,7 @@ def _unbroken(text: str) -> str:
         json.loads(text)
     except (ValueError, RecursionError):
         return text  # a text in YAML says what YAML makes of it
-    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _BREAKS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def _checked(
@@ -104,17 +166,15 @@ def _checked(
     except RecursionError:
         raise UsageError(f"{name}: not valid YAML: nested too deeply") from None
     if reader.aliased:
-        refuse_all(
-            name, reader.problems
-        )  # unchecked: written out it may be a thousand times as long
+        _refuse(name, reader.problems)  # unchecked: written out it may be a thousand times as long
     result = check(data)
     problems = list(reader.problems)
     if isinstance(result, list):
-        told = {problem.path for problem in problems}
-        found = placed(root, result, repeat=name not in BY_MESSAGE)
-        problems += [problem for problem in found if problem.path not in told]
+        noted = {problem.path for problem in problems}
+        wrong = _placed(root, result, repeat=name not in _BY_MESSAGE)
+        problems += [problem for problem in wrong if problem.path not in noted]
     if problems or isinstance(result, list):
-        refuse_all(name, problems)
+        _refuse(name, problems)
     return result
 
 
@@ -133,24 +193,37 @@ def _compose(text: str, name: str) -> yaml.Node:
     try:
         root = nodes(text)
     except yaml.MarkedYAMLError as error:
-        mark, words = yaml_words(error)
+        mark, words = _syntax(error)
         here = "not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"
-        message = here if name in BY_MESSAGE else f"not valid YAML: {words}"
-        refuse_all(name, [problem_at(mark, "", message)])
+        message = here if name in _BY_MESSAGE else f"not valid YAML: {words}"
+        _refuse(name, [_problem_at(mark, "", message)])
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        refuse_all(name, [Problem(line, column, "", _CONTROL)])
+        _refuse(name, [Problem(line, column, "", _CONTROL)])
     except (ValueError, OverflowError):
         # PyYAML checks neither \U00110000 nor the digits of %YAML 1.1
         raise UsageError(
             f"{name}: not valid YAML: holds an escape or a number that means nothing"
         ) from None
     if root is None:
-        refuse_all(name, [Problem(1, 1, "", "is empty; it must hold keys and values")])
+        _refuse(name, [Problem(1, 1, "", "is empty; it must hold keys and values")])
     if not isinstance(root, yaml.MappingNode):
-        refuse_all(name, [problem_at(root.start_mark, "", "must be a mapping (key: value)")])
+        _refuse(name, [_problem_at(root.start_mark, "", "must be a mapping (key: value)")])
     return root
+
+
+def _syntax(error: yaml.MarkedYAMLError) -> tuple[Any, str]:
+    """The mark at which to tell a reader's error, which is not always where the reader stopped, and what to tell."""
+    context, what = error.context or "", error.problem or ""
+    mark, begins = error.problem_mark or error.context_mark, error.context_mark
+    if re.search("simple key|quoted scalar.*unexpected", text := f"{context}: {what}"):
+        mark = begins
+    opens = "before" if begins is None else f"in line {begins.line + 1}, column {begins.column + 1}"
+    for sign, words in _WORDS:
+        if match := re.search(sign, text):
+            return mark, words.format(*match.groups()[-1:], opens)
+    return mark, what or context
 
 
 @dataclass(slots=True)
@@ -181,7 +254,7 @@ class _Reader:
         return value
 
     def _note(self, node: yaml.Node, path: str, message: str) -> None:
-        self.problems.append(problem_at(node.start_mark, path, message))
+        self.problems.append(_problem_at(node.start_mark, path, message))
 
     def _fresh(self, node: yaml.Node, path: str) -> Any:
         if not node.tag.startswith(_STANDARD):
@@ -189,7 +262,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, joined(path, i)) for i, item in enumerate(node.value)]
+            return [self.value(item, _joined(path, i)) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode) and node.value in _NOTHING and not node.style:
             return self._note(node, path, _NOTHING[node.value])
         return self._whole(node, path)
@@ -207,16 +280,16 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._note(key, path, "a key must be text")
-            elif not key.value.isascii() and self._whole(key, joined(path, "[key]")) is None:
+            elif not key.value.isascii() and self._whole(key, _joined(path, "[key]")) is None:
                 continue
             elif key.value in entries:
-                self._note(key, joined(path, key.value), "this key is already there")
+                self._note(key, _joined(path, key.value), "this key is already there")
             elif not value.value and (why := _unspaced(key.value)):
                 self._note(key, path, why)
             elif self.aliases and _plainly_read(value):
                 entries[key.value] = value.value
             else:
-                entries[key.value] = self.value(value, joined(path, key.value))
+                entries[key.value] = self.value(value, _joined(path, key.value))
         return entries
 
 
@@ -236,3 +309,140 @@ def _plainly_read(node: yaml.Node) -> bool:
         and (node.value not in _NOTHING or bool(node.style))
         and node.tag.startswith(_STANDARD)
     )
+
+
+def _placed(
+    root: yaml.Node, errors: Sequence[ErrorDetails], *, repeat: bool = True
+) -> set[Problem]:
+    """Return the problems of a text that pydantic found, where they stand; of more than `MOST` the first.
+
+    What follows from another problem is left out: a list that is too short for its items are wrong, and a key that is
+    missing where another one is meant to be it. `repeat`: what was written may be repeated as it would be right.
+    """
+    some = [error for error in errors[:MOST] if not _follows(error, errors)]
+    meant = {place for error in some if (place := _meant(root, error)) is not None}
+    return {
+        _place(root, error, repeat=repeat)
+        for error in some
+        if error["type"] != "missing" or error["loc"] not in meant
+    }
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Follows an error's location through the file; a union's tag in the location has no place there."""
+
+    node: yaml.Node
+    mark: Any
+    key_mark: Any
+    path: str = ""
+    tagged: bool = False
+
+    def step(self, part: str | int) -> None:
+        """Go to the entry `part` of the current node, or stay where there is none."""
+        if isinstance(self.node, yaml.SequenceNode) and isinstance(part, int):
+            if part < len(self.node.value):
+                self._enter(self.node.value[part], None, part)
+            else:  # an item that is missing
+                self.path = _joined(self.path, part)
+        elif isinstance(self.node, yaml.MappingNode):
+            if part == "[key]":
+                self.mark = self.key_mark
+            elif part == self._tag() and not self.tagged:
+                self.tagged = True
+            else:
+                self._key(self.node, part)
+
+    def _key(self, node: yaml.MappingNode, part: str | int) -> None:
+        for key, value in node.value:
+            if key.value == part:
+                return self._enter(value, key, part)
+        self.path = _joined(self.path, part)
+        return None
+
+    def _enter(self, node: yaml.Node, key: yaml.Node | None, part: str | int) -> None:
+        self.node, self.mark, self.tagged = node, node.start_mark, False
+        self.key_mark = (key or node).start_mark
+        self.path = _joined(self.path, part)
+
+    def _tag(self) -> str | None:
+        for key, value in self.node.value:
+            if key.value in _DISCRIMINATORS and isinstance(value, yaml.ScalarNode):
+                return str(value.value)
+        return None
+
+
+def _place(root: yaml.Node, error: ErrorDetails, *, repeat: bool) -> Problem:
+    """Where and how to tell one of pydantic's errors."""
+    if error["type"] == "union_tag_not_found":
+        return _untold(root, error)
+    loc = error["loc"]
+    if error["type"].startswith("union_tag"):
+        loc = (*loc, error["ctx"]["discriminator"].strip("'"))
+    walk = _walked(root, loc)
+    written = _written(root, error, walk.node, repeat=repeat)
+    wrong = _declaring(error, walk.node, message(error, written))
+    mark = walk.key_mark if error["type"] == "extra_forbidden" else walk.mark
+    return _problem_at(mark, walk.path, wrong, suggestion(error, written))
+
+
+def _walked(root: yaml.Node, loc: Sequence[str | int]) -> _Walk:
+    walk = _Walk(root, root.start_mark, root.start_mark)
+    for part in loc:
+        walk.step(part)
+    return walk
+
+
+def _written(root: yaml.Node, error: ErrorDetails, node: yaml.Node, *, repeat: bool) -> Written:
+    if error["type"] == "extra_forbidden":
+        beside = _walked(root, error["loc"][:-1]).node
+        return Written(str(error["loc"][-1]), keys=_keys(beside))
+    if isinstance(node, yaml.ScalarNode):
+        return Written(node.value, "text", (), as_list(node.value) if repeat else None)
+    return Written(form="list" if isinstance(node, yaml.SequenceNode) else "mapping")
+
+
+def _keys(node: yaml.Node) -> tuple[str, ...]:
+    """The keys of a mapping that are texts."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return tuple(key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode))
+
+
+def _meant(root: yaml.Node, error: ErrorDetails) -> tuple[str | int, ...] | None:
+    """The place of the key that an unknown one is meant to be."""
+    if error["type"] != "extra_forbidden":
+        return None
+    key = near_key(error, _written(root, error, root, repeat=False))
+    return None if key is None else (*error["loc"][:-1], key)
+
+
+def _untold(root: yaml.Node, error: ErrorDetails) -> Problem:
+    """What to say of a mapping without the key that tells which of several it is."""
+    walk, key = _walked(root, error["loc"]), error["ctx"]["discriminator"].strip("'")
+    pairs = [pair for pair in walk.node.value if isinstance(pair[0], yaml.ScalarNode)]
+    for wrong, value in pairs:
+        if near_names(wrong.value, [key]):
+            path = _joined(walk.path, wrong.value)
+            return _problem_at(wrong.start_mark, path, UNKNOWN, f"; did you mean {key}?")
+        if key in _keys(value):
+            deeper = f"is missing; it stands deeper, below '{wrong.value}'"
+            return _problem_at(walk.mark, _joined(walk.path, key), deeper)
+    return _problem_at(walk.mark, _joined(walk.path, key), "is missing")
+
+
+def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is too short only because something is wrong with each of its entries."""
+    if error["type"] != "too_short" or error["ctx"]["actual_length"]:
+        return False
+    loc = error["loc"]
+    return any(other["loc"][: len(loc)] == loc for other in errors if other is not error)
+
+
+def _declaring(error: ErrorDetails, node: yaml.Node, wrong: str) -> str:
+    """What is wrong at this node; where something is open there, that it is to be declared."""
+    loc = error["loc"]
+    empty = isinstance(node, yaml.SequenceNode) and error["type"] == "too_short"
+    if not (empty and loc[0] == _SCHEMA) and node.value != UNDECLARED:
+        return wrong
+    whose = loc[1] if loc[0] == _SCHEMA and len(loc) > 2 else f"the {loc[0]}"
+    return f"declare the {loc[-1]} of {whose}: {_VALUES if empty else wrong}"

@@ -35,7 +35,7 @@ from stream_dp.mechanisms.serving import (
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.derivations import whole
 from stream_dp.python.standalone.numbers import words
-from stream_dp.records.amount_units import Amount, amount_problems
+from stream_dp.records.amount_units import Amount
 from stream_dp.records.record_columns import Numbers
 from stream_dp.statistics.alerts import AlertsSeries
 from stream_dp.statistics.choice.choice import Setting
@@ -189,7 +189,7 @@ def amount_of(clamp: tuple[object, object], step: object) -> Amount:
     UsageError
         What is no exact number, bounds that are not on the grid or the wrong way round, or a grid too fine or wide.
     """
-    return _sum_series(Fraction(1), (), clamp=clamp, step=step).amount
+    return _series(SumSeries, Fraction(1), (), of="amount", clamp=clamp, step=step).amount
 
 
 def units_of(amount: Amount, numbers: Sequence[float]) -> int:
@@ -203,16 +203,8 @@ def choose_sum(
     """Return a tree counter for amounts, or a forest where windows are asked."""
     clamp = (amount.lowest, amount.highest)
     by = {"by": "key"} if keyed else {}
-    return _told(_sum_series(epsilon, windows, clamp=clamp, step=amount.step, **by), setting)
-
-
-def _sum_series(epsilon: Fraction, windows: Windows, **more: Any) -> SumSeries:
-    """A series of sums, its clamp and step looked at together (UsageError)."""
-    series = _series(SumSeries, epsilon, windows, of="amount", **more)
-    if problems := amount_problems((), series, {"amount": None}):
-        found = ValidationError.from_exception_data("sum", problems)
-        raise UsageError(words(found, "sum"))
-    return series
+    given = {"of": "amount", "clamp": clamp, "step": amount.step, **by}
+    return _told(_series(SumSeries, epsilon, windows, **given), setting)
 
 
 def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Alone:

@@ -4,8 +4,9 @@ A tree over fewer updates has less noise; what is held gets older. Where events 
 some hundreds of deadlines are hard to beat; HSS needs to know neither. This file knows no statistic.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -32,11 +33,18 @@ def cadence_words(every: int) -> str:
     return "" if every == 1 else f", released every {every} ticks"
 
 
-def without_tree(at: tuple[str | int, ...], series: Any, *methods: str) -> list[InitErrorDetails]:
-    """Return that a series, or a sketch of it, declares a cadence and a method that is not a tree, nor of `methods`."""
-    declared = getattr(series, "release_every", None)
-    if declared in (None, 1) or getattr(series, "method", "tree") in ("tree", *methods):
+def method_problems(
+    declared: Sequence[str], method: str, every: int = 1, *, held: Sequence[str] = ("tree",)
+) -> list[InitErrorDetails]:
+    """Return that a method is not for the windows that are declared, or a cadence not for them or for the method.
+
+    `held`: the methods whose releases may be held between two ticks of the cadence.
+    """
+    if declared and method not in ("tree", "auto", "gaussian"):
+        return [problem(("method",), "windows are made by a forest of their own: leave method out")]
+    if every == 1:
         return []
-    if getattr(series, "windows", ()) or getattr(series, "window", None):
-        return []  # windows are refused a cadence whatever the method
-    return [problem((*at, "release_every"), "is for method tree only")]
+    if declared:
+        why = "windows are released at every tick: leave it out"
+        return [problem(("release_every",), why)]
+    return [] if method in held else [problem(("release_every",), "is for method tree only")]

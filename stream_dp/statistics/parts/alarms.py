@@ -6,25 +6,21 @@ knows no statistic.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.mechanisms.watches.watch_noise import WatchNoise
-from stream_dp.records.amount_units import Amount, Clamp, Step, amount_problems
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.records.amount_units import Amount, Clamp, clamp_problems
 from stream_dp.records.groupings import decimal_text
-from stream_dp.records.scalars import milliseconds, problem, valid_or_none
+from stream_dp.records.scalars import milliseconds, problem
 from stream_dp.statistics.parts.false_alarm import TOLERATED, Compared
-from stream_dp.statistics.parts.windows import EVER, window_lengths
+from stream_dp.statistics.parts.windows import length_problems
 
 DAY = 86_400_000  # ms
-_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
-_STEP: TypeAdapter[Any] = TypeAdapter(Step)
 
 Place = tuple[str | int, ...]
 
@@ -86,42 +82,12 @@ def compared_by(
     return usual, watches.false_alarm(terms, units, looking.ticks), compared
 
 
-def usual_problems(
-    at: Place, threshold: object, below: bool, usual: object
-) -> list[InitErrorDetails]:
+def usual_problems(threshold: int, below: bool, usual: int | None) -> list[InitErrorDetails]:
     """Return what is wrong where the usual count is a reason to fire."""
-    if not isinstance(usual, int) or not isinstance(threshold, int):
+    if usual is None or (usual >= threshold) == below:
         return []
-    if (usual >= threshold) != below:
-        limit = f"{threshold:,} or more" if below else f"less than {threshold:,}"
-        return [problem((*at, "usual"), f"must be {limit}: at another count an alarm is not false")]
-    return []
-
-
-def one_window(at: Place, series: Any) -> list[InitErrorDetails]:
-    """Return what is wrong with the windows of a series that looks at one."""
-    windows = getattr(series, "windows", ())
-    found = []
-    if len(windows) > 1:
-        why = (
-            "alerts look at one window: write a series for each, or a monitor with a watch for each"
-        )
-        found.append(problem((*at, "windows", 1), why))
-    named = [((*at, "windows", n), name) for n, name in enumerate(windows)]
-    for place, name in [*named, ((*at, "window"), getattr(series, "window", None))]:
-        if name == EVER:
-            why = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
-            found.append(problem(place, why))
-    return found
-
-
-def amounts_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be read of a broken entry's clamp and step."""
-    return {
-        "clamp": valid_or_none(_CLAMP, value.get("clamp")),
-        "step": valid_or_none(_STEP, value.get("step", "1")),
-        "threshold": whole_or_none(value.get("threshold")),
-    }
+    limit = f"{threshold:,} or more" if below else f"less than {threshold:,}"
+    return [problem(("usual",), f"must be {limit}: at another count an alarm is not false")]
 
 
 def amount_watched(
@@ -131,10 +97,9 @@ def amount_watched(
     return None if of is None or clamp is None else Amount(of, *clamp, step)
 
 
-def adds_both_signs(series: Any) -> bool:
-    """Say whether a series, or a sketch of one, looks at a sum that may be below 0, as far as can be read."""
-    clamp = getattr(series, "clamp", None)
-    return getattr(series, "of", None) is not None and (clamp is None or clamp[0] < 0)
+def adds_both_signs(of: str | None, clamp: Clamp | None) -> bool:
+    """Say whether a sum may be below 0; where the clamp is missing too, which is told at once."""
+    return of is not None and (clamp is None or clamp[0] < 0)
 
 
 def may_be_negative(amount: Amount | None) -> bool:
@@ -143,10 +108,10 @@ def may_be_negative(amount: Amount | None) -> bool:
 
 
 def level_problems(
-    at: Place, level: object, *, below: bool, step: object, signed: bool
+    at: Place, level: int | None, *, below: bool, step: Fraction, signed: bool
 ) -> list[InitErrorDetails]:
     """Return what is wrong with a threshold that stands `at` this place, on sums that may be `signed`."""
-    if not isinstance(level, int) or not isinstance(step, Fraction):
+    if level is None:
         return []
     if level < 1 and not (below and signed):
         why = ": a sum begins at 0; below a level it fires with `below`" if signed else ""
@@ -158,45 +123,28 @@ def level_problems(
     return []
 
 
-def sign_problems(at: Place, usual: object, *, signed: bool) -> list[InitErrorDetails]:
+def sign_problems(at: Place, usual: int | None, *, signed: bool) -> list[InitErrorDetails]:
     """Return whether a usual level is below 0, where nothing can be."""
-    if isinstance(usual, int) and usual < 0 and not signed:
+    if usual is not None and usual < 0 and not signed:
         return [problem((*at, "usual"), "must be greater than or equal to 0")]
     return []
 
 
-def sum_problems(
-    at: Place, series: Any, fields: Mapping[str, Any] | None
-) -> list[InitErrorDetails]:
+def sum_problems(of: str | None, clamp: Clamp | None, step: Fraction) -> list[InitErrorDetails]:
     """Return what is wrong where a series looks at a sum, or says of one what belongs to none."""
-    of, clamp = getattr(series, "of", None), getattr(series, "clamp", None)
-    step = getattr(series, "step", None)
     if of is None:
-        keys = [
-            key for key, is_there in (("clamp", clamp is not None), ("step", step != 1)) if is_there
-        ]
-        return [problem((*at, key), "is of a sum: name its field with of") for key in keys]
-    found = []
+        given = (("clamp", clamp is not None), ("step", step != 1))
+        why = "is of a sum: name its field with of"
+        return [problem((key,), why) for key, is_there in given if is_there]
     if clamp is None:
         why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
-        found.append(problem((*at, "of"), why))
-    return found if fields is None else [*found, *amount_problems(at, series, fields)]
+        return [problem(("of",), why)]
+    return clamp_problems(clamp, step)
 
 
-def whole_or_none(value: object) -> int | None:
-    """Return an integer from its text; None where it is none."""
-    if not isinstance(value, str) or not value.removeprefix("-").isdecimal():
-        return None
-    return int(value)
-
-
-def over_problems(at: Place, watch: Any, clock: Any) -> list[InitErrorDetails]:
+def over_problems(at: Place, over: str | None, clock: Clock) -> list[InitErrorDetails]:
     """Return whether a watch looks at a window that is no whole number of ticks, or longer than the horizon."""
-    over = getattr(watch, "over", None)
-    if not isinstance(over, str) or not is_window(over):
-        return []
-    wrong = window_lengths((), _Window(over), clock)
-    return [{**each, "loc": (*at, "over")} for each in wrong]
+    return length_problems((*at, "over"), over, clock) if over and is_window(over) else []
 
 
 def is_window(over: str | None) -> bool:
@@ -205,10 +153,3 @@ def is_window(over: str | None) -> bool:
         return over is not None and milliseconds(over) > 0
     except ValueError:
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """A watch's window, as a series has it."""
-
-    window: str

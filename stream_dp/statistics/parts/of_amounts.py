@@ -1,20 +1,16 @@
-"""What statistics of clamped amounts have alike: the keys `of`, `clamp`, `step` and `by`, and their problems."""
+"""What statistics of clamped amounts have alike: the keys `of`, `clamp` and `step`, and their problems."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
-from stream_dp.records.amount_units import Amount, Clamp, Step, amount_problems
-from stream_dp.records.groupings import By, decimal_text, grouping_text
-from stream_dp.records.scalars import FieldName, valid_or_none
-from stream_dp.statistics.parts.series_spec import Place
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.amount_units import Amount, Clamp, Step, clamp_problems, number_problems
+from stream_dp.records.groupings import decimal_text, grouping_text
+from stream_dp.records.scalars import FieldName
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
-
-_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
-_STEP: TypeAdapter[Any] = TypeAdapter(Step)
 
 
 class AmountSeries(SingleOrKeyed):
@@ -23,12 +19,6 @@ class AmountSeries(SingleOrKeyed):
     of: FieldName
     clamp: Clamp
     step: Step = Fraction(1)
-    by: By | None = None
-
-    @property
-    def grouped_by(self) -> By | None:
-        """What it goes by, if anything."""
-        return self.by
 
     @property
     def whole(self) -> Amount:
@@ -64,17 +54,10 @@ class AmountSeries(SingleOrKeyed):
         low, high = (decimal_text(bound) for bound in self.clamp)
         return {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions, clamp and step."""
-        clamp = valid_or_none(_CLAMP, value.get("clamp"))
-        step = valid_or_none(_STEP, value.get("step", "1"))
-        return {**super().sketched(value), "clamp": clamp, "step": step}
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, and those of the clamp on the grid."""
+        return [*super().own_problems(), *clamp_problems(self.clamp, self.step)]
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
         """Return those of every series, and those of what is added up."""
-        found = super().problems(at, series, fields)
-        return found if fields is None else [*amount_problems(at, series, fields), *found]
+        return [*super().problems(fields, clock, privacy), *number_problems(self.of, fields)]

@@ -1,8 +1,8 @@
 """What every statistic says of itself: its keys in the file, its rows, its mechanism, its releases, its words.
 
 Rules: a statistic is one subclass of `SeriesSpec` in a file of its own and an entry in `STATISTICS`; nothing else of
-the pipeline, the page or the commands knows it. Models are frozen and refuse unknown keys. `problems` takes sketches of
-broken entries too, so that one mistake hides no other.
+the pipeline, the page or the commands knows it. Models are frozen and refuse unknown keys. What the keys of an entry
+say together and must not is part of its model; `problems` looks at a whole entry beside the whole rest of the file.
 """
 
 from abc import ABC, abstractmethod
@@ -10,38 +10,37 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
-from pydantic import TypeAdapter
+from pydantic import model_validator
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.engine.series import Asking, Tell
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import Shape
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.centred_amounts import Addend
-from stream_dp.records.conditions import Condition, Where, condition_problems
-from stream_dp.records.groupings import By, grouping_text, most_ones
-from stream_dp.records.identifier_columns import CapUse, Identified
-from stream_dp.records.scalars import (
-    Epsilon,
-    Frozen,
-    Line,
-    Name,
-    Prose,
-    UnitName,
-    valid_or_none,
+from stream_dp.records.conditions import Condition, Where, where_problems
+from stream_dp.records.groupings import (
+    By,
+    Place,
+    by_problems,
+    grouping_text,
+    most_ones,
+    tick_problems,
 )
+from stream_dp.records.identifier_columns import CapUse, Identified
+from stream_dp.records.scalars import Epsilon, Frozen, Line, Name, Prose, UnitName, refuse
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.false_alarm import FalseAlarm
-from stream_dp.statistics.parts.grouping_problems import by_problems, grouping_sketched
 from stream_dp.statistics.parts.made_of import Input, MadeOf
 
-Place = tuple[str | int, ...]
 RECORDS = "records"
 """What counts of records have in `counted`."""
 WITHIN = "0 to 1"
 """What a share's `parameters` say of where it stays, under `within`."""
-_CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
 
 
 class SeriesPart(Protocol):
@@ -86,6 +85,11 @@ class SeriesSpec(Frozen, ABC):
     title: Line = ""
     description: Prose = ""
     unit: UnitName = ""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        refuse(self.own_problems())
+        return self
 
     @property
     def grouped_by(self) -> By | None:
@@ -221,16 +225,9 @@ class SeriesSpec(Frozen, ABC):
         """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""
         return {"where": [meant(condition) for condition in self.where]}
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry beside its texts."""
-        return {**where_sketched(value), "by": grouping_sketched(value.get("by"))}
-
-    @classmethod
-    def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
-        """Return what a series, or a sketch of one, goes by, with the place within it of each entry that says so."""
-        if (by := getattr(series, "by", None)) is not None:
-            yield (), by
+    def groupings(self) -> Iterator[tuple[Place, By]]:
+        """Return what its keys `by` say, with the place within it of each entry that has one."""
+        yield from ()
 
     @property
     def left_out(self) -> set[str]:
@@ -327,34 +324,25 @@ class SeriesSpec(Frozen, ABC):
             "parameters": self.parameters,
         }
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return what a series, or a sketch of a broken one, and the schema say together and must not.
+    @property
+    def cadence(self) -> int:
+        """It is released at every so-many-th tick."""
+        return 1
 
-        `at` is the place of the series; `fields` is None where the schema cannot be read.
-        """
-        if fields is None:
-            return []
-        by = getattr(series, "by", None)
-        return [*by_problems(at, by, fields), *where_problems(at, series.where, fields)]
-
-    @classmethod
-    def input_problems(
-        cls, at: Place, series: Any, others: Mapping[str, Any]
-    ) -> list[InitErrorDetails]:
-        """Return what a series, or a sketch of one, says of the `others` of the file, by name, and must not."""
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return what its keys say together and must not, at their places within it."""
         return []
 
-    @classmethod
-    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
-        """Return what a series and the clock, or sketches of them, say together and must not."""
-        return []
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+        """Return what it says together with other parts of the file and must not, at places within it."""
+        problems = where_problems((), self.where, fields)
+        for place, by in self.groupings():
+            problems += by_problems((*place, "by"), by, fields)
+            problems += tick_problems((*place, "by"), by, clock)
+        return problems
 
-    @classmethod
-    def privacy_problems(cls, at: Place, series: Any, privacy: Any) -> list[InitErrorDetails]:
-        """Return what a series and who is protected, or sketches of them, say together and must not."""
+    def input_problems(self, others: Mapping[str, "SeriesSpec"]) -> list[InitErrorDetails]:
+        """Return what it says of the `others` of the file, by name, and must not, at places within it."""
         return []
 
 
@@ -373,23 +361,6 @@ class GroupedSeries(SeriesSpec):
         """What it goes by, in a few words."""
         return f"{grouping_text(self.by)}"
 
-
-def where_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a broken entry, None for those that are broken themselves."""
-    where = value.get("where")
-    return {
-        "where": [valid_or_none(_CONDITION, each) for each in where]
-        if isinstance(where, list)
-        else []
-    }
-
-
-def where_problems(
-    at: Place, where: Sequence[Condition | None], fields: Mapping[str, Any]
-) -> list[InitErrorDetails]:
-    """Return what conditions and the schema say together and must not; `at` is the place of their entry."""
-    found = []
-    for place, condition in enumerate(where):
-        if condition is not None:
-            found += condition_problems((*at, "where", place), condition, fields)
-    return found
+    def groupings(self) -> Iterator[tuple[Place, By]]:
+        """Return what it goes by."""
+        yield (), self.by

@@ -4,23 +4,22 @@ A value below the grid counts at its lower end, one above at its upper end; each
 last. Rules: a grid is public, and a value is told by public numbers of it. This file knows no mechanism.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.journal.release import Quantile
 from stream_dp.records.amount_units import plain_number
-from stream_dp.records.groupings import Edge, Edges, decimal_text
-from stream_dp.records.scalars import problem, valid_or_none
-from stream_dp.statistics.parts.grouping_problems import by_problems
+from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
+from stream_dp.records.scalars import problem
+from stream_dp.records.schema import Fields, FieldSpec
 
 BUCKETS, MOST_BUCKETS = 200, 999
-_Place: TypeAlias = tuple[str | int, ...]
 
 
 def _clamp(value: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
@@ -33,8 +32,6 @@ def _clamp(value: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
 
 Clamp = Annotated[tuple[Edge, Edge], AfterValidator(_clamp)]
 Ends = Annotated[tuple[Edge, ...], Field(min_length=2, max_length=MOST_BUCKETS + 1)]
-_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
-_ENDS: TypeAdapter[Any] = TypeAdapter(Ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,55 +78,43 @@ def _told_apart(value: int) -> int:
 Buckets = Annotated[int, Field(le=MOST_BUCKETS), AfterValidator(_told_apart)]
 
 
-def grid_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be read of a broken entry's grid."""
-    return {
-        "clamp": valid_or_none(_CLAMP, value.get("clamp")),
-        "edges": valid_or_none(_ENDS, value.get("edges")),
-        "grid_named": tuple(key for key in ("clamp", "edges") if key in value),
-    }
-
-
 def grid_problems(
-    at: _Place, series: Any, fields: Mapping[str, Any] | None
+    clamp: tuple[Fraction, Fraction] | None,
+    edges: Sequence[Fraction] | None,
+    buckets: int | None,
 ) -> list[InitErrorDetails]:
-    """Return what a series, or a sketch of it, says of its grid and must not."""
-    clamp, edges = getattr(series, "clamp", None), getattr(series, "edges", None)
-    named = getattr(series, "grid_named", None)
-    if named is None:
-        named = tuple(key for key in ("clamp", "edges") if getattr(series, key) is not None)
-    if not named:
-        return [problem((*at, "clamp"), "is missing: name a range such as [0, 600], or edges")]
-    if len(named) == 2:
-        return [problem((*at, "edges"), "stands beside clamp: the first and the last are one")]
+    """Return what the keys of a grid say together and must not."""
     if clamp is None and edges is None:
-        return []
-    buckets, found = getattr(series, "buckets", None), []
+        return [problem(("clamp",), "is missing: name a range such as [0, 600], or edges")]
+    if clamp is not None and edges is not None:
+        return [problem(("edges",), "stands beside clamp: the first and the last are one")]
     if edges is not None and buckets is not None:
-        found.append(problem((*at, "buckets"), "stands beside edges: the edges make the buckets"))
-    of = getattr(series, "of", None)
-    if fields is None or not isinstance(of, str) or not isinstance(buckets, int | None):
-        return found
-    many = buckets or (BUCKETS if clamp is None else default_buckets(fields.get(of), clamp))
-    ends = edges if clamp is None else ValueGrid.within(clamp, many).ends
-    grid = by_problems(at, Edges.model_construct(field=of, edges=tuple(ends or ())), fields)
+        return [problem(("buckets",), "stands beside edges: the edges make the buckets")]
+    return []
+
+
+def bin_problems(
+    bins: Edges, clamp: tuple[Fraction, Fraction] | None, fields: Fields
+) -> list[InitErrorDetails]:
+    """Return what the buckets of a grid and the schema say together and must not, at the keys that they come from."""
+    problems = by_problems((), bins, fields)
     if clamp is None:
-        return [*found, *(_at_edges(at, each) for each in grid)]
-    return [*found, *_at_buckets(at, grid, series, many)]
+        return [_at_edges(each) for each in problems]
+    of_field = [_at_edges(each) for each in problems if each.get("loc") == ("field",)]
+    return of_field or (_bucket_problems(bins, clamp) if problems else [])
 
 
-def _at_edges(at: _Place, found: InitErrorDetails) -> InitErrorDetails:
+def _at_edges(wrong: InitErrorDetails) -> InitErrorDetails:
     """A problem of the grid at the edge, or the field, that it comes from."""
-    inner = tuple(found.get("loc", ()))[len(at) + 1 :]
-    return {**found, "loc": (*at, "of") if inner[0] == "field" else (*at, *inner)}
+    return {**wrong, "loc": ("of",)} if wrong.get("loc") == ("field",) else wrong
 
 
-def default_buckets(field: Any, clamp: tuple[Fraction, Fraction]) -> int:
+def default_buckets(field: FieldSpec | None, clamp: tuple[Fraction, Fraction]) -> int:
     """Return into how many buckets the clamp is cut where nobody says it: of an integer field, such as begin there.
 
-    `field` is that of the schema, None where it is broken.
+    `field` is None where the schema has none of its name.
     """
-    whole = getattr(field, "type", None) == "integer"
+    whole = field is not None and field.type == "integer"
     return (_fitting(clamp, BUCKETS) if whole else None) or BUCKETS
 
 
@@ -148,27 +133,18 @@ def _fitting(clamp: tuple[Fraction, Fraction], wanted: int) -> int | None:
     )
 
 
-def _at_buckets(
-    at: _Place, grid: list[InitErrorDetails], series: Any, many: int
-) -> list[InitErrorDetails]:
-    """Problems of equal buckets, at the key that they come from; one for all their ends."""
-    found = [
-        {**each, "loc": (*at, "of")}
-        for each in grid
-        if tuple(each.get("loc", ()))[len(at) + 1 :][:1] == ("field",)
-    ]
-    if found or not grid:
-        return found  # type: ignore[return-value]  # a dictionary with another place
-    low, high = map(decimal_text, series.clamp)
-    fits = _fitting(series.clamp, many)
+def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[InitErrorDetails]:
+    """One problem for all the ends of equal buckets that are no values of their field."""
+    low, high = map(decimal_text, clamp)
+    many, fits = len(bins.edges) - 1, _fitting(clamp, len(bins.edges) - 1)
     if fits is None:
         why = (
-            f"from {low} to {high} no 2 to {MOST_BUCKETS} equal buckets begin at values of '{series.of}': name other "
+            f"from {low} to {high} no 2 to {MOST_BUCKETS} equal buckets begin at values of '{bins.field}': name other "
             "integers, or edges"
         )
-        return [problem((*at, "clamp"), why)]
+        return [problem(("clamp",), why)]
     why = (
-        f"{many} equal buckets from {low} to {high} do not begin at values of '{series.of}': choose a number of "
+        f"{many} equal buckets from {low} to {high} do not begin at values of '{bins.field}': choose a number of "
         f"buckets that divides the range, such as buckets: {fits}, or leave it out"
     )
-    return [problem((*at, "buckets"), why)]
+    return [problem(("buckets",), why)]

@@ -52,7 +52,7 @@ class WatchSpec(Frozen):
                 "every count since a firing begins below: leave it out, and it watches single ticks"
             )
             refuse([problem(("over",), why)])
-        refuse(usual_problems((), self.threshold, self.below is not None, self.usual))
+        refuse(usual_problems(self.threshold, self.below is not None, self.usual))
         return self
 
     @property

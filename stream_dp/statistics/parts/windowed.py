@@ -1,21 +1,24 @@
 """What statistics that count over windows have alike: the keys `window` and `windows`, and what is shown of them."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.journal.release import Shape
+from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.groupings import By, Place
+from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_windows import choose_windows
-from stream_dp.statistics.parts.series_spec import Place, SeriesSpec
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 from stream_dp.statistics.parts.windows import (
     Window,
     Windows,
     views,
     window_lengths,
     window_problems,
-    windows_sketched,
     windows_words,
 )
 
@@ -52,30 +55,30 @@ class WindowedSeries(SeriesSpec):
         """Choose what answers the windows, as `method` says."""
         return choose_windows(setting, self.epsilon, self.declared, method)
 
-    @classmethod
-    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions and windows."""
-        return {**super().sketched(value), **windows_sketched(value)}
+    def own_problems(self) -> list[InitErrorDetails]:
+        """Return those of every series, and those of its windows."""
+        return [*super().own_problems(), *window_problems(self.windows, self.window)]
 
-    @classmethod
-    def problems(
-        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
-    ) -> list[InitErrorDetails]:
-        """Return those of every series, and those of its windows among themselves."""
-        said: list[Any] = [
-            getattr(series, key, other) if key in cls.model_fields else other
-            for key, other in (("method", "tree"), ("release_every", 1))
-        ]
-        return [*window_problems(at, series, *said), *super().problems(at, series, fields)]
-
-    @classmethod
-    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
-        """Return which windows do not go with the clock."""
-        return window_lengths(at, series, clock)
+    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+        """Return those of every series, and which windows do not go with the clock."""
+        lengths = window_lengths(clock, self.windows, self.window)
+        return [*super().problems(fields, clock, privacy), *lengths]
 
 
 class SingleOrKeyed(WindowedSeries):
     """A windowed statistic of all records, or by what it goes by where it goes by anything."""
+
+    by: By | None = None
+
+    @property
+    def grouped_by(self) -> By | None:
+        """What it goes by, if anything."""
+        return self.by
+
+    def groupings(self) -> Iterator[tuple[Place, By]]:
+        """Return what it goes by, if anything."""
+        if self.by is not None:
+            yield (), self.by
 
     @property
     def form(self) -> Shape:

@@ -4,7 +4,7 @@ A window is a duration as the file has it, which is its name in releases, or `ev
 window is a whole number of ticks and not longer than the horizon. This file knows no statistic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, TypeAlias
@@ -19,6 +19,7 @@ from stream_dp.mechanisms.windows.forest_shape import ForestShape, best_forest
 from stream_dp.mechanisms.windows.sum_forest import SumForest
 from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
+from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
 from stream_dp.statistics.choice.choice import Choice, Setting, tree_counter
 
@@ -150,69 +151,42 @@ def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsi
 
 
 def window_problems(
-    at: Place, series: Any, method: str = "tree", cadence: object = 1
+    windows: Sequence[str], window: str | None = None, key: str = "windows"
 ) -> list[InitErrorDetails]:
-    """Return what a series, or a sketch of it, says of windows and must not.
-
-    `method` makes its releases, at every tick or by the key release_every at every `cadence`-th.
-    """
-    windows, one = getattr(series, "windows", ()), getattr(series, "window", None)
-    found, seen = [], dict[int | str, str]()
-    if one is not None and windows:
-        found.append(problem((*at, "window"), "stands beside windows: name it there instead"))
+    """Return what the windows behind `key`, and the one of the key `window`, must not be."""
+    problems, seen = [], dict[int | str, str]()
+    if window is not None and windows:
+        problems.append(problem(("window",), "stands beside windows: name it there instead"))
     for place, name in enumerate(windows):
-        key = name if name == EVER else _length(name) or name
-        if key in seen:
-            here = (*at, "windows", place)
-            found.append(
-                problem(
-                    here,
-                    f"'{name}' is listed twice"
-                    if seen[key] == name
-                    else f"'{name}' is '{seen[key]}' once more",
-                )
-            )
-        seen.setdefault(key, name)
+        length = _length(name) or name
+        if length in seen:
+            again = "is listed twice" if seen[length] == name else f"is '{seen[length]}' once more"
+            problems.append(problem((key, place), f"'{name}' {again}"))
+        seen.setdefault(length, name)
     if len(windows) > MOST_WINDOWS:
         why = f"has {len(windows)} windows, and one forest answers at most {MOST_WINDOWS}"
-        found.append(problem((*at, "windows"), why))
-    if not windows and one is None:
-        return found
-    if method not in ("tree", "auto", "gaussian"):
-        why = "windows are made by a forest of their own: leave method out"
-        found.append(problem((*at, "method"), why))
-    elif cadence not in (1, "1"):
-        found.append(
-            problem((*at, "release_every"), "windows are released at every tick: leave it out")
-        )
-    return found
+        problems.append(problem((key,), why))
+    return problems
 
 
-def window_lengths(at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+def window_lengths(
+    clock: Clock, windows: Sequence[str], window: str | None = None, key: str = "windows"
+) -> list[InitErrorDetails]:
     """Return which windows of a series are no whole number of the clock's ticks, or longer than its horizon."""
-    step, horizon = getattr(clock, "step", None), getattr(clock, "horizon", None)
-    one = getattr(series, "window", None)
-    named = [((*at, "windows", n), name) for n, name in enumerate(getattr(series, "windows", ()))]
-    if not isinstance(step, int):
+    named: list[tuple[Place, str]] = [((key, place), name) for place, name in enumerate(windows)]
+    named += [] if window is None else [(("window",), window)]
+    return [
+        wrong for at, name in named if name != EVER for wrong in length_problems(at, name, clock)
+    ]
+
+
+def length_problems(at: Place, window: str, clock: Clock) -> list[InitErrorDetails]:
+    """Return that a duration, which stands `at` this place, is no window of this clock."""
+    length, step, horizon = milliseconds(window), clock.step, clock.horizon
+    if length % step:
+        why = f"is no whole number of ticks: the clock's step is {duration_text(step)}"
+    elif horizon is not None and length > horizon * step:
+        why = f"is longer than the horizon: {how_many(horizon, 'tick')} of {duration_text(step)}"
+    else:
         return []
-    found = []
-    for place, name in [*named, *([((*at, "window"), one)] if isinstance(one, str) else [])]:
-        length = None if name == EVER else _length(name)
-        if length is None:
-            continue
-        if length % step:
-            why = f"is no whole number of ticks: the clock's step is {duration_text(step)}"
-            found.append(problem(place, why))
-        elif isinstance(horizon, int) and length > horizon * step:
-            why = (
-                f"is longer than the horizon: {how_many(horizon, 'tick')} of {duration_text(step)}"
-            )
-            found.append(problem(place, why))
-    return found
-
-
-def windows_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the windows of a broken entry that are texts."""
-    windows = value.get("windows")
-    listed = windows if isinstance(windows, list) else []
-    return {"windows": tuple(each if isinstance(each, str) else "" for each in listed)}
+    return [problem(at, why)]

@@ -3,9 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from stream_dp.errors import UsageError
 from stream_dp.live.planner import LiveSeriesPlanner, canonical_series
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
@@ -78,18 +75,3 @@ def test_a_live_series_keeps_its_words_in_its_definition(tmp_path: Path) -> None
     titled = planner.propose(json.dumps({**asked, "title": "All"}).encode(), 1).series
     assert json.loads(canonical_series(titled))["title"] == "All"
     assert titled.described()["title"] == "All"
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        (f"    title: {'a' * 121}\n", "120"),
-        ('    unit: "a\\u202Eb"\n', "plain text"),
-        ('    description: "a\\u0007b"\n', "plain text"),
-    ],
-)
-def test_what_a_page_could_not_show_is_refused_at_its_place(
-    tmp_path: Path, more: str, problem: str
-) -> None:
-    with pytest.raises(UsageError, match=rf"shop.yaml:15:.*{problem}"):
-        load(file(tmp_path, more))

@@ -127,46 +127,6 @@ def test_readers_are_told_of_what(tmp_path: Path) -> None:
     assert len(set(prints)) == 3
 
 
-NONSENSE: list[tuple[str, str, str]] = [
-    ("    clamp: [-60, 40]\n", "",
-     "14:9: series[0].of: needs a clamp, such as clamp: [0, 240]: it says how much one event can add"),
-    ("[-60, 40]", "[-40, -40]", "15:18: series[0].clamp[1]: '-40' must be greater than the lower bound '-40'"),
-    ("of: amount", "of: shop", "14:9: series[0].of: 'shop' is a category, not a number or an integer"),
-    ("of: amount", "of: price", "14:9: series[0].of: 'price' is not in the schema"),
-    ("[-60, 40]", "[-60.2, 40]",
-     "15:13: series[0].clamp[0]: '-60.2' is no whole number of steps of 0.5: move it, or give a finer step"),
-    ("step: 0.5", "step: 20", "19:28: series[0].watch[1].below: is no whole number of steps of 20"),
-    ("above: 900", "above: 0", "18:39: series[0].watch[0].above: must be greater than or equal to 1"),
-    ("[-60, 40]", "[0, 40]", "19:28: series[0].watch[1].below: must be greater than or equal to 1"),
-    ("below: -100", "above: -100", "19:28: series[0].watch[1].above: must be greater than or equal to 1"),
-    ("over: 1d", "over: 1d, usual: -200",
-     "19:51: series[0].watch[1].usual: must be -100 or more: at another count an alarm is not false"),
-    ("over: 6h", "over: 6h, of: amount", "18:54: series[0].watch[0].of: is not a known key; known are name, where, "
-     "by, above, below, over, rearm, usual"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "wanted"), NONSENSE)
-def test_nonsense_is_told_with_its_place(tmp_path: Path, old: str, new: str, wanted: str) -> None:
-    text = FILE.replace(old, new)
-    if new == "step: 20":
-        text = text.replace("-100", "-110")
-    path = written(tmp_path, text)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()] == [wanted]
-
-
-@pytest.mark.parametrize("key", ["clamp", "step"])
-def test_what_belongs_to_a_sum_is_refused_of_counts(tmp_path: Path, key: str) -> None:
-    lines = [line for line in FILE.splitlines(keepends=True) if not line.startswith("    of:")]
-    kept = [line for line in lines if key in line or not line.startswith(("    clamp", "    step"))]
-    path = written(tmp_path, "".join(kept).replace("below: -100", "below: 100"))
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert f"series[0].{key}: is of a sum: name its field with of" in str(caught.value)
-
-
 SUMS: dict[str, Any] = {
     "name": "m", "statistic": "monitor", "epsilon": "2", "value": "1", "touch": "3", "most": "6",
     "of": "amount", "clamp": ["-4", "9"], "step": "0.5", "ask": ["bob"],

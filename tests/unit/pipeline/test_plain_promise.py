@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.plain_promise import plain_promise, times
+from stream_dp.pipeline.promise import plain_promise, times
 
 FILE = """\
 version: 1

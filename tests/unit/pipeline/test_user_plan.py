@@ -15,7 +15,7 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.people import looks_like_people
-from stream_dp.pipeline.protected_words import unit_json, unit_name, unit_words
+from stream_dp.pipeline.promise import unit_json, unit_name, unit_words
 from stream_dp.pipeline.report import guarantee_json, plan_json
 from stream_dp.pipeline.routing.open_router import OpenRouter
 

@@ -170,58 +170,6 @@ def test_the_fingerprint_takes_the_window_and_not_what_is_usual(tmp_path: Path) 
     assert fingerprint(load(written(tmp_path, MANY.replace("over: 1h", "over: 2h")))) != many
 
 
-NONSENSE: list[tuple[str, str, str, list[tuple[str, str]]]] = [
-    (BUSY, "[6h]", "[6h, 1d]", [("1d]", "windows[1]: alerts look at one window: write a series for each, or a "
-                                 "monitor with a watch for each")]),
-    (BUSY, "[6h]", "[90m]", [("90m]", "windows[0]: is no whole number of ticks: the clock's step is 1h")]),
-    (BUSY, "[6h]", "[11d]", [("11d]", "windows[0]: is longer than the horizon: 240 ticks of 1h")]),
-    (BUSY, "[6h]", "[ever]", [("ever]", "windows[0]: without windows alerts count since the one before: leave it out, "
-                               "or name a duration such as 1h")]),
-    (BUSY, "windows: [6h]", "windows: [6h], window: 6h",
-     [("6h, epsilon", "window: stands beside windows: name it there instead")]),
-    (SILENT, "windows: [6h], ", "", [("true", "below: every count since an alert begins below: name a window, such as "
-                                      "windows: [1h]")]),
-    (SILENT, "below: true", "below: maybe", [("maybe", "below: must be true or false")]),
-    (SILENT, "threshold: 50", "threshold: 0", [("0,", "threshold: must be greater than or equal to 1")]),
-    (BUSY, "epsilon", "usual: 50, epsilon", [("50, epsilon", "usual: must be less than 50: at another count an alarm "
-                                              "is not false")]),
-    (SILENT, "epsilon", "usual: 49, epsilon", [("49,", "usual: must be 50 or more: at another count an alarm "
-                                                "is not false")]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("series", "old", "new", "problems"), NONSENSE)
-def test_nonsense_is_told_with_its_place(
-    tmp_path: Path, series: str, old: str, new: str, problems: list[tuple[str, str]]
-) -> None:
-    text = series.replace(old, new)
-    path = written(tmp_path, text)
-    line = FILE.count("\n") + 1
-    wanted = [f"{path}:{line}:{text.index(at) + 1}: series[0].{why}" for at, why in problems]
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert str(caught.value).splitlines() == wanted
-
-
-WATCHES: list[tuple[str, str, str]] = [
-    ("over: 1h", "over: 90m", "17:39: series[0].watch[3].over: is no whole number of ticks: the clock's step is 1h"),
-    ("over: 1h", "over: 30d", "17:39: series[0].watch[3].over: is longer than the horizon: 240 ticks of 1h"),
-    ("over: 1h", "over: 0h",
-     "17:39: series[0].watch[3].over: must be 'since_firing', 'tick' or a duration such as 1h"),
-    ("usual: 400", "usual: 99",
-     "16:70: series[0].watch[2].usual: must be 100 or more: at another count an alarm is not false"),
-    ("below: 100", "below: 0", "16:48: series[0].watch[2].below: must be greater than or equal to 1"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "problem"), WATCHES)
-def test_a_watchs_nonsense_too(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    path = written(tmp_path, MANY.replace(old, new))
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert str(caught.value) == f"{path}:{problem}"
-
-
 def test_windows_of_more_rows_than_a_state_holds_are_refused(tmp_path: Path) -> None:
     file = FILE.replace("horizon: 240", "horizon: 1000000").replace("step: 1h", "step: 1s")
     path = tmp_path / "long.yaml"
@@ -270,7 +218,7 @@ async def test_a_watch_over_a_window_comes_by_message_and_is_asked() -> None:
 async def test_a_watch_whose_window_is_too_long_for_the_state_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stream_dp.statistics.parts.watch_problems.MOST_HELD", 5)
+    monkeypatch.setattr("stream_dp.statistics.monitor.MOST_HELD", 5)
     monkeypatch.setattr("stream_dp.mechanisms.watches.watch_windows.MOST_HELD", 5)
     again = {**FR_DAY, "name": "more"}
     world = await run(

@@ -61,34 +61,6 @@ def built_of(folder: Path, what: str = ", window: 4h", more: str = PER) -> Built
     return build(load(file(folder, what, more)))
 
 
-@pytest.mark.parametrize(
-    ("what", "more", "problems"),
-    [
-        ("", "",
-         ["11:31: series[0].statistic: counts users beyond their cap, and privacy.unit is event: there is none: "
-          "say unit: user"]),
-        (", window: 4h", OVERALL, ["11:48: series[0].window: the cap holds for ever: leave it out"]),
-        ("", PER, ["11:5: series[0].window: the cap is one for each 4h: write 4h"]),
-        (", window: 2h", PER, ["11:48: series[0].window: the cap is one for each 4h: write 4h"]),
-        (", window: ever", PER, ["11:48: series[0].window: the cap is one for each 4h: write 4h"]),
-        (", window: soon", PER, ["11:48: series[0].window: must be a duration such as 1h or 7d, or ever"]),
-        (", window: 4h, where: [{field: page, equals: cart}]", PER,
-         ["11:59: series[0].where: the guard goes by a record's user and tick, and looks at nothing else: leave it "
-          "out"]),
-        (", window: 4h, of: customer", PER,
-         ["11:52: series[0].of: is not a known key; known are statistic, name, epsilon, where, title, description, "
-          "unit, window"]),
-    ],
-)  # fmt: skip
-def test_nonsense_is_told_with_its_place(
-    tmp_path: Path, what: str, more: str, problems: list[str]
-) -> None:
-    path = file(tmp_path, what, more)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert str(caught.value).splitlines() == [f"{path}:{problem}" for problem in problems]
-
-
 @pytest.mark.parametrize(("what", "more"), EACH)
 def test_each_count_has_half_the_epsilon_whatever_the_cap(
     tmp_path: Path, what: str, more: str

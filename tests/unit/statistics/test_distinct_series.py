@@ -67,43 +67,6 @@ def mechanism_of(built: Built) -> ArrivalCounter:
 
 
 @pytest.mark.parametrize(
-    ("what", "problems"),
-    [
-        ("of: nope", ["12:45: series[0].of: 'nope' is not in the schema"]),
-        ("of: paid", ["12:45: series[0].of: 'paid' is a boolean, not a text, an integer or a category"]),
-        ("windows: [4h]", ["12:5: series[0].of: is missing"]),
-        (f"{EVER}, windows: [90m]",
-         ["12:65: series[0].windows[0]: is no whole number of ticks: the clock's step is 1h"]),
-        (f"{EVER}, window: 9h", ["12:63: series[0].window: is longer than the horizon: 8 ticks of 1h"]),
-        (f"{EVER}, windows: [2h, 4h]",
-         ["12:69: series[0].windows[1]: '4h' has a memory and a price of its own: make it a series of its own"]),
-        (f"{EVER}, windows: [ever]",
-         ["12:65: series[0].windows[0]: without windows it counts so far: leave them out, or name one duration such "
-          "as 24h"]),
-        (f"{EVER}, window: ever", ["12:63: series[0].window: without a window it counts so far: leave it out"]),
-        (f"{EVER}, window: 2h, windows: [4h]",
-         ["12:63: series[0].window: stands beside windows: name it there instead"]),
-        (f"{EVER}, step: 1",
-         ["12:55: series[0].step: is not a known key; known are statistic, name, epsilon, where, title, description, "
-          "unit, of, window, windows"]),
-    ],
-)  # fmt: skip
-def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: list[str]) -> None:
-    path = file(tmp_path, what)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert str(caught.value).splitlines() == [f"{path}:{problem}" for problem in problems]
-
-
-@pytest.mark.parametrize("kind", ["number", "boolean"])
-def test_what_is_measured_is_no_identifier(tmp_path: Path, kind: str) -> None:
-    path = file(tmp_path, "of: paid")
-    path.write_text(path.read_text().replace("type: boolean", f"type: {kind}"))
-    with pytest.raises(UsageError, match=f"'paid' is a {kind}, not a text, an integer or a"):
-        load(path)
-
-
-@pytest.mark.parametrize(
     ("what", "more", "changes", "share"),
     [
         (EVER, "", 2, "1/2"), (DAILY, "", 2, "1/2"), ("of: order, window: 1h", "", 1, "1"),

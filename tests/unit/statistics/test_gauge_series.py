@@ -21,7 +21,6 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.ports import Batch
-from stream_dp.errors import UsageError
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
@@ -76,36 +75,6 @@ def mechanism_of(built: Built) -> SumCounter:
     found = built.chosen[0].mechanism
     assert isinstance(found, SumCounter)
     return found
-
-
-@pytest.mark.parametrize(
-    ("what", "problems"),
-    [
-        ("of: nope, plus: a, minus: b", ["15:43: series[0].of: 'nope' is not in the schema"]),
-        ("of: time, plus: a, minus: b",
-         ["15:43: series[0].of: 'time' is a time; a gauge needs a category, text, boolean or integer"]),
-        ("of: kind, plus: entr, minus: [look, leaves]",
-         ["15:55: series[0].plus: 'entr' is not in the domain of the field; did you mean enter?",
-          "15:75: series[0].minus[1]: 'leaves' is not in the domain of the field; did you mean leave?"]),
-        ("of: kind, plus: [enter, leave], minus: leave",
-         ["15:78: series[0].minus: 'leave' counts up and down at once"]),
-        ("of: step, plus: [1, +1], minus: x",
-         ["15:59: series[0].plus[1]: '+1' is listed twice", "15:71: series[0].minus: 'x' is not a 64-bit integer"]),
-        ("of: kind, plus: [], minus: leave",
-         ["15:55: series[0].plus: must have at least 1 item, not 0"]),
-        ("of: kind, minus: leave", ["15:5: series[0].plus: is missing"]),
-        (f"{DOORS}, floor: 3",
-         ["15:85: series[0].floor: must be 0: releases below 0 are told as 0, and nothing else is cut off"]),
-        (f"{DOORS}, window: 90m",
-         ["15:86: series[0].window: is no whole number of ticks: the clock's step is 1h"]),
-        (f"{DOORS}, by: nowhere", ["15:82: series[0].by: 'nowhere' is not in the schema"]),
-    ],
-)  # fmt: skip
-def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: list[str]) -> None:
-    path = file(tmp_path, what)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert str(caught.value).splitlines() == [f"{path}:{problem}" for problem in problems]
 
 
 def rows_of(built: Built, records: Sequence[dict[str, Any]]) -> IntArray:

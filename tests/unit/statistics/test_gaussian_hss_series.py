@@ -17,7 +17,7 @@ from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
 from stream_dp.statistics.choice.choose_hss import pure_part
@@ -124,35 +124,6 @@ def test_what_a_rho_buys_of_a_pure_epsilon_is_paid_for() -> None:
     for rho in (Fraction(1, 10**6), RHO, Fraction(3)):
         epsilon, paid = pure_part(rho)
         assert float(epsilon) * math.tanh(epsilon / 2) <= paid <= rho
-
-
-@pytest.mark.parametrize(
-    ("privacy", "said"),
-    [
-        ({"epsilon": "1"}, "counter gaussian needs a delta, and filter pure grants none: name"),
-        ({"epsilon": "1", "delta": "1e-6", "filter": "basic"}, "grants none: set privacy.first_block_delta"),
-        (ZCDP_FILTER | {"filter": "gdp"}, "has no finite communication ([HSV] Def 14.4), so filter gdp"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("name", [*SERIES, "paper"])
-def test_one_message_says_why_it_is_refused(
-    data: Data, name: str, privacy: Data, said: str
-) -> None:
-    series = [{"name": "n", "epsilon": "1", **SERIES.get(name, PAPER)}]
-    found = diagnose(data | {"privacy": privacy, "series": series})
-    assert isinstance(found, list)
-    assert [problem["loc"] for problem in found] == [("series", 0, "counter")]
-    assert said in found[0]["msg"]
-
-
-@pytest.mark.parametrize("method", ["tree", "auto", None])
-def test_a_histogram_without_an_hss_has_no_inner_counter(data: Data, method: str | None) -> None:
-    one = {"name": "n", "statistic": "histogram", "epsilon": "1", **BY}
-    series = [one | ({"method": method} if method else {})]
-    found = diagnose(data | {"privacy": ZCDP_FILTER, "series": series})
-    assert isinstance(found, list)
-    assert {problem["loc"] for problem in found} == {("series", 0, "counter")}
-    assert f"this method is {method or 'auto'}: name method hss" in found[0]["msg"]
 
 
 def test_a_series_without_a_counter_is_what_it_always_was(data: Data) -> None:

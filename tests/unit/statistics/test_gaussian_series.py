@@ -18,7 +18,7 @@ from stream_dp.engine.engine import Engine
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
 
@@ -142,24 +142,6 @@ def test_under_a_renyi_filter_it_costs_rho_times_the_order(data: Data) -> None:
 def test_a_basic_filter_admits_it_at_the_delta_of_the_first_block(data: Data) -> None:
     privacy = MILLIONTH | {"filter": "basic", "first_block_delta": "1e-6"}
     assert plan_json(made(data, privacy, "1"))["epsilon"] <= 1
-
-
-@pytest.mark.parametrize(
-    ("privacy", "said"),
-    [
-        ({"epsilon": "1"}, "filter pure grants none: name another filter"),
-        (MILLIONTH | {"filter": "tight_approximate"}, "grants none: set privacy.first_block_delta"),
-        (MILLIONTH | {"filter": "basic"}, "grants none: set privacy.first_block_delta"),
-    ],
-)
-def test_where_no_delta_is_granted_one_message_says_so(
-    data: Data, privacy: Data, said: str
-) -> None:
-    series = [{"name": "n", "statistic": "count", "method": "gaussian", "epsilon": "1"}]
-    found = diagnose(data | {"privacy": privacy, "series": series})
-    assert isinstance(found, list)
-    assert [problem["loc"] for problem in found] == [("series", 0, "method")]
-    assert said in found[0]["msg"]
 
 
 def test_a_count_without_a_method_is_what_auto_makes_it(data: Data) -> None:

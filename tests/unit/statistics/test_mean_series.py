@@ -16,7 +16,7 @@ from unit.statistics.test_sum_windows import refunds
 
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
+from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
@@ -92,34 +92,6 @@ def test_both_have_the_price_together_and_noise_for_half_the_range(
     found = built.chosen[0].derivation.guarantee
     assert found.neighbors is built.spec.relation
     assert differential_privacy(found.measure).epsilon == 1
-
-
-@pytest.mark.parametrize(
-    ("what", "problems"),
-    [
-        ("of: amout, clamp: [0, 1]", ["14:41: series[0].of: 'amout' is not in the schema; did you mean amount?"]),
-        ("of: country, clamp: [0, 1]", ["is a category, not a number or an integer"]),
-        ("of: amount, clamp: [5, 0]", ["clamp[1]: '0' must be greater than the lower bound '5'"]),
-        ("of: amount, clamp: [7, 7]", ["clamp[1]: '7' must be greater than the lower bound '7'"]),
-        ("of: amount, clamp: [0, 2.5]", ["clamp[1]: '2.5' is no whole number of steps of 1"]),
-        ("of: amount, clamp: [0, 9], step: 0", ["step: must be a decimal from 0.000001"]),
-        ("of: amount", ["clamp: is missing"]),
-        (f"{PLAIN}, by: nowhere", ["by: 'nowhere' is not in the schema"]),
-        (f"{PLAIN}, windows: [9h]", ["windows[0]: is longer than the horizon: 8 ticks of 1h"]),
-        (f"{PLAIN}, windows: [90m]", ["windows[0]: is no whole number of ticks"]),
-        (f"{PLAIN}, digits: 3", ["digits: is not a known key; known are statistic, name, epsilon, where, title, "
-         "description, unit, window, "]),
-    ],
-)  # fmt: skip
-def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: list[str]) -> None:
-    path = file(tmp_path, what)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    found = str(caught.value).splitlines()
-    assert len(found) == len(problems)
-    for line, problem in zip(found, problems, strict=True):
-        assert line.startswith(f"{path}:13:")
-        assert problem.split(": series", 1)[-1] in line
 
 
 def test_only_a_known_amount_counts_and_the_middle_is_taken_from_each(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.mechanisms.watches.monitor import Monitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
@@ -68,13 +67,6 @@ def mechanism(path: Path) -> Monitor:
     found = chosen(path).mechanism
     assert isinstance(found, Monitor)
     return found
-
-
-def errors(path: Path) -> list[str]:
-    """What is wrong, without the file's name."""
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    return [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()]
 
 
 def test_each_watch_has_its_terms_and_the_monitor_what_they_overlap(tmp_path: Path) -> None:
@@ -158,71 +150,6 @@ def test_the_fingerprint_takes_what_conditions_mean(tmp_path: Path) -> None:
     ):
         assert fingerprint(load(written(tmp_path, other))) != now
     assert fingerprint(load(written(tmp_path, more="touch: 3"))) != now
-
-
-NONSENSE: list[tuple[str, str, str]] = [
-    ("above: 50}", "above: 0}", "17:69: series[0].watch[0].above: must be greater than or equal to 1"),
-    ("above: 50}", "above: 1.5}", "17:69: series[0].watch[0].above: must be a whole number"),
-    ("above: 50}", "above: many}", "17:69: series[0].watch[0].above: must be a whole number"),
-    ("above: 50}", "above: 1e9}", "17:69: series[0].watch[0].above: must be a whole number"),
-    ("above: 50}", "above: 50, below: 3}",
-     "17:9: series[0].watch[0]: needs one of above and below, and not both"),
-    (", above: 50}", "}", "17:9: series[0].watch[0]: needs one of above and below, and not both"),
-    ("below: 3", "below: 3, over: since_firing", "18:78: series[0].watch[1].over: every count since a firing begins "
-     "below: leave it out, and it watches single ticks"),
-    ("below: 3", "below: 3, over: hour", "18:78: series[0].watch[1].over: must be 'since_firing', 'tick' or "
-     "a duration such as 1h"),
-    ("name: quiet", "name: large", "18:16: series[0].watch[1].name: a watch 'large' is already there"),
-    ("name: quiet", "name: a/b", "18:16: series[0].watch[1].name: must be a lower-case letter or a digit, then at most "
-     "62 of those or of _ . -"),
-    ("field: delay", "field: dely", "17:39: series[0].watch[0].where[0].field: 'dely' is not in the schema; did you "
-     "mean delay?"),
-    ("equals: JFK", "equals: EWR",
-     "18:55: series[0].watch[1].where[0].equals: 'EWR' is not in the domain of the field"),
-    ("by: destination", "by: delay",
-     "19:26: series[0].watch[2].by: 'delay' is an integer, not a category or a list; "
-     "bins need edges, such as {field: delay, edges: [0, 10]}"),
-    ("by: destination", "by: gate", "19:26: series[0].watch[2].by: 'gate' is not in the schema"),
-    ("rearm: false", "rearm: no way", "19:58: series[0].watch[2].rearm: must be true or false"),
-    ("rearm: false", "again: false", "19:51: series[0].watch[2].again: is not a known key; known are name, where, by, "
-     "above, below, over, rearm, usual"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "problem"), NONSENSE)
-def test_nonsense_is_told_with_its_place(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    assert errors(written(tmp_path, WATCH.replace(old, new))) == [problem]
-
-
-def test_one_mistake_hides_no_other(tmp_path: Path) -> None:
-    broken = WATCH.replace("above: 50", "above: none").replace("JFK", "EWR")
-    found = errors(written(tmp_path, broken.replace("by: destination", "by: gate")))
-    assert [line.split(": ")[1] for line in found] == [
-        "series[0].watch[0].above",
-        "series[0].watch[1].where[0].equals",
-        "series[0].watch[2].by",
-    ]
-
-
-def test_a_monitor_without_a_watch_is_none(tmp_path: Path) -> None:
-    path = written(tmp_path, "      []\n")
-    assert errors(path) == ["17:7: series[0].watch: must have at least 1 item, not 0"]
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        ("touch: 2", "16:12: series[0].touch: is 2, but one event may count 3 times at once, in large, quiet, busy: "
-         "give these filters that no event passes together, or raise it to 3"),
-        ("touch: 0", "16:12: series[0].touch: must be greater than or equal to 1"),
-        ("touch: two", "16:12: series[0].touch: must be a whole number"),
-        ("most: 4", "16:11: series[0].most: these watches need 5 places, one for each value of their fields, and there "
-         "are 4"),
-        ("value: 0", "16:12: series[0].value: must be greater than 0"),
-    ],
-)  # fmt: skip
-def test_what_does_not_go_with_the_watches_is_told(tmp_path: Path, more: str, problem: str) -> None:
-    assert errors(written(tmp_path, more=more)) == [problem]
 
 
 @pytest.mark.parametrize("ones", [1, 2])

@@ -52,7 +52,6 @@ series:
   - {name: medians, statistic: quantiles, of: amount, clamp: [0, 10], buckets: 10, at: [0.5], windows: [2h], epsilon: 1}
   - {name: held, statistic: count, release_every: 4, epsilon: 1}
 """
-LINE = 30
 START = "  - {name: share, statistic: ratio, "
 GRID = TickGrid(0, 1000, 8)
 
@@ -78,92 +77,6 @@ def told(built: Built, tick: int, **parts: Any) -> dict[str, Any]:
         )
     )
     return found
-
-
-def refusal(folder: Path, what: str) -> str:
-    """Why the file is refused, without the folder."""
-    with pytest.raises(UsageError) as refused:
-        load(file(folder, what))
-    return str(refused.value).removeprefix(f"{folder}/")
-
-
-FREE = "a ratio is made of what is released, and costs nothing: leave it out"
-KEYS = "give both the same by, or divide by a total"
-REFUSED = {
-    "of: late, over: al": ("over", "al", "'al' is no series of this file; did you mean all?"),
-    "of: nothing, over: all": ("of", "nothing", "'nothing' is no series of this file"),
-    "of: share, over: all": ("of", "share", "'share' is the ratio itself"),
-    "of: late, over: all, epsilon: 0.1": ("epsilon", "0.1", FREE),
-    "of: late, over: all, epsilon: 0": ("epsilon", "0", FREE),
-    "of: late, over: all, where: [{field: amount, at_least: 1}]": (
-        "where", "[", "conditions are those of the two series: leave it out",
-    ),
-    "of: late, over: rate": (
-        "over", "rate", "'late' and 'rate' must have the same windows: 'late' has none, and 'rate' has tick, 2h",
-    ),
-    "of: late, over: late": ("over", "late", "'late' stands above and below: their ratio is always 1"),
-    "of: busy, over: all": (
-        "of", "busy", "'busy' (alerts) does not release numbers that could be divided",
-    ),
-    "of: leaders, over: all": (
-        "of", "leaders", "'leaders' (top) does not release numbers that could be divided",
-    ),
-    "of: medians, over: rate": (
-        "of", "medians", "'medians' (quantiles) does not release numbers that could be divided",
-    ),
-    "of: all, over: volume": (
-        "over", "volume", "'volume' may be 0 and below, where a ratio means nothing",
-    ),
-    "of: late, over: by_country": (
-        "over", "by_country",
-        f"'by_country' has a value for each key, and 'late' does not have the same keys: {KEYS}",
-    ),
-    "of: by_tag, over: by_country": (
-        "over", "by_country",
-        f"'by_country' has a value for each key, and 'by_tag' does not have the same keys: {KEYS}",
-    ),
-    "of: held, over: all": ("over", "all", "'held' and 'all' must have the same release_every"),
-    "of: late, over: all, digits: 10": ("digits", "10", "must be less than or equal to 9"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, what: str) -> None:
-    key, value, why = REFUSED[what]
-    column = len(START) + what.index(f"{key}: {value}") + len(key) + 3
-    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[16].{key}: {why}"
-
-
-def test_what_is_missing_or_not_known_is_said(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "of: late") == "shop.yaml:30:5: series[16].over: is missing"
-    assert refusal(tmp_path, "of: late, over: all, by: x").endswith(
-        "series[16].by: is not a known key; known are statistic, name, title, description, unit, of, over, digits"
-    )
-
-
-def test_a_ratio_of_a_ratio_is_refused_and_so_is_every_circle(tmp_path: Path) -> None:
-    path = file(tmp_path, "of: other, over: all")
-    path.write_text(
-        path.read_text() + "  - {name: other, statistic: ratio, of: share, over: all}\n"
-    )
-    with pytest.raises(UsageError) as refused:
-        load(path)
-    assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
-        "shop.yaml:30:41: series[16].of: 'other' is itself made of releases: name the series that it is made of",
-        "shop.yaml:31:41: series[17].of: 'share' is itself made of releases: name the series that it is made of",
-    ]
-
-
-def test_one_mistake_hides_no_other(tmp_path: Path) -> None:
-    """The input is broken, and the ratio names another that there is not."""
-    path = file(tmp_path, "of: broken, over: none")
-    path.write_text(path.read_text() + "  - {name: broken, statistic: count, epsilon: no}\n")
-    with pytest.raises(UsageError) as refused:
-        load(path)
-    assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [
-        "series[16].over",
-        "series[17].epsilon",
-    ]
 
 
 def test_where_the_band_depends_on_decisions_no_ratio_is_made(tmp_path: Path) -> None:

@@ -4,11 +4,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import UsageError
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.watches.false_alarms import crossing_chance
 from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
@@ -115,35 +113,3 @@ def test_signed_amounts_and_all_since_the_one_before(tmp_path: Path) -> None:
     assert found.mechanism.scale == 600
     assert found.spec.signed
     assert fingerprint(load(written(tmp_path, text))) != fingerprint(load(written(tmp_path, SUM)))
-
-
-NONSENSE: list[tuple[str, str, str, str]] = [
-    ("clamp: [0, 40], ", "", "amount, step", "of: needs a clamp, such as clamp: [0, 240]: it says how much one event "
-     "can add"),
-    ("of: amount, ", "", "[0, 40]", "clamp: is of a sum: name its field with of"),
-    ("[0, 40]", "[40, 40]", "40], step", "clamp[1]: '40' must be greater than the lower bound '40'"),
-    ("of: amount", "of: shop", "shop, clamp", "of: 'shop' is a category, not a number or an integer"),
-    ("step: 0.5", "step: 40", "900,", "threshold: is no whole number of steps of 40"),
-    ("threshold: 900", "threshold: 0", "0, windows", "threshold: must be greater than or equal to 1"),
-    ("threshold: 900", "threshold: -900", "-900, windows", "threshold: must be greater than or equal to 1"),
-    ("threshold: 900", "threshold: -900, below: true", "-900, below", "threshold: must be greater than or equal to 1"),
-    ("epsilon", "usual: -20, epsilon", "-20, eps", "usual: must be greater than or equal to 0"),
-    ("0.5, threshold: 900", "0.000001, threshold: 2000000000", "2000000000", "threshold: is more than 10^15 steps: "
-     "give a wider step"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "at", "why"), NONSENSE)
-def test_nonsense_is_told_with_its_place(
-    tmp_path: Path, old: str, new: str, at: str, why: str
-) -> None:
-    text = SUM.replace(old, new)
-    path = written(tmp_path, text)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    place = f"{path}:{FILE.count(chr(10)) + 1}:{text.index(at) + 1}"
-    wanted = [f"{place}: series[0].{why}"]
-    if "clamp: is" in why:
-        step = f"{path}:{FILE.count(chr(10)) + 1}:{text.index('0.5') + 1}"
-        wanted.append(f"{step}: series[0].step: is of a sum: name its field with of")
-    assert str(caught.value).splitlines() == wanted

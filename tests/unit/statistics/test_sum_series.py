@@ -12,7 +12,7 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.ports import Batch
-from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import read, told_number
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.counter import Counter
@@ -92,40 +92,6 @@ def test_the_noise_is_for_what_one_event_changes(
     assert mechanism.l1 == l1
     assert mechanism.noise.epsilon == Fraction(1, l1 * share)
     assert built.chosen[0].derivation.guarantee.neighbors is built.spec.relation
-
-
-@pytest.mark.parametrize(
-    ("what", "problems"),
-    [
-        ("of: amout, clamp: [0, 1]", ["13:40: series[0].of: 'amout' is not in the schema; did you mean amount?"]),
-        ("of: country, clamp: [0, 1]", ["13:40: series[0].of: 'country' is a category, not a number or an integer"]),
-        ("of: amount, clamp: [5, 0]", ["13:59: series[0].clamp[1]: '0' must be greater than the lower bound '5'"]),
-        ("of: amount, clamp: [0, 0]", ["13:59: series[0].clamp[1]: '0' must be greater than the lower bound '0'"]),
-        ("of: amount, clamp: [0, 1, 2]", ["13:55: series[0].clamp: must have at most 2 items, not 3"]),
-        ("of: amount, clamp: [0, much]",
-         ['13:59: series[0].clamp[1]: must be a decimal such as 0.2 or a fraction such as "1/3"']),
-        ("of: amount, clamp: [0, 2.5]",
-         ["13:59: series[0].clamp[1]: '2.5' is no whole number of steps of 1: move it, or give a finer step"]),
-        ("of: amount, clamp: [0, 99999999999]",
-         ["13:59: series[0].clamp[1]: '99999999999' is more than 1,000,000,000 steps, or than 2^53: "
-          "give a wider step or a narrower clamp"]),
-        ("of: amount, clamp: [0, 1], step: 1/3",
-         ["13:69: series[0].step: must be a decimal from 0.000001 to 1000000000 with at most 6 places, such as 0.01"]),
-        ("of: amount, clamp: [0, 1], step: 0",
-         ["13:69: series[0].step: must be a decimal from 0.000001 to 1000000000 with at most 6 places, such as 0.01"]),
-        ("clamp: [3, 2], of: nothing, by: nowhere",
-         ["13:47: series[0].clamp[1]: '2' must be greater than the lower bound '3'",
-          "13:55: series[0].of: 'nothing' is not in the schema",
-          "13:68: series[0].by: 'nowhere' is not in the schema"]),
-        ("of: amount, clamp: [7]", ["13:55: series[0].clamp[1]: is missing"]),
-        ("of: amount", ["13:5: series[0].clamp: is missing"]),
-    ],
-)  # fmt: skip
-def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: list[str]) -> None:
-    path = file(tmp_path, what)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert str(caught.value).splitlines() == [f"{path}:{problem}" for problem in problems]
 
 
 def rows_of(built: Built, *records: dict[str, Any]) -> IntArray:

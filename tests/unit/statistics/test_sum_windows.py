@@ -16,7 +16,7 @@ from unit.statistics.test_sum_series import FINE, PLAIN, WITHIN, bodies, built_o
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.ports import Batch
-from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import event_rows
@@ -34,7 +34,7 @@ from stream_dp.statistics import sum as sum_module
 from stream_dp.statistics.parts.windows import window_choice
 from stream_dp.verify.games.lower_bound import audit_mechanism
 
-HALF, ONE = Fraction(1, 2), Fraction(1)
+ONE = Fraction(1)
 WINDOWS = ", windows: [2h, 4h]"
 EVER = ", windows: [3h, ever]"
 USERS = ", unit: user, user: pieces, max_events: 3, per: 2h"
@@ -139,32 +139,6 @@ def test_what_was_there_without_windows_is_as_it_was(tmp_path: Path) -> None:
     assert windowed.series[0].described()["windows"] == ["tick", "2h", "4h"]
     assert plain.series[0].exact(np.array([7]), ("",)) == 7
     assert windowed.series[0].exact(np.array([7]), ("",)) is None
-
-
-@pytest.mark.parametrize(
-    ("more", "problems"),
-    [
-        ("windows: [90m]", ["75: series[0].windows[0]: is no whole number of ticks: the clock's step is 1h"]),
-        ("window: 9h", ["73: series[0].window: is longer than the horizon: 8 ticks of 1h"]),
-        ("windows: [2h, 120m]", ["79: series[0].windows[1]: '120m' is '2h' once more"]),
-        ("windows: [2h], window: 3h", ["88: series[0].window: stands beside windows: name it there instead"]),
-        ("windows: [soon]", ["75: series[0].windows[0]: must be a duration such as 1h or 7d, or ever"]),
-        ("windows: [9h], by: nowhere",
-         ["75: series[0].windows[0]: is longer than the horizon: 8 ticks of 1h",
-          "84: series[0].by: 'nowhere' is not in the schema"]),
-        ("windows: [2h], release_every: 2",
-         ["80: series[0].release_every: is not a known key; known are statistic, name, epsilon, where, title, "
-          "description, unit, window, "
-          "windows, of, clamp, step, by"]),
-    ],
-)  # fmt: skip
-def test_nonsense_is_told_with_its_place(tmp_path: Path, more: str, problems: list[str]) -> None:
-    path = file(tmp_path, f"{PLAIN}, {more}")
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    found = str(caught.value).splitlines()
-    assert [line.split(":13:")[-1] for line in found] == problems
-    assert all(line.startswith(f"{path}:13:") for line in found)
 
 
 def test_more_than_a_state_may_hold_is_refused(tmp_path: Path) -> None:

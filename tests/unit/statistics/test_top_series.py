@@ -13,7 +13,6 @@ from stream_dp.core.messages import Query, Update
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.messages.release_asks import selected
 from stream_dp.engine.series import Series
-from stream_dp.errors import UsageError
 from stream_dp.journal.release import Rank, Shape, read
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
@@ -231,34 +230,3 @@ def test_the_api_says_how_many_ranks_there_are(tmp_path: Path) -> None:
     assert told["shape"] == "windows"
     assert told["about"] == "top 2 by place per tick and over 24h"
     assert json.dumps(told)
-
-
-@pytest.mark.parametrize(
-    ("keys", "place", "words"),
-    [
-        ({"k": "6"}, "k", "there are 5 categories, with 'other': no more ranks than that"),
-        ({"k": "5"}, "", ""),
-        ({"k": "0"}, "k", "greater than or equal to 1"),
-        ({"k": "101"}, "k", "less than or equal to 100"),
-        ({"k": ""}, "k", "is missing"),
-        ({"by": ""}, "by", "is missing"),
-        ({"by": "planet"}, "by", "'planet' is not in the schema"),
-        ({"by": "[place, seats]", "k": "21"}, "k", "there are 20 entries"),
-        ({"windows": "[90m]"}, "windows[0]", "no whole number of ticks"),
-        ({"windows": "[3d]"}, "windows[0]", "longer than the horizon"),
-        ({"windows": "[2h]", "method": "hss"}, "method", "windows are made by a forest"),
-        ({"release_every": "2"}, "release_every", "is not a known key"),
-    ],
-)
-def test_nonsense_is_refused_with_its_place(
-    tmp_path: Path, keys: dict[str, str], place: str, words: str
-) -> None:
-    path = file(tmp_path, **keys)
-    if not words:
-        load(path)
-        return
-    with pytest.raises(UsageError) as refused:
-        load(path)
-    (line,) = [each for each in str(refused.value).splitlines() if f"series[0].{place}:" in each]
-    assert "flights.yaml:11:" in line
-    assert words in line

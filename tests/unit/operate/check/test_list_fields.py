@@ -9,7 +9,7 @@ import pytest
 from stream_dp.cli.commands.plan import _guarantee
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import MovedRows, event
-from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.errors import NotDerivable
 from stream_dp.files.records import each_record
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.counter import Counter
@@ -230,27 +230,3 @@ def test_a_live_series_may_go_by_a_list_and_ask_what_it_holds(tmp_path: Path) ->
     assert said["items"]["about"] == "histogram by items so far, an event in up to 2"
     assert said["items"]["most"] == 2
     assert "most" not in said["with_milk"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("contains: milk", "contains: ham", "contains: 'ham' is not in the domain of the field"),
-        ("contains: milk", "equals: milk", "equals: a list field cannot be compared with equals"),
-        ("contains: milk", "one_of: [milk]", "a list field cannot be compared with one_of"),
-        ("items, contains: milk", "time, contains: milk", "a time field cannot be compared with contains"),
-        ("most: 2", "most: 0", "schema.items.most"),
-        ("most: 2, ", "", "schema.items.most: is missing"),
-        ("most: 2", "most: 2, separator: r", "'bread' holds the separator, so no cell can hold it"),
-        ("most: 2", 'most: 2, separator: ""', "schema.items.separator"),
-        ("by: items, threshold", "by: time, threshold", "'time' is a time, not a category or a list"),
-    ],
-)  # fmt: skip
-def test_a_file_says_one_thing_of_what_is_wrong(
-    tmp_path: Path, old: str, new: str, says: str
-) -> None:
-    path = pipeline(tmp_path, more=", nullable: false")
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert says in str(caught.value)

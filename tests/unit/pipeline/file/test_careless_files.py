@@ -1,13 +1,15 @@
-"""What is told of files as somebody in a hurry writes them; of what comes by message nothing is repeated."""
+"""Texts of a file stay what stands there; of a definition that comes by message nothing is repeated."""
 
 from pathlib import Path
 
 import pytest
-from unit.pipeline.careless_files import CARELESS, RIGHT
+from unit.pipeline.file.test_refusals import FOLDER
 
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load, load_series
+
+RIGHT = (FOLDER / "shop.yaml").read_text()
 
 
 @pytest.fixture
@@ -15,16 +17,6 @@ def shop(tmp_path: Path) -> PipelineSpec:
     path = tmp_path / "shop.yaml"
     path.write_text(RIGHT)
     return load(path)
-
-
-@pytest.mark.parametrize(("old", "new", "told"), CARELESS)
-def test_what_is_told_helps(tmp_path: Path, old: str, new: str, told: list[str]) -> None:
-    path = tmp_path / "shop.yaml"
-    assert RIGHT.count(old)
-    path.write_text(RIGHT.replace(old, new, 1))
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()] == told
 
 
 @pytest.mark.parametrize(
@@ -70,3 +62,12 @@ def test_of_a_message_nothing_is_repeated(shop: PipelineSpec, said: str, told: s
     with pytest.raises(UsageError) as caught:
         load_series(f"{{name: x, {said}, epsilon: 1}}".encode(), shop)
     assert str(caught.value) == f"series, line 1, column {told}"
+
+
+def test_behind_a_misspelled_statistic_its_other_keys_are_told(shop: PipelineSpec) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_series(b"{name: two, statistic: cuont, epsilom: 1}", shop)
+    first, second = str(caught.value).splitlines()
+    assert first.endswith("is not a known statistic; did you mean count?")
+    assert second.endswith("epsilom: is not a known key; did you mean epsilon?")
+    assert "cuont" not in str(caught.value)

@@ -32,7 +32,7 @@ from stream_dp.engine.ticks.record_guard import EveryRecord
 from stream_dp.engine.ticks.tick_assembler import TickAssembler
 from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import DeadLetters
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.routing import user_guard
 from stream_dp.pipeline.routing.router import Router
@@ -328,36 +328,6 @@ def test_single_events_have_no_guard() -> None:
     spec = specification(privacy={"epsilon": "100"})
     assert isinstance(guard_of(spec, 0, bytes(32)), EveryRecord)
     assert isinstance(guard_of(SPEC, 0, bytes(32)), UserGuard)
-
-
-@pytest.mark.parametrize(
-    ("changes", "key", "words"),
-    [
-        (
-            {"source": KEYED | {"keyed_by": "key"}},
-            "source.keyed_by",
-            "must be the field of privacy.user",
-        ),
-        (
-            {"source": KEYED, "privacy": {"epsilon": "1"}},
-            "source.keyed_by",
-            "privacy.unit is event",
-        ),
-        ({"privacy": {"epsilon": "1", "share": "1/2"}}, "privacy.share", "belongs to unit user"),
-        ({"privacy": FOR_EVER | {"share": "0"}}, "privacy.share", "between 1e-6 and 1"),
-        ({"privacy": FOR_EVER | {"share": "1e-25"}}, "privacy.share", "between 1e-6 and 1"),
-        ({"source": KEYED | {"partitioner": "sticky"}}, "source.kafka.partitioner", "murmur2"),
-    ],
-)
-def test_nonsense_is_refused(changes: dict[str, Any], key: str, words: str) -> None:
-    data = SPEC.model_dump(mode="json", by_alias=True) | {
-        "journal": {"kind": "kafka"},
-        "releases": None,
-    }
-    found = diagnose({**data, **changes})
-    assert isinstance(found, list)
-    told = {".".join(map(str, each["loc"])): each["msg"] for each in found}
-    assert words in told.get(key, str(told))
 
 
 def test_where_users_lie_belongs_to_the_fingerprint() -> None:

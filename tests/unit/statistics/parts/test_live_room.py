@@ -7,7 +7,7 @@ from unit.live.live_series_worlds import PIPELINE
 from unit.live.message_worlds import WITH_ANALYSTS
 
 from stream_dp.errors import NoRoom, UsageError
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.statistics.parts.live_room import LiveRoom
 
@@ -128,18 +128,3 @@ def test_it_may_be_changed_between_runs() -> None:
         )
     )
     assert set(others) == {first}
-
-
-@pytest.mark.parametrize(
-    ("queries", "key"),
-    [
-        ({"series": "0"}, "series"),
-        ({"total_series": "0"}, "total_series"),
-        ({"entries": "0"}, "entries"),
-        ({"entries": "none"}, "entries"),
-    ],
-)
-def test_no_room_at_all_is_no_room(queries: dict[str, str], key: str) -> None:
-    problems = diagnose(PIPELINE | {"queries": queries})
-    assert isinstance(problems, list)
-    assert [problem["loc"] for problem in problems] == [("queries", key)]

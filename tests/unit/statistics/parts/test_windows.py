@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,22 +20,12 @@ from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.pipeline.file.yaml import load_series
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 Data = dict[str, Any]
-FILE = """\
-version: 1
-name: toy
-source: {kind: file, path: events.jsonl}
-schema: {time: {type: time}, country: {type: category, domain: [DE, FR]}}
-privacy: {unit: event, neighbors: add_remove, epsilon: 3}
-clock: {kind: replay, field: time, start: "2026-01-01T00:00:00Z", step: 1m, horizon: 4000}
-series:
-  - {name: it, epsilon: 1, %s}
-"""
 
 
 def spec(data: Data, series: Data, **clock: str) -> PipelineSpec:
@@ -145,64 +134,6 @@ def test_without_windows_everything_is_as_it_was(data: Data) -> None:
     assert "windows" not in plain.series[0].described()
     assert windowed.series[0].described()["windows"] == ["tick", "1d"]
     assert windowed.series[0].described()["shape"] == "windows"
-
-
-WHOLE = "is no whole number of ticks: the clock's step is 1m"
-LONG = "is longer than the horizon: 4,000 ticks of 1m"
-KIND = "must be a duration such as 1h or 7d, or ever"
-METHOD = "windows are made by a forest of their own: leave method out"
-NONE = "names no window: leave it out, or name one such as 1h"
-CONDITION = "- {field: ..., at_least: ...}"
-NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
-
-
-@pytest.mark.parametrize(
-    ("series", "problems"),
-    [
-        ("windows: [90s]", [("90s", "windows[0]", WHOLE)]),
-        ("window: 3d", [("3d", "window", LONG)]),
-        ("windows: [1h, 1h]", [("1h]", "windows[1]", "'1h' is listed twice")]),
-        ("windows: [24h, 1d]", [("1d]", "windows[1]", "'1d' is '24h' once more")]),
-        ("windows: [ever, ever]", [("ever]", "windows[1]", "'ever' is listed twice")]),
-        ("windows: [1w]", [("1w", "windows[0]", KIND)]),
-        ("windows: [0h]", [("0h", "windows[0]", KIND)]),
-        ("windows: 1h", [("1h", "windows", "must be a list: write [1h]")]),
-        ("windows: []", [("[]", "windows", NONE)]),
-        (
-            "windows: [1h], window: 2h",
-            [("2h", "window", "stands beside windows: name it there instead")],
-        ),
-        (
-            f"windows: {NINE}",
-            [("[1m", "windows", "has 9 windows, and one forest answers at most 8")],
-        ),
-        (
-            "window: 1h, release_every: 3",
-            [("3}", "release_every", "windows are released at every tick: leave it out")],
-        ),
-        ("by: country, window: 1h, method: hss", [("hss", "method", METHOD)]),
-        (
-            "windows: [90s, 1h, 60m], where: 7",
-            [
-                ("90s", "windows[0]", WHOLE),
-                ("60m", "windows[2]", "'60m' is '1h' once more"),
-                ("7}", "where", f"must be a list with a dash before each entry: {CONDITION}"),
-            ],
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_at_its_place(
-    tmp_path: Path, series: str, problems: list[tuple[str, str, str]]
-) -> None:
-    path, statistic = tmp_path / "toy.yaml", "histogram" if "by:" in series else "count"
-    text = FILE % f"statistic: {statistic}, {series}"
-    path.write_text(text)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    last = text.splitlines()[-1]
-    assert [line for line in str(caught.value).splitlines() if "needs a delta" not in line] == [
-        f"{path}:8:{last.index(at) + 1}: series[0].{key}: {why}" for at, key, why in problems
-    ]
 
 
 def test_a_live_series_is_refused_by_the_same_rules(data: Data) -> None:
