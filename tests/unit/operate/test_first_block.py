@@ -89,14 +89,14 @@ def test_without_a_grant_all_is_as_it_was(privacy: dict[str, Any], spent: str | 
         assert shown["spent"] == spent
 
 
-def test_approximate_filters_charge_the_parts_where_that_is_less() -> None:
-    """One entry of 1.299 costs 1.69 in squares, forty of 0.05 cost 0.1; two equal ones are charged alike."""
+def test_the_tight_filter_charges_the_parts_where_that_is_less() -> None:
+    """One entry of 1.299 costs 0.74 in rho, forty of 0.05 cost 0.05."""
     granted = {"epsilon": "4", "delta": "3e-6", "first_block_delta": "1e-6", "own_delta": "2e-6"}
-    for name in ("approximate", "tight_approximate"):
-        built = build(PipelineSpec.model_validate(pipeline(granted | {"filter": name})))
-        assert len(built.ledger.entries) == 40
-        assert built.ledger.remaining.delta == 2 * 10**6
-        assert dp_at(built.promise, Fraction(0)) == ApproxDP(Fraction(4), 3 * MILLIONTH)
+    privacy = granted | {"filter": "tight_approximate"}
+    built = build(PipelineSpec.model_validate(pipeline(privacy)))
+    assert len(built.ledger.entries) == 40
+    assert built.ledger.remaining.delta == 2 * 10**6
+    assert dp_at(built.promise, Fraction(0)) == ApproxDP(Fraction(4), 3 * MILLIONTH)
 
 
 async def test_ledger_api_recovery_and_the_check_agree() -> None:
@@ -151,9 +151,9 @@ BAD = [
     ({"epsilon": "2", "delta": "1e-6", "filter": "gdp", "first_block_delta": "1e-7"}, "first_block_delta", "gdp"),
     (PRIVACY | {"own_delta": "1e-6"}, "own_delta", "is all of delta under filter basic"),
     (PRIVACY | {"first_block_delta": "4e-6"}, "first_block_delta", "must not be greater than delta"),
-    (PRIVACY | {"filter": "approximate", "own_delta": "1e-7"}, "first_block_delta", "greater than own_delta"),
-    (PRIVACY | {"filter": "approximate", "own_delta": "3e-6"}, "own_delta", "must be less than delta"),
-    (PRIVACY | {"filter": "approximate", "first_block_delta": "3e-6"}, "first_block_delta", "less than delta"),
+    (PRIVACY | {"filter": "tight_approximate", "own_delta": "1e-7"}, "first_block_delta", "greater than own_delta"),
+    (PRIVACY | {"filter": "tight_approximate", "own_delta": "3e-6"}, "own_delta", "must be less than delta"),
+    (PRIVACY | {"filter": "tight_approximate", "first_block_delta": "3e-6"}, "first_block_delta", "less than delta"),
     ({"epsilon": "2", "filter": "basic"}, "delta", "needs a delta greater than 0"),
     (PRIVACY | {"first_block_delta": "0.5"}, "first_block_delta", "between 0 and 0.001"),
 ]  # fmt: skip

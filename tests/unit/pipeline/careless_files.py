@@ -58,8 +58,10 @@ CARELESS = (
     ("unit: event,", "unit: event, neighbours: add_remove,",
      ["5:24: privacy.neighbours: is not a known key; did you mean neighbors?"]),
     ("unit: event,", "unit: event, filter: zcpd, delta: 1e-9,",
-     ["5:32: privacy.filter: must be pure, basic, approximate, tight_approximate, zcdp, renyi or gdp; did you "
-      "mean zcdp?"]),
+     ["5:32: privacy.filter: must be pure, basic, tight_approximate, zcdp, renyi or gdp; did you mean zcdp?"]),
+    ("unit: event,", "unit: event, filter: approximate, delta: 1e-9,",
+     ["5:32: privacy.filter: approximate is gone: use tight_approximate, which admits all that it admitted, and more, "
+      "under the same promise. A pipeline that has run with it keeps its journal only with the version that wrote it"]),
     ("statistic: count, epsilon", "statistic: count, method: gausian, epsilon",
      ["13:46: series[0].method: must be tree, gaussian or auto; did you mean gaussian?"]),
     ("by: country", "by: contry", ["15:50: series[2].by: 'contry' is not in the schema; did you mean country?"]),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
@@ -33,6 +33,7 @@ TWICE = [{"name": "ann", "epsilon": "0.1"}, {"name": "ann", "epsilon": "0.1"}]
         ({"filter": "renyi", "delta": "1e-9"}, "order", "is too small .*: 13 is enough"),
         ({"filter": "renyi", "delta": "1e-9", "order": "1"}, "order", "greater than 1"),
         ({"filter": "best"}, "filter", "'pure'"),
+        ({"filter": "approximate", "delta": "1e-9"}, "filter", "use tight_approximate"),
         ({"analysts": TWICE}, "name", "an analyst 'ann' is already there"),
         ({"analysts": [{"name": "ann", "epsilon": "0"}]}, "epsilon", "greater than 0"),
     ],
@@ -51,7 +52,6 @@ def test_what_is_refused(data: Data, privacy: Data, key: str, said: str) -> None
         ({}, PureFilter),
         ({"filter": "basic", "delta": "1e-9"}, BasicFilter),
         ({"filter": "gdp", "delta": "1e-9"}, GaussianFilter),
-        ({"filter": "approximate", "delta": "1e-9"}, ApproximateFilter),
         ({"filter": "tight_approximate", "delta": "1e-9"}, TightApproximateFilter),
         ({"filter": "zcdp", "delta": "1e-9"}, ZCDPFilter),
         ({"filter": "renyi", "delta": "1e-9", "order": "13"}, RenyiFilter),
