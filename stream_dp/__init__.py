@@ -23,10 +23,7 @@ if _typing.TYPE_CHECKING:
     from stream_dp.accounting.derive import derive
     from stream_dp.accounting.discrete_gaussian import discrete_gaussian
     from stream_dp.accounting.entry import Entry
-    from stream_dp.accounting.filters.approximate import (
-        ApproximateFilter,
-        TightApproximateFilter,
-    )
+    from stream_dp.accounting.filters.approximate import TightApproximateFilter
     from stream_dp.accounting.filters.basic import BasicFilter
     from stream_dp.accounting.filters.filter import Filter, Spend
     from stream_dp.accounting.filters.gaussian import GaussianFilter
@@ -108,13 +105,13 @@ if _typing.TYPE_CHECKING:
         TickRelease,
         TickWindow,
     )
-    from stream_dp.verify.odometers.filter_boundary import FilterBoundary
-    from stream_dp.verify.odometers.mixture_boundary import (
+    from stream_dp.verify.odometers.boundaries import (
+        FilterBoundary,
         MixtureBoundary,
         OneSidedMixtureBoundary,
+        StitchedBoundary,
     )
     from stream_dp.verify.odometers.odometer import Boundary, Odometer
-    from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 # name -> module below stream_dp, and its name there where it has another
 _PLACES = {
@@ -169,7 +166,6 @@ _PLACES = {
     "Spend": "accounting.filters.filter",
     "PureFilter": "accounting.filters.pure",
     "BasicFilter": "accounting.filters.basic",
-    "ApproximateFilter": "accounting.filters.approximate",
     "TightApproximateFilter": "accounting.filters.approximate",
     "ZCDPFilter": "accounting.filters.zcdp",
     "RenyiFilter": "accounting.filters.renyi",
@@ -179,10 +175,10 @@ _PLACES = {
     "truncated_odometer_at": "accounting.truncated_odometer:bound_at",
     "Odometer": "verify.odometers.odometer",
     "Boundary": "verify.odometers.odometer",
-    "FilterBoundary": "verify.odometers.filter_boundary",
-    "MixtureBoundary": "verify.odometers.mixture_boundary",
-    "OneSidedMixtureBoundary": "verify.odometers.mixture_boundary",
-    "StitchedBoundary": "verify.odometers.stitched_boundary",
+    "FilterBoundary": "verify.odometers.boundaries",
+    "MixtureBoundary": "verify.odometers.boundaries",
+    "OneSidedMixtureBoundary": "verify.odometers.boundaries",
+    "StitchedBoundary": "verify.odometers.boundaries",
     "StreamDPError": "errors",
     "UsageError": "errors",
     "BudgetRefused": "errors",
@@ -201,7 +197,6 @@ __all__ = [
     "Alive",
     "Alternative",
     "ApproxDP",
-    "ApproximateFilter",
     "BasicFilter",
     "Boundary",
     "BrokenCondition",

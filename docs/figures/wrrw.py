@@ -16,13 +16,15 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from stream_dp.accounting.conversions import bits_float
-from stream_dp.accounting.filters.approximate import ApproximateFilter
-from stream_dp.accounting.filters.filter import SQUARED, Spend
+from stream_dp.accounting.filters.filter import SQUARED
 from stream_dp.core.guarantee import PureDP
-from stream_dp.verify.odometers.filter_boundary import FilterBoundary
-from stream_dp.verify.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.verify.odometers.boundaries import (
+    FilterBoundary,
+    MixtureBoundary,
+    OneSidedMixtureBoundary,
+    StitchedBoundary,
+)
 from stream_dp.verify.odometers.odometer import Boundary, Odometer
-from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 DELTA = Fraction(1, 10**6)
 TARGET = Fraction(3)  # the epsilon the filter odometer is tuned to; it is reached at V = .2945
@@ -96,8 +98,8 @@ def shown_tight(boundary: Boundary, step: Fraction) -> Callable[[Fraction], floa
 
 def advanced(variance: Fraction) -> float:
     """Advanced composition, valid at one V that is fixed before: the inverse of the filter of [WRRW] Thm 2."""
-    family = ApproximateFilter.of(Fraction(1), DELTA, Fraction(0))
-    return float(family.least(Spend(math.ceil(variance * SQUARED))).epsilon)
+    v = float(variance)
+    return math.sqrt(2 * bits_float(DELTA) * v) + v / 2
 
 
 def printed(epsilon: Fraction) -> FilterBoundary:

@@ -57,15 +57,8 @@ def zcdp_to_renyi(measure: ZCDP, alpha: Fraction) -> RenyiDP:
     return RenyiDP(alpha, measure.rho * alpha)
 
 
-def renyi_delta(measure: RenyiDP, epsilon: Fraction) -> Fraction:
-    """Delta with which (alpha, e)-RDP is (epsilon, delta)-DP: e^((a-1)(e-epsilon)) (1-1/a)^a / (a-1), at most 1."""
-    a = measure.alpha
-    exponent = _gain(a) + (a - 1) * (measure.epsilon - epsilon)
-    return Fraction(1) if exponent.low > 0 else min(exponent.exp().upper, Fraction(1))
-
-
 def renyi_epsilon(measure: RenyiDP, delta: Fraction) -> Fraction:
-    """Epsilon with which (alpha, e)-RDP is (epsilon, delta)-DP: the same bound, solved for epsilon."""
+    """Epsilon with which (alpha, e)-RDP is (epsilon, delta)-DP: delta = e^((a-1)(e-epsilon)) (1-1/a)^a / (a-1)."""
     a = measure.alpha
     found = (_gain(a) + ln_inverse(delta)) / (a - 1) + measure.epsilon
     return max(found.upper, Fraction(0))
@@ -81,15 +74,8 @@ def renyi_to_approx(measure: RenyiDP, delta: Fraction) -> ApproxDP:
     return ApproxDP(renyi_epsilon(measure, delta), delta)
 
 
-def zcdp_delta(measure: ZCDP, epsilon: Fraction) -> Fraction:
-    """inf over alpha of e^((a-1)(a rho - epsilon)) (1-1/a)^a / (a-1): the delta of rho-zCDP at epsilon."""
-    rho, e = float(measure.rho), float(epsilon)
-    alpha = _best(lambda a: (a - 1) * (a * rho - e) + _gain_float(a))
-    return renyi_delta(zcdp_to_renyi(measure, alpha), epsilon)
-
-
 def zcdp_epsilon(measure: ZCDP, delta: Fraction) -> Fraction:
-    """The epsilon of rho-zCDP at delta, by the same infimum."""
+    """The epsilon of rho-zCDP at delta: the infimum of `renyi_epsilon` over the orders."""
     rho, bits = float(measure.rho), bits_float(delta)
     alpha = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
     return renyi_epsilon(zcdp_to_renyi(measure, alpha), delta)

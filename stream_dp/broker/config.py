@@ -76,7 +76,7 @@ def _replication(nodes: int) -> dict[str, object]:
         "share.coordinator.state.topic.min.isr": in_sync,
     }
     # A node that gets no processor for so long is fenced. Of three, the others lead its partitions then; alone, it only
-    # refuses topics and writers. A former life is ended by restart.py.
+    # refuses topics and writers. A former life is ended by `fence_former_life`.
     return settings | {"broker.session.timeout.ms": 60_000 if nodes == 1 else 6000}
 
 

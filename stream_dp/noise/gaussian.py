@@ -9,10 +9,12 @@ Tail: the blocks from `reach` on (8 standard deviations) share one cell of the t
 a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of the first
 one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
 
-Rules: the table inverts exactly (`tables`), the coin is exact (`bernoulli`), and both draw further bits only where the
-first do not decide. A sample takes exactly one word from the main lane, or two where m > 0: the block, then l (its
-highest m bits) and the first bits of the coin. Everything rarer (an undecided word, a tail, a proposal that is not
-taken) comes from the spare lane, sample by sample. So a block of samples equals the same samples drawn one by one.
+Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
+until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
+both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or two
+where m > 0: the block, then l (its highest m bits) and the first bits of the coin. Everything rarer (an undecided
+word, a tail, a proposal that is not taken) comes from the spare lane, sample by sample. So a block of samples equals
+the same samples drawn one by one.
 Two shorter ways come before the coin and never decide otherwise than it would: for whole arrays u <= 1 - y <= exp(-y),
 one by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
 Deciding ends at the cuts too: a cut is a rational function of exp(-1/N), N a common denominator of all exponents; it
@@ -31,12 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
-from stream_dp.noise.bernoulli import below_exp_neg
 from stream_dp.noise.bits import IntArray, Words
 from stream_dp.noise.digits import LARGEST
 from stream_dp.noise.exact import Interval, complement, divide, exp_neg, multiply
-from stream_dp.noise.tables import WORD_BITS, Table
+from stream_dp.noise.tables import WORD_BITS, Table, decided_floor
 
+_GUARD = 32  # bits beyond the wanted ones in the first attempt
 MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64
 BLOCKS = 1 << 8  # most blocks to a standard deviation
 TAIL_DEVIATIONS = 8  # a table reaches this many: a tail once in 8e14 samples
@@ -229,3 +231,32 @@ class GaussianSampler:
 def gaussian_sampler(numerator: int, denominator: int) -> GaussianSampler:
     """Return the sampler of variance numerator / denominator, in (0, MAX_VARIANCE]."""
     return GaussianSampler(Fraction(numerator, denominator))
+
+
+def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
+    """Say whether the uniform number whose first `bits` bits are `number` is below exp(-y), y >= 0.
+
+    Args:
+        y: the exponent, exact.
+        number: the bits that are known, 0 <= number < 2^bits; may be none.
+        bits: how many.
+        more: where further bits come from, asked only if the known ones do not decide.
+    """
+    if y == 0:
+        return True
+    while True:
+        floor = _exp_neg_floor(y, bits)
+        if number != floor:
+            return number < floor
+        number = number << WORD_BITS | more.word()
+        bits += WORD_BITS
+
+
+def _exp_neg_floor(y: Fraction, bits: int) -> int:
+    """Return floor(2^bits * exp(-y)) for y > 0."""
+    guard = _GUARD
+    while True:
+        found = decided_floor(exp_neg(y, bits + guard), bits + guard, bits)
+        if found is not None:
+            return found
+        guard *= 2

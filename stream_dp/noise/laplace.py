@@ -1,14 +1,12 @@
-"""The discrete Laplace: P[X = x] proportional to exp(-|x| / scale), x any integer.
+"""The discrete Laplace, P[X = x] proportional to exp(-|x| / scale), and the one-sided geometric, x = 0, 1, 2, ... only.
 
-Theory: with b the scale, a sign s with P[s = 1] = r = exp(-1/b) / (1 + exp(-1/b)) and g geometric
-with scale b, independent, x = g if s = 0 and x = -1 - g if s = 1 is discrete Laplace: zero comes
-from s = 0 only.
-The top digit h of g (`digits`) joins the sign in one table, t = h or t = -1 - h:
-P[t <= -1 - h] = r * a^h and P[t <= h] = 1 - (1 - r) * a^(h+1), with a = exp(-step), the ratio of h.
+Theory: with b the scale, a sign s with P[s = 1] = r = exp(-1/b) / (1 + exp(-1/b)) and g geometric with scale b,
+independent, x = g if s = 0 and x = -1 - g if s = 1 is discrete Laplace: zero comes from s = 0 only.
+The top digit h of g (`digits`) has P[h <= i] = 1 - a^(i+1), a = exp(-step). It joins the sign in one table, t = h or
+t = -1 - h: P[t <= -1 - h] = r * a^h and P[t <= h] = 1 - (1 - r) * a^(h+1).
 
-Rules: this file holds that CDF and the cache of samplers by scale, nothing else.
-Reference for the distribution: Ghosh, Roughgarden, Sundararajan, STOC 2009 (there the "geometric
-mechanism").
+Rules: this file holds these CDFs and the caches of samplers by scale; the digits, the tail and the drawing are in
+`digits`. Reference for the distribution: Ghosh, Roughgarden, Sundararajan, STOC 2009 (there the "geometric mechanism").
 """
 
 from dataclasses import dataclass
@@ -26,6 +24,35 @@ from stream_dp.noise.exact import (
     powers,
 )
 from stream_dp.noise.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricCuts:
+    """P[h <= i] for i = 0..reach-1; the last cell is the tail h >= reach."""
+
+    step: Fraction
+    reach: int
+
+    @property
+    def size(self) -> int:
+        """Number of cuts."""
+        return self.reach
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Enclose P[h <= index]."""
+        return complement(exp_neg((index + 1) * self.step, width), width)
+
+    def all_cuts(self, width: int) -> list[Interval]:
+        """Enclose P[h <= i] for i = 0..reach-1."""
+        found = powers(exp_neg(self.step, width), self.reach, width)
+        return [complement(power, width) for power in found[1:]]
+
+
+@lru_cache(maxsize=256)
+def geometric_sampler(numerator: int, denominator: int) -> Sampler:
+    """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
+    split = Split.of(Fraction(numerator, denominator))
+    return Sampler(split, Table(GeometricCuts(split.top_step, split.reach)), origin=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream, IntArray, Words
 from stream_dp.noise.digits import MAX_SCALE
 from stream_dp.noise.gaussian import MAX_VARIANCE, gaussian_sampler
-from stream_dp.noise.geometric import geometric_sampler
-from stream_dp.noise.laplace import laplace_sampler
+from stream_dp.noise.laplace import geometric_sampler, laplace_sampler
 
 _FEW = 32  # samples drawn one by one; more go through arrays
 _CHUNK = 1 << 13  # samples per array pass: they stay in the processor's cache

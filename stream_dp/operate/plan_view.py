@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.accounting.amounts import text
-from stream_dp.errors import WorldError
 from stream_dp.operate.budget_view import budget_json
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
@@ -12,7 +11,6 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.promise import lists_words, plain_promise, unit_words
 from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
-from stream_dp.pipeline.svg import draw
 from stream_dp.statistics.parts.made_of import MadeOf
 
 
@@ -52,17 +50,6 @@ class PlanView:
             ],
             "notes": caveats(built),
         }
-
-    def draw(self, path: Path) -> None:
-        """Write the derivation tree there as a picture.
-
-        Raises:
-            WorldError: it cannot be written.
-        """
-        try:
-            path.write_text(draw(derivation_json(self._built.promise)), encoding="utf-8")
-        except OSError as error:
-            raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
 
 
 def _made(made: MadeOf) -> dict[str, Any]:

@@ -8,7 +8,7 @@ mechanism.
 from collections.abc import Sequence
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.basic import BasicFilter, by_ticks
 from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.gaussian import GaussianFilter
@@ -35,8 +35,6 @@ def filter_of(privacy: Privacy) -> Filter:
             return PureFilter.of(epsilon)
         case "basic":
             return BasicFilter.of(epsilon, privacy.delta)
-        case "approximate":
-            return ApproximateFilter.of(epsilon, slack, own)
         case "tight_approximate":
             return TightApproximateFilter.of(epsilon, slack, own)
         case "zcdp":

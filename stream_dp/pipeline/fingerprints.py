@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.named_zones import zone_offsets, zones_in
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.pipeline.file.privacy import GONE_FILTER, Privacy
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.schema import TimeField
@@ -50,6 +50,11 @@ def fingerprints(spec: PipelineSpec) -> Fingerprints:
     return Fingerprints(
         _digest(f"{{{whole}}}"), {part: _digest(text)[:12] for part, text in texts.items()}
     )
+
+
+def under_gone_filter(spec: PipelineSpec) -> str:
+    """Return the fingerprint that the part `privacy` would have under the filter `GONE_FILTER`."""
+    return _digest(_canonical(meaning(spec)["privacy"] | {"filter": GONE_FILTER}))[:12]
 
 
 def meaning(spec: PipelineSpec) -> dict[str, Any]:

@@ -70,8 +70,7 @@ class PageServer:
         """Listen on `port` or the next free one (0: any), and answer from now on."""
         if self._running is not None:
             raise UsageError("the page server was started before")
-        from stream_dp.server.api import create_app
-        from stream_dp.server.traced import Traced
+        from stream_dp.server.api import Traced, create_app
 
         listener = await _listen(host, port)
         hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts

@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 import opendp.prelude as dp
 
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
@@ -32,7 +32,6 @@ THEIR_LENGTHS, THEIR_QUERIES = (500, 4_000), 50
 BUDGET, SLACK = Fraction(1000), Fraction(1, 10**6)
 FILTERS: tuple[Filter, ...] = (
     PureFilter.of(BUDGET),
-    ApproximateFilter.of(BUDGET, SLACK, Fraction(0)),
     TightApproximateFilter.of(BUDGET, SLACK, Fraction(0)),
     ZCDPFilter.of(BUDGET),
     RenyiFilter.of(RenyiDP(Fraction(8), BUDGET)),

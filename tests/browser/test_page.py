@@ -145,6 +145,7 @@ async def test_the_derivation_can_be_read(browser: Browser, server: PageServer) 
     assert await page.locator("#proof .step").count() == 5
     assert await page.locator("#proof .conditions .ok").count() == 6
     assert "[HSV] Thm 4.10" in await text(page, "#proof")
+    assert await page.locator("#proof .subject").first.inner_text() == "flights"
 
 
 async def test_the_page_survives_an_engine_restart(browser: Browser, engine: Engine) -> None:

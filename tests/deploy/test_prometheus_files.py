@@ -10,8 +10,7 @@ import pytest
 import yaml
 from deploy.deploy_files import DEPLOY, mutated
 
-from stream_dp.server.metrics.configured_facts import CONFIGURED
-from stream_dp.server.metrics.released import RELEASED
+from stream_dp.server.metrics.exposition import CONFIGURED, RELEASED
 from stream_dp.testing.kafka import missing
 
 pytestmark = pytest.mark.prometheus

@@ -14,11 +14,9 @@ from pathlib import Path
 from free_ports import free_port
 
 from stream_dp.broker.config import NodePorts
-from stream_dp.broker.free_ports import remember
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.java import find_java
 from stream_dp.broker.node import NodeRuntime
-from stream_dp.broker.process import LocalKafka
+from stream_dp.broker.process import LocalKafka, find_java, remember_ports
 from stream_dp.errors import WorldError
 
 READY_S = 120
@@ -116,7 +114,7 @@ class Cluster:
 def keep_ports(folder: Path, nodes: int) -> None:
     """Give a cluster that begins in this folder ports that nobody else gets while it is down."""
     ports = [NodePorts(node, free_port(), free_port()) for node in range(1, nodes + 1)]
-    remember(folder / "ports.json", ports)
+    remember_ports(folder / "ports.json", ports)
 
 
 @contextmanager

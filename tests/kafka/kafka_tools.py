@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from stream_dp.broker.jars import KAFKA_VERSION, Jar, resolve_jars
-from stream_dp.broker.java import find_java
 from stream_dp.broker.places import cache_dir
+from stream_dp.broker.process import find_java
 
 TOOLS = Jar(
     "org.apache.kafka",

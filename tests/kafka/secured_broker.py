@@ -21,10 +21,9 @@ from aiokafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 from free_ports import free_port
 from kafka.certificates import Authority, Identity
 
-from stream_dp.broker import node_waits
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.java import find_java
 from stream_dp.broker.node import Node, NodeRuntime
+from stream_dp.broker.process import find_java, stop_nodes, until_ready
 from stream_dp.errors import StreamDPError
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.security import KafkaSecurity
@@ -188,10 +187,10 @@ async def secured_broker(folder: Path) -> AsyncIterator[Secured]:
         await asyncio.to_thread(_format, machine, node.folder)
         node.launch(machine)
         try:
-            await node_waits.until_ready([node])
+            await until_ready([node])
             yield Secured(folder, ports, authority, authority.sign("tls-engine"))
         finally:
-            await node_waits.stop([node], 10)
+            await stop_nodes([node], 10)
 
 
 def _format(machine: NodeRuntime, folder: Path) -> None:

@@ -21,7 +21,7 @@ LAST = [COUNT + 1 + n for n in range(PARTITIONS)]
 DEAD = [n for n in range(COUNT) if n % 100 == 99]
 COUNTED = [n for n in range(COUNT) if n % 10 and n % 100 != 99]
 FAUST_ALONE = """
-from stream_dp.integrations.faust.origin_head import OriginHead
+from stream_dp.integrations.faust.origin_writer import OriginHead
 OriginHead.take = lambda self, offset: (True, OriginHead(self.origin, offset + 1))
 """
 

@@ -15,10 +15,13 @@ from scipy import stats
 
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP, PureDP
 from stream_dp.errors import NotDerivable
-from stream_dp.verify.odometers.filter_boundary import FilterBoundary
-from stream_dp.verify.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.verify.odometers.boundaries import (
+    FilterBoundary,
+    MixtureBoundary,
+    OneSidedMixtureBoundary,
+    StitchedBoundary,
+)
 from stream_dp.verify.odometers.odometer import Boundary, Odometer
-from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 RUNS, STEPS = 20_000, 300
 RATE = Fraction(1, 20)

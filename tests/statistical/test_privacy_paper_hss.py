@@ -33,7 +33,7 @@ from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_paper_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
+from stream_dp.verify.exact.small_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
 
 EPSILON = Fraction(12)
 TICKS = 40

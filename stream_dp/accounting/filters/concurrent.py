@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.basic import BASIC, BasicFilter
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.gaussian import GaussianFilter
@@ -31,7 +31,6 @@ CONCURRENT: dict[str, Standing] = {
         True,
         "[HSV] Thm 12.4 over basic composition, with [Lyu] Thm 3; a halt frees what has no delta",
     ),
-    "approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 2"),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
     "RDP": Standing(True, "[HSV] Cor 13.8, [HSTV]", "one order, fixed at creation"),
@@ -46,7 +45,6 @@ CONCURRENT: dict[str, Standing] = {
 CLASSES: dict[str, type] = {
     PURE: PureFilter,
     BASIC: BasicFilter,
-    "approximate": ApproximateFilter,
     "tight approximate": TightApproximateFilter,
     "zCDP": ZCDPFilter,
     "RDP": RenyiFilter,

@@ -160,7 +160,7 @@ def without_delta(filter_: Filter, entry: Entry) -> None:
     if entry.delta:
         raise BudgetRefused(
             f"{entry.name} has a delta, and none is granted: a {filter_.name} ledger takes charges with delta = 0. "
-            "Name a filter that has a delta for its parts (basic, approximate), or ask for a mechanism that is pure"
+            "Name a filter that has a delta for its parts (basic, tight_approximate), or ask for a pure mechanism"
         )
 
 

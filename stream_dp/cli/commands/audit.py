@@ -1,13 +1,17 @@
 """`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data.
 
-`--rules` is in `audit_rules`; `--trace`, which reads a journal, in `audit_trace`.
+`--rules`: what each composition rule books against the exact worst case, naive books beside it. `--trace`: a journal's
+trace against the concurrent composition, read with the operator's key. What these two need is loaded with them.
 """
 
+import asyncio
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
@@ -18,6 +22,18 @@ from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 from stream_dp.operate.audit.attack import TOGETHER, Attack, attack
 
+if TYPE_CHECKING:
+    from stream_dp.operate.audit.trace_check import TraceReport
+
+
+RULES_WIDTH = 100  # where it is no terminal
+RULES_LEGEND = (
+    "RR(e, d): randomized response, IRR its interactive form; every (e, d)-DP mechanism follows from one "
+    "of them. A delta is the exact one at the booked epsilon.\n"
+    "[bold]equal[/bold]: an adversary gets all that is booked, so nothing less would hold. [bold]within[/bold]: nobody "
+    "gets all of it here. [bold]within the cut[/bold]: the product's code, its noise cut off at a radius, which hides "
+    "at most what is shown. An instance proves no theorem; one VIOLATED refutes the rule."
+)
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 
 
@@ -66,7 +82,6 @@ def audit(
     if trace is not None:
         if rules:
             raise UsageError("--trace checks a journal and --rules the rules: one at a time")
-        from stream_dp.cli.commands.audit_trace import audit_trace  # all that reads journals
 
         audit_trace(pipeline, trace, key_file, copy, as_json=as_json)
         return
@@ -84,10 +99,6 @@ def audit(
             f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"
         )
     if pipeline is None:
-        from stream_dp.cli.commands.audit_rules import (
-            audit_rules,
-        )  # all that certifies rules, for --rules only
-
         audit_rules(as_json=as_json)
     else:
         _attack(pipeline, runs, ticks, confidence, as_json)
@@ -155,3 +166,173 @@ def _cells(found: Any) -> tuple[str, str, str, str]:
         if found.lower
         else "none shows a difference at this confidence",
     )
+
+
+def audit_trace(
+    pipeline: Path | None, trace: Path, key_file: Path | None, copy: Path | None, *, as_json: bool
+) -> None:
+    """Copy the journal, if there is to be a copy, compare, and print how much was compared.
+
+    Raises:
+        UsageError: no pipeline, journal or key.
+        FailClosed: the journal is damaged, or its trace is not that of the composition.
+    """
+    from stream_dp.operate.audit.trace_check import check_trace  # all that reads journals
+
+    with progress(f"Reading {trace}") as line:
+        found = asyncio.run(check_trace(pipeline, trace, key_file, copy, line))
+    if as_json:
+        typer.echo(json.dumps(found.json()))
+    else:
+        _print_trace(found)
+
+
+def _print_trace(found: "TraceReport") -> None:
+    counts, made = found.counts, ""
+    played = ", ".join(
+        (how_many(counts.creations, "creation"), how_many(counts.asks, "ask"), how_many(counts.halts, "halt"))
+    )  # fmt: skip
+    compared = f"{how_many(found.releases, 'release')} and {how_many(found.answers, 'answer')}"
+    if found.made:
+        made = f"  of these {found.made:,} made of the other releases' bytes alone, without key or seed\n"
+    typer.echo(
+        f"{found.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
+        "the recorded seeds:\n"
+        f"  {played} in {how_many(found.ticks, 'tick')}\n"
+        f"  {compared} to queries compared: equal, byte for byte\n"
+        f"{made}"
+        f"  {how_many(found.snapshots, 'snapshot')} compared: equal"
+    )
+    if found.ticks:
+        users = found.users
+        unit, one, two = (
+            ("one event", "one event more", "two")
+            if users is None
+            else (f"{users}", "all events of one user more", "one beyond that")
+        )
+        apart = (
+            f"it refuses it with {two}, in two ticks"
+            if found.apart
+            else f"one tick is too few to show that it refuses {two}"
+        )
+        typer.echo(
+            f"The verifier of the claimed relation ({found.relation}, {unit}, all series at once) accepts the trace "
+            f"beside itself with {one}; {apart}."
+        )
+    typer.echo(
+        "Rows and seeds are NOT PRIVATE and were read with the operator's key; nothing of them is shown here, and the "
+        "numbers above follow from ticks and series."
+    )
+
+
+def audit_rules(*, as_json: bool) -> None:
+    """Certify every rule, print the findings and the counterexamples.
+
+    Raises:
+        FailClosed: an adversary exceeds what a rule books.
+    """
+    from stream_dp.operate.audit.rules_table import (  # all that certifies rules
+        require_certified,
+        rules_json,
+    )
+
+    with progress("Making small instances") as line:
+        if not as_json:
+            line.say("Playing every adaptive adversary of some small instances: half a minute.")
+        table = rules_json(line)
+    if as_json:
+        typer.echo(json.dumps(table))
+    else:
+        _print_rules(table)
+    require_certified(table)
+
+
+def _print_rules(table: dict[str, Any]) -> None:
+    console = wide_console(RULES_WIDTH, highlight=False)
+    console.print("[bold]Composition rules against every adaptive adversary, exactly[/bold]\n")
+    _print_compared(console, table["rules"])
+    console.print(f"\n{RULES_LEGEND}")
+    console.print("\n[bold]Not certified here[/bold]\n")
+    for rule in table["rules"]:
+        if "why" in rule:
+            console.print(_pair(escape(_head(rule)), escape(rule["why"])))
+    console.print(
+        "\n[bold]Randomized response is universal[/bold], [HSV] Lemma 4.7, 5.6, [Lyu] Thm 3: constructed, law by law\n"
+    )
+    for each in table["constructions"]:
+        console.print(_pair(escape(each["words"]), _constructed(each)))
+    console.print("\n[bold]Admission that an adversary exceeds[/bold]")
+    for book in table["counterexamples"]:
+        _print_book(console, book)
+
+
+def _print_compared(console: Console, rules: list[dict[str, Any]]) -> None:
+    """The instances, each rule's under its name."""
+    console.print(_row("instance", "booked", "exact worst case", "verdict"), style="underline")
+    before = ""
+    for rule in rules:
+        if "compared" not in rule:
+            continue
+        if rule["rule"] != before:
+            console.print(f"[bold]{escape(_head(rule))}[/bold]")
+        before, verdict = rule["rule"], rule["compared"]["verdict"]
+        said = verdict if rule["certified"] else f"[bold red]{verdict}[/bold red]"
+        cells = (escape(rule["instance"]), _measure(rule["booked"]), _exact(rule["compared"]))
+        console.print(_row(*cells, said))
+
+
+def _constructed(each: dict[str, Any]) -> str:
+    if not (each["decomposed"] and each["equal"]):
+        return "[bold red]NOT EQUAL[/bold red]"
+    return f"equal; IRR is asked {each['asked']} time(s) while pairs are equal"
+
+
+def _print_book(console: Console, book: dict[str, Any]) -> None:
+    console.print(f"\n[bold]{escape(book['books'])}[/bold], {escape(book['source'])}")
+    console.print(_pair("they promise", f"{book['quantity']}: {_number(book['promised'])}"))
+    exact = f"[bold]{_number(book['exact'])}[/bold]: {escape(book['adversary'])}"
+    console.print(_pair("an adversary gets", exact))
+    console.print(_pair("our rules", escape(book["ours"])))
+
+
+def _row(*cells: str) -> Table:
+    """Four columns of the same widths, whatever is in them."""
+    return _grid((7, 4, 4, 2), cells)
+
+
+def _pair(*cells: str) -> Table:
+    """A name and a text."""
+    return _grid((4, 13), cells)
+
+
+def _grid(ratios: tuple[int, ...], cells: tuple[str, ...]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    table.add_column(width=0)  # its padding is the indent
+    for ratio in ratios:
+        table.add_column(ratio=ratio)
+    table.add_row("", *cells)
+    return table
+
+
+def _head(rule: dict[str, Any]) -> str:
+    return f"{rule['rule']}, {rule['source']}" if rule["source"] else rule["rule"]
+
+
+def _measure(booked: dict[str, Any]) -> str:
+    """`epsilon 1.0986`, with delta where it is one; measures other than DP name themselves."""
+    name, amounts = booked["measure"], {k: v for k, v in booked.items() if k != "measure"}
+    if name == "DP" and not amounts["delta"]:
+        del amounts["delta"]
+    said = ", ".join(f"{key} {_number(value)}" for key, value in amounts.items())
+    return said if name == "DP" else f"{name}: {said}"
+
+
+def _exact(compared: dict[str, Any]) -> str:
+    """`epsilon 1.7918`; with what is booked where the booked measure does not say it."""
+    bound = "at most " if compared["verdict"] == "within the cut" else ""
+    booked = f" of {_number(compared['booked'])} at {compared['at']}" if compared["at"] else ""
+    return f"{compared['quantity']} {bound}{_number(compared['exact'])}{booked}"
+
+
+def _number(amount: float | str) -> str:
+    return "without bound" if amount in ("infinite", float("inf")) else f"{amount:.5g}"

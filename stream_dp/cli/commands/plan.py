@@ -1,7 +1,6 @@
 """`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,16 +21,10 @@ def plan(
     proof: Annotated[
         bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
     ] = False,
-    picture: Annotated[
-        Path | None,
-        typer.Option(metavar="TREE.svg", help="Write the derivation tree there as a picture."),
-    ] = None,
 ) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
     with progress(f"Deriving what {pipeline} guarantees"):
         view = PlanView(pipeline)
-        if picture is not None:
-            view.draw(picture)
         shown = view.json() if as_json else view.shown()
     if as_json:
         typer.echo(json.dumps(shown))

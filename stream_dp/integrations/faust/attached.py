@@ -1,19 +1,30 @@
-"""What an app gets when a pipeline is attached to it, and the parts of that for an app that only reads or feeds."""
+"""What an app gets when a pipeline is attached to it, and the parts of that for an app that only reads or feeds.
 
-from collections.abc import Awaitable, MutableMapping
+The engine is a service of the app. It begins on the app's leader, and then stays with its worker: a rebalance that
+elects another leader moves no engine. Every further leader stands by, and takes over once no engine is there; the
+lease, not Faust, makes it one. It ends with the app, after the commit in flight; no signal handler is set, for the
+worker has its own. An error ends the app.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from faust import App, Stream
+from mode import Service
 
 from stream_dp.errors import UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
-from stream_dp.integrations.faust.engine_service import EngineOptions, engine_service
 from stream_dp.integrations.faust.enriched import AgentSource, Enrich
 from stream_dp.integrations.faust.origin_writer import Target
 from stream_dp.integrations.faust.release_stream import ReleaseStream
+from stream_dp.integrations.faust.stopping import stop_app
 from stream_dp.operate.query.query_token import token_for
-from stream_dp.operate.run.running import PRODUCT, Setup
+from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.running import PRODUCT, Run, Setup
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -112,3 +123,82 @@ def _on_kafka(path: Path) -> PipelineSpec:
             "can take the engine over"
         )
     return spec
+
+
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine runs: what `stream-dp run` takes by flags of the same names."""
+
+    pipeline: Path
+    key_file: Path | None = None
+    accept_new_guarantee: str = ""
+    check: bool = True
+    setup: Setup = PRODUCT
+
+
+class EngineService(Service):
+    """One worker's engine, or its standby."""
+
+    options: ClassVar[EngineOptions]
+    close: Callable[[], Awaitable[None]]
+    app: ClassVar[App]
+    running: Run | None = None
+    _work: "asyncio.Task[None] | None" = None
+
+    async def on_stop(self) -> None:
+        """End the engine after the commit in flight, then give back what others of the app have opened."""
+        if self._work is not None:
+            if self.running is not None:
+                self.running.stop()
+            else:
+                self._work.cancel()  # nothing is in flight
+            await asyncio.wait({self._work})
+        await self.close()
+
+    async def on_start(self) -> None:
+        """Begin, once the worker is the leader."""
+        self._work = asyncio.create_task(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            raise
+        except Exception as found:  # noqa: BLE001 - whatever it is, the app must not go on without its engine
+            error = found
+        else:
+            return
+        await stop_app(self, error)
+
+    async def _run(self) -> None:
+        while not self.app.is_leader():
+            await self.sleep(_LOOK_S)
+            if self.should_stop:
+                return
+        options = self.options
+        await run_pipeline(
+            options.pipeline, False, None, options.key_file, options.setup,
+            accepted=options.accept_new_guarantee, check=options.check, standby=True, ending=self._ending,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def _ending(self, run: Run) -> AsyncIterator[None]:
+        """What ends the run: the app's own end."""
+        self.running = run
+        if self.should_stop:
+            run.stop()
+        try:
+            yield
+        finally:
+            self.running = None
+
+
+def engine_service(
+    app: App, options: EngineOptions, close: Callable[[], Awaitable[None]]
+) -> type[Service]:
+    """Return the service of this app that runs this engine; `close` is called at its end."""
+    named = {"options": options, "app": app, "close": staticmethod(close)}
+    return type("StreamDPEngine", (EngineService,), named)

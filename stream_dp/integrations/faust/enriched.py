@@ -1,6 +1,6 @@
 """From an agent into a pipeline's source: what an app makes of its events, each exactly once.
 
-Rules: Faust delivers at least once, so every record is compared with its partition's head (origin_head.py), and is
+Rules: Faust delivers at least once, so every record is compared with its partition's head (origin_writer.py), and is
 acknowledged to Faust only when what was made of it is durable. It must come from the topic itself: a stream that was
 grouped or sent through another topic has repeats at places of their own, and an agent that runs several times shuts
 itself out; both are refused. What an app's own code cannot make anything of is fed as an empty record, which the

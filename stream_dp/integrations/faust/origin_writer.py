@@ -2,19 +2,25 @@
 
 Rules: what is fed and the head that says so are one transaction, of a producer whose transactional id names pipeline,
 topic and partition. So whoever opens it shuts out every other writer of the partition, ends what those left open, and
-then reads a head that nobody else can move. After any error the writer is opened anew and what it was to feed is
-compared with the head again: what became of the transaction shows there. A record's partition in the source is a
-function of the record alone.
+then reads a head that nobody else can move, never ahead of what was fed nor behind. After any error the writer is
+opened anew and what it was to feed is compared with the head again: what became of the transaction shows there. A
+record's partition in the source is a function of the record alone.
+
+Heads: an offset that was jumped over is a hole: a record that comes for it late was never fed, and is fresh. So in any
+order each record is fresh once, as long as no more than `HOLES` holes lie open behind it; a partition that is read in
+its order opens holes only where it has no record. Offsets are private, so a head shows none.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from stream_dp.engine.ticks.placement import Placement, by_content
-from stream_dp.errors import FailClosed, Outage
-from stream_dp.integrations.faust.origin_head import OriginHead, decoded
+from stream_dp.errors import FailClosed, Outage, UnknownFormat
 from stream_dp.kafka.client.clients import (
     KEPT,
     KafkaSettings,
@@ -29,12 +35,48 @@ from stream_dp.kafka.client.topic_look import TopicEyes
 from stream_dp.kafka.client.topics import ensure
 from stream_dp.kafka.log.reader import reading
 
+HEAD_VERSION = 1
+_HeadContent: TypeAlias = tuple[str, int, tuple[tuple[int, int], ...]]
+HOLES = 1000
+"""How many holes are remembered; markers of transactions leave one each, and none of those is ever filled."""
 _RULES = {
     "cleanup.policy": "compact",
     "unclean.leader.election.enable": KEPT["unclean.leader.election.enable"],
 }
 _HINTS = {"segment.bytes": str(2**20), "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
+
+
+@dataclass(frozen=True, slots=True)
+class OriginHead:
+    """`next` is the first offset that nothing is known of; `holes` are ranges before it that brought no record.
+
+    `origin` is what tells this topic from a later one of the same name.
+    """
+
+    origin: str
+    next: int = field(default=0, repr=False)
+    holes: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+
+    def take(self, offset: int) -> tuple[bool, "OriginHead"]:
+        """Return whether the record at this offset is fresh, and the head with it."""
+        if offset >= self.next:
+            jumped = ((self.next, offset - 1),) if offset > self.next else ()
+            return True, OriginHead(self.origin, offset + 1, (*self.holes, *jumped)[-HOLES:])
+        for at, (first, last) in enumerate(self.holes):
+            if first <= offset <= last:
+                left = tuple(
+                    (low, high)
+                    for low, high in ((first, offset - 1), (offset + 1, last))
+                    if low <= high
+                )
+                holes = (*self.holes[:at], *left, *self.holes[at + 1 :])
+                return True, OriginHead(self.origin, self.next, holes[-HOLES:])
+        return False, self
+
+    def encoded(self) -> bytes:
+        """The head as it is stored."""
+        return msgspec.msgpack.encode((HEAD_VERSION, self.origin, self.next, self.holes))
 
 
 class Made(NamedTuple):
@@ -164,7 +206,7 @@ class OriginWriter:
                 async for group in groups:
                     for record in group:
                         if record.key == self._name.encode():
-                            found = decoded(record.value, what)
+                            found = decoded_head(record.value, what)
         if identity and found.origin and found.origin != identity:
             raise FailClosed(
                 f"topic {self._origin!r} was deleted and made anew: its records would be taken for those that were fed "
@@ -198,3 +240,18 @@ class OriginWriter:
     @property
     def _about(self) -> str:
         return f"what is fed into topic {self._target.topic!r}"
+
+
+def decoded_head(stored: bytes, what: str) -> OriginHead:
+    """Return a stored head; `what` names it in errors.
+
+    Raises:
+        FailClosed: it is none.  UnknownFormat: one of another form.
+    """
+    try:
+        version, *content = msgspec.msgpack.decode(stored, type=list[Any])
+        if version != HEAD_VERSION:
+            raise UnknownFormat(what, "another form of heads", f"form {HEAD_VERSION}")
+        return OriginHead(*msgspec.convert(content, _HeadContent))
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError):
+        raise FailClosed(f"{what} is no head of an origin; bring it back as it was") from None

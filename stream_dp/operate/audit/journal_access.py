@@ -9,7 +9,7 @@ import msgspec
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.engine.ports import closing
 from stream_dp.engine.recovery.header_check import require_same
-from stream_dp.errors import StreamDPError, UnknownFormat, UsageError
+from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError
 from stream_dp.files.sqlite import count_sealed, read_sealed
 from stream_dp.journal.commit import Header, decode
 from stream_dp.journal.keys import Sealer
@@ -19,7 +19,9 @@ from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.file import endpoints
+from stream_dp.pipeline.file.privacy import GONE_FILTER
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.fingerprints import under_gone_filter
 
 _AT_ONCE = 16
 
@@ -104,9 +106,20 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     for sealed in first:
         header = _header(built.spec, sealer, sealed)
         if header is not None:
+            _require_known_filter(built.spec, header)
             mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
             require_same(header, msgspec.structs.replace(header, **mine))
     return not first
+
+
+def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
+    """Refuse the journal of a file that named `GONE_FILTER`, and names `tight_approximate` now (FailClosed)."""
+    if header.parts.get("privacy") == under_gone_filter(spec):
+        raise FailClosed(
+            f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this version lacks, and a "
+            "ledger never changes its filter. Go on with the version that wrote it, or give the file a name of its "
+            "own, which opens a second ledger: the two guarantees then add up"
+        )
 
 
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:

@@ -12,12 +12,13 @@ from stream_dp.engine.ports import Batch
 from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_PARTITION
 from stream_dp.operate.check.field_fit import FieldFit, field_fits
 from stream_dp.operate.check.hints import Hint, hints
-from stream_dp.operate.check.partitioner_hint import partitioner_hints
 from stream_dp.operate.check.sample import Sample
-from stream_dp.pipeline.file.endpoints import ReplayClock
+from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.router import Router
 from stream_dp.pipeline.routing.user_guard import NO_KEY, guard_of
+from stream_dp.pipeline.routing.user_homes import PARTITIONERS
+from stream_dp.pipeline.routing.user_placement import placement_of
 from stream_dp.records.groupings import grouping_fields
 
 _WITH_OTHER = ("category", "list")  # types of fields with an entry for what is in no domain
@@ -123,3 +124,20 @@ def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Rea
         found.setdefault(kind, [0, sample.place(partition, span.first)])[0] += span.records
     reasons = [Reason(*kind, records, place) for kind, (records, place) in found.items()]
     return sorted(reasons, key=lambda each: -each.records)
+
+
+def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int]) -> list[Hint]:
+    """Return which other partitioner explains where most of these records lie, given by position, if one does."""
+    if not astray or not isinstance(spec.source, KafkaSourceSpec):
+        return []
+    payloads = [sample.payloads[at] for at in astray]
+    lie = [sample.places[at][0] for at in astray]
+    found = []
+    for other in sorted(PARTITIONERS.keys() - {spec.source.partitioner}):
+        source = spec.source.model_copy(update={"partitioner": other})
+        put = placement_of(spec.model_copy(update={"source": source}))(payloads, sample.partitions)
+        explained = sum(map(int.__eq__, put, lie))
+        if 2 * explained > len(lie):
+            says = f"records lie where `partitioner: {other}` puts their users; declare that in `source:`"
+            found.append(Hint(says, explained))
+    return found

@@ -1,15 +1,45 @@
-"""All checks of a pipeline, one after the other; what cannot be reached hides what lies behind it."""
+"""All checks of a pipeline, one after the other; what cannot be reached hides what lies behind it.
 
-from collections.abc import AsyncIterator
+First this machine (the operator's key, folders, space), then the cluster from the outside in: addresses, rights, topics
+and brokers' settings, which may lose or alter records or end a long absence badly, and clocks; last the journal itself.
+`NEEDED` is the one list of rights: the page in docs/ shows it, and a test runs an engine with these and no others.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stream_dp.errors import StreamDPError
+from stream_dp.broker.places import state_dir
+from stream_dp.engine.recovery.journal_summary import read_summary
+from stream_dp.errors import FailClosed, StreamDPError, UsageError
+from stream_dp.files.highwater import HighWater
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
 from stream_dp.kafka.client.reach import reach
-from stream_dp.kafka.client.rights import DESCRIBE_CONFIGS, TopicRights, topics_seen
-from stream_dp.kafka.client.topics import administering
+from stream_dp.kafka.client.rights import (
+    CREATE,
+    DESCRIBE_CONFIGS,
+    READ,
+    WRITE,
+    TopicRights,
+    group_rights,
+    may_create,
+    may_transact,
+    topics_seen,
+)
+from stream_dp.kafka.client.topics import (
+    PLAIN,
+    STAMPED,
+    UNCOMPACTED,
+    administering,
+    config,
+    mending,
+)
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
-from stream_dp.operate.doctor import acl, machine, settings_check
+from stream_dp.kafka.log.questions import RULES
+from stream_dp.operate.audit.journal_access import partitions_at_first, require_own, sealed_commits
 from stream_dp.operate.doctor.observation import (
     Level,
     Observation,
@@ -19,12 +49,40 @@ from stream_dp.operate.doctor.observation import (
     unchecked,
     warning,
 )
+from stream_dp.operate.observe.operator_figures import FEWEST
+from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.settings import settings_for
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec, WallClock
+from stream_dp.operate.run.wiring import open_ports
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.file.endpoints import (
+    KafkaJournalSpec,
+    KafkaSourceSpec,
+    ReleasesFile,
+    SqliteJournalSpec,
+    WallClock,
+)
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.routing.user_homes import grown
 
+_LITTLE, _FULL = 1 << 30, 100 << 20
+SOURCE_RIGHTS = (READ, DESCRIBE_CONFIGS)
+OWN_RIGHTS = (READ, WRITE, CREATE, DESCRIBE_CONFIGS)
+CLOCK_RIGHTS = (WRITE, CREATE, DESCRIBE_CONFIGS)
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "--topic {topic}": SOURCE_RIGHTS,
+    "--topic {name}. --resource-pattern-type prefixed": OWN_RIGHTS,
+    "--transactional-id {name}. --resource-pattern-type prefixed": (WRITE,),
+    "--group {name}. --resource-pattern-type prefixed": (READ,),
+}
+"""What an engine of pipeline NAME needs that reads TOPIC, as `kafka-acls.sh` wants to be told.
+
+With a journal in a file it needs the first, and on a wall clock `CLOCK_RIGHTS` on NAME.private.clock.
+"""
+_HOUR_MS, _DAY_MIN = 3_600_000, 24 * 60
+_SHORT_MS = 72 * _HOUR_MS
+_SHORT_MIN = 30 * _DAY_MIN
+_LARGE = 16 * 1024 * 1024
 _IN_THE_CLEAR = ("PLAIN", "OAUTHBEARER")
 KEPT_TOPICS, QUERIES = ("private.journal", "releases", "answers"), "queries"
 
@@ -39,9 +97,9 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     built = build(spec)
-    sealer, found = machine.check_key(spec, key_file)
-    found += machine.check_folders(spec)
-    begun, answers, partitions = machine.has_journal(spec), True, 0
+    sealer, found = check_key(spec, key_file)
+    found += check_folders(spec)
+    begun, answers, partitions = has_journal(spec), True, 0
     if isinstance(spec.source, KafkaSourceSpec):
         cluster = _Cluster(spec, spec.source, pipeline)
         try:
@@ -52,13 +110,13 @@ async def diagnose_pipeline(
         begun, answers = begun or cluster.begun, cluster.answers
         partitions = cluster.partitions
     if sealer is not None and answers:
-        owned = await machine.check_owner(built, sealer)
+        owned = await check_owner(built, sealer)
         found += owned
         if begun and all(one.level is Level.OK for one in owned):
-            found += await machine.check_records(spec, sealer, pipeline)
+            found += await check_records(spec, sealer, pipeline)
         if partitions:
-            found += await machine.check_partitions(spec, sealer, partitions)
-        found += machine.check_mark(spec, sealer, begun=begun)
+            found += await check_partitions(spec, sealer, partitions)
+        found += check_mark(spec, sealer, begun=begun)
     return found
 
 
@@ -104,26 +162,26 @@ class _Cluster:
         looks = await topics_seen(client, [self._topic, *names, *clocks])
         source, own = looks[self._topic], [looks[each] for each in names]
         self.begun = any(look.exists for look in own[:1])
-        found = await acl.check_rights(self._settings, admin, name, source, own)
+        found = await check_rights(self._settings, admin, name, source, own)
         for clock in [looks[each] for each in clocks]:
             if not kafka:
-                found += await acl.check_clock_rights(self._settings, admin, clock)
+                found += await check_clock_rights(self._settings, admin, clock)
             if clock.exists and DESCRIBE_CONFIGS in clock.rights:
-                found.append(await settings_check.check_clock(self._settings, admin, clock))
+                found.append(await check_clock(self._settings, admin, clock))
         found += await self._source(admin, source)
         brokers = len((await admin.describe_cluster())["brokers"])
         for look in own:
             if look.exists and DESCRIBE_CONFIGS in look.rights:
                 found += await self._own(admin, look, brokers)
         node = client.get_random_node()
-        found += await settings_check.check_brokers(self._settings, admin, node)
+        found += await check_brokers(self._settings, admin, node)
         for finding in found:
             yield finding
 
     async def _own(self, admin: Any, look: TopicRights, brokers: int) -> list[Observation]:
         if look.name.endswith(f".{QUERIES}"):
-            return await settings_check.check_queries(self._settings, admin, look)
-        return await settings_check.check_own(self._settings, admin, look, brokers)
+            return await check_queries(self._settings, admin, look)
+        return await check_own(self._settings, admin, look, brokers)
 
     async def _source(self, admin: Any, look: TopicRights) -> list[Observation]:
         about = f"topic {look.name}"
@@ -135,7 +193,7 @@ class _Cluster:
         (described,) = await admin.describe_topics([look.name])
         self.partitions = len(described["partitions"])
         wall = isinstance(self._spec.clock, WallClock)
-        return await settings_check.check_source(self._settings, admin, look, wall=wall)
+        return await check_source(self._settings, admin, look, wall=wall)
 
     async def _clock(self, *, write: bool) -> Observation:
         about, clock = "clocks", self._spec.clock
@@ -162,3 +220,269 @@ def judged(found: list[Difference], settle_ms: int) -> Observation:
     if sure > settle_ms // 2:
         return warning(about, says, mend)
     return fine(about, "of brokers and this machine agree")
+
+
+async def check_source(
+    settings: KafkaSettings, admin: Any, look: TopicRights, *, wall: bool
+) -> list[Observation]:
+    """Findings on the topic that is read."""
+    about, found = f"topic {look.name}", await config(admin, look.name)
+
+    def mend(wanted: Mapping[str, str]) -> str:
+        return mending(settings, look.name, wanted)
+
+    findings = []
+    if "compact" in found.get("cleanup.policy", ""):
+        findings.append(
+            closed(about, "is compacted: an event removes older ones", mend(UNCOMPACTED))
+        )
+    if wall and any(found.get(key) != value for key, value in STAMPED.items()):
+        findings.append(
+            closed(
+                about, "does not stamp records on arrival: a wall clock needs that", mend(STAMPED)
+            )
+        )
+    if found.get("compression.type") != PLAIN["compression.type"]:
+        says = "stores batches as their senders packed them; one that nobody can unpack becomes dead letters"
+        findings.append(warning(about, says, mend(PLAIN)))
+    kept = int(found.get("retention.ms", -1))
+    if 0 <= kept < _SHORT_MS:
+        says = f"keeps records for {kept / _HOUR_MS:.3g} h: an engine that is off for longer cannot go on"
+        findings.append(warning(about, says, mend({"retention.ms": str(7 * 24 * _HOUR_MS)})))
+    if int(found.get("retention.bytes", -1)) >= 0:
+        says = "deletes records by size: a burst may delete what was not read yet"
+        findings.append(warning(about, says, mend({"retention.bytes": "-1"})))
+    if int(found.get("max.message.bytes", 0)) > _LARGE:
+        says = "takes batches of more than 16 MiB: they delay ticks"
+        findings.append(warning(about, says, mend({"max.message.bytes": str(_LARGE)})))
+    return findings or [fine(about, "is kept and stamped as the pipeline needs it")]
+
+
+async def check_own(
+    settings: KafkaSettings, admin: Any, look: TopicRights, brokers: int
+) -> list[Observation]:
+    """Findings on a topic of the pipeline's own that exists."""
+    about, found = f"topic {look.name}", await config(admin, look.name)
+    wrong = {key: value for key, value in KEPT.items() if found.get(key) != value}
+    findings = []
+    if wrong:
+        says = "could lose or alter what it holds; if it is still whole"
+        findings.append(closed(about, says, mending(settings, look.name, wrong)))
+    if look.partitions != 1:
+        findings.append(closed(about, "must have one partition only", "use another pipeline name"))
+    if look.copies == 1:
+        says = "has one copy only: a power cut could lose commits"
+        how = "replication 3 by kafka-reassign-partitions.sh"
+        findings.append(warning(about, says, how if brokers > 1 else f"three brokers, then {how}"))
+    elif int(found.get("min.insync.replicas", 1)) < 2:
+        says = "takes a commit with one copy in sync: the loss of a broker could lose commits"
+        findings.append(
+            warning(about, says, mending(settings, look.name, {"min.insync.replicas": "2"}))
+        )
+    return findings or [fine(about, "keeps all it holds, in several copies")]
+
+
+async def check_clock(settings: KafkaSettings, admin: Any, look: TopicRights) -> Observation:
+    """A finding on the topic by which brokers tell their clocks, where it exists."""
+    about, found = f"topic {look.name}", await config(admin, look.name)
+    if any(found.get(key) != value for key, value in STAMPED.items()):
+        says = "does not stamp on arrival, so brokers cannot tell their clocks"
+        return closed(about, says, mending(settings, look.name, STAMPED))
+    brokers = len((await admin.describe_cluster())["brokers"])
+    if look.partitions < brokers:
+        says = "has fewer partitions than there are brokers: the clocks of some are never looked at"
+        mend = f"kafka-topics.sh --alter --topic {look.name} --partitions {brokers}"
+        return warning(about, says, f"{mend} --bootstrap-server {settings.bootstrap}")
+    return fine(about, "stamps on arrival, with a partition for each broker")
+
+
+async def check_queries(
+    settings: KafkaSettings, admin: Any, look: TopicRights
+) -> list[Observation]:
+    """Findings on the topic of analysts' messages, if it exists: what it holds is no commit, and may be forgotten."""
+    about, found = f"topic {look.name}", await config(admin, look.name)
+    wrong = {key: value for key, value in RULES.items() if found.get(key) != value}
+    findings = []
+    if wrong:
+        says = "must stamp messages on arrival, and let none remove another"
+        findings.append(closed(about, says, mending(settings, look.name, wrong)))
+    if look.partitions != 1:
+        findings.append(closed(about, "must have one partition only", "use another pipeline name"))
+    if found.get("compression.type") != PLAIN["compression.type"]:
+        says = "stores batches as their senders packed them; messages in one that nobody can unpack are refused"
+        findings.append(warning(about, says, mending(settings, look.name, PLAIN)))
+    return findings or [fine(about, "stamps messages on arrival, in one order")]
+
+
+async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[Observation]:
+    """Findings on the brokers' own settings, as one of them tells."""
+    kinds, about = library(".admin.config_resource"), "brokers"
+    resource = kinds.ConfigResource(kinds.ConfigResourceType.BROKER, str(node))
+    (answer,) = await admin.describe_configs([resource])
+    ((code, _, _, _, entries),) = answer.resources
+    if code:
+        says = "their settings may not be looked at by this user"
+        return [unchecked(about, says, "grant DescribeConfigs on --cluster, or ask who runs them")]
+    found = {entry[0]: entry[1] for entry in entries}
+    findings = []
+    kept = int(found.get("offsets.retention.minutes", _SHORT_MIN))
+    if kept < _SHORT_MIN:
+        says = f"forget where a group stands after {kept / _DAY_MIN:.3g} days: an engine should not be off for longer"
+        findings.append(
+            warning(about, says, f"offsets.retention.minutes={_SHORT_MIN} at every broker")
+        )
+    if int(found.get("transaction.max.timeout.ms", 900_000)) < settings.transaction_timeout_ms:
+        wanted = f"transaction.max.timeout.ms={settings.transaction_timeout_ms} at every broker"
+        findings.append(closed(about, "do not allow transactions as long as an engine's", wanted))
+    return findings or [fine(about, "keep offsets and allow transactions for long enough")]
+
+
+def grant_command(settings: KafkaSettings, resource: str, rights: Sequence[str]) -> str:
+    """The command that grants these rights."""
+    user = settings.security.username or "NAME-OF-THIS-USER"
+    operations = " ".join(f"--operation {right}" for right in rights)
+    return (
+        f"kafka-acls.sh --bootstrap-server {settings.bootstrap} --command-config ADMIN.properties --add "
+        f"--allow-principal 'User:{user}' {operations} {resource}"
+    )
+
+
+async def check_rights(
+    settings: KafkaSettings, admin: Any, name: str, source: TopicRights, own: Sequence[TopicRights]
+) -> list[Observation]:
+    """Findings on what this user may do: one for each resource on which it lacks something, or that all is well.
+
+    `own` are the pipeline's own topics; without any, only the source counts.
+    """
+    held = [source.rights]
+    if own:
+        held += await _own_rights(admin, name, own)
+    found = []
+    for (resource, wanted), there in zip(NEEDED.items(), held, strict=False):
+        missing = [right for right in wanted if right not in there]
+        if missing:
+            told = resource.format(name=name, topic=source.name)
+            says = f"this user lacks {', '.join(missing)} on {told}"
+            found.append(denied("rights", says, grant_command(settings, told, missing)))
+    return found or [fine("rights", "this user has all rights that an engine needs")]
+
+
+async def check_clock_rights(
+    settings: KafkaSettings, admin: Any, clock: TopicRights
+) -> list[Observation]:
+    """Findings on the topic of brokers' clocks, where the journal is a file and so it is the only topic of our own."""
+    rights = clock.rights
+    if CREATE not in rights and (clock.exists or await may_create(admin, clock.name)):
+        rights |= {CREATE}
+    missing = [right for right in CLOCK_RIGHTS if right not in rights]
+    if not missing:
+        return []
+    resource = f"--topic {clock.name}"
+    says = f"this user lacks {', '.join(missing)} on {resource}"
+    return [denied("rights", says, grant_command(settings, resource, missing))]
+
+
+async def _own_rights(admin: Any, name: str, own: Sequence[TopicRights]) -> list[frozenset[str]]:
+    """What this user may do with the pipeline's topics, its transactional id and its group."""
+    client = admin._client  # noqa: SLF001 - the admin client hands out no coordinator
+    topics = frozenset.intersection(*(look.rights for look in own))
+    if CREATE not in topics and await may_create(admin, own[0].name):  # granted on the cluster
+        topics |= {CREATE}
+    group = f"{name}.engine"
+    transact = await may_transact(client, f"{name}.shard-0", group)
+    return [topics, frozenset([WRITE] if transact else []), await group_rights(client, group)]
+
+
+def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None, list[Observation]]:
+    """The sealer and a finding on the operator's key; none is made."""
+    about = "operator's key"
+    if key_file is None and not os.environ.get("STREAM_DP_KEY_FILE") and spec.public_data:
+        return None, [fine(about, "is made at the first run, for public data")]
+    try:
+        sealer = sealer_for(spec, key_file)
+    except UsageError as error:
+        return None, [closed(about, "cannot be used", str(error))]
+    return sealer, [fine(about, "is there, and no one else may read it")]
+
+
+async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
+    """Whether the journal, where there is one, was begun by this file and this key."""
+    try:
+        await require_own(built, sealer, private=True)
+    except FailClosed as error:
+        return [closed("journal", "does not belong to this file and key", str(error))]
+    return [fine("journal", "does not exist yet, or belongs to this file and key")]
+
+
+async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:
+    """A finding on the records that the journal has met: whether more than a declared share is dead or late.
+
+    It names no count. Empty where there is no journal.
+    """
+    about = "records"
+    try:
+        met = await read_summary(sealed_commits(spec), sealer, spec.name)
+    except UsageError:
+        return []
+    except StreamDPError as error:
+        return [unchecked(about, str(error), "mend what is named above")]
+    every = met.events + met.dead_letters
+    if every < FEWEST or met.dead_letters + met.late <= spec.source.warn_dead * every:
+        return [fine(about, "could be used, but for a share that `warn_dead` allows")]
+    kinds = {"dead letters": met.dead_letters, "late": met.late}
+    named = " or ".join(kind for kind, number in kinds.items() if number)
+    says = f"more of them than `warn_dead` allows are {named}"
+    mend = f"`stream-dp dead-letters {pipeline}` lists them"
+    if met.late:
+        mend += "; late ones: set the clocks of brokers and this machine by NTP"
+    return [warning(about, says, mend)]
+
+
+async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
+    """Whether a source whose users are protected has the partitions of the first start; nothing before that start."""
+    about = "partitions of the source"
+    first = await partitions_at_first(spec, sealer) if spec.privacy.unit == "user" else None
+    if first is None:
+        return []
+    if now == first:
+        return [fine(about, "are those of the first start")]
+    return [warning(about, grown(first, now), "")]
+
+
+def check_folders(spec: PipelineSpec) -> list[Observation]:
+    """Findings on the folders that an engine writes to."""
+    folders = {state_dir() / "high-water"}
+    if isinstance(spec.journal, SqliteJournalSpec):
+        folders.add(spec.journal.path.parent)
+    if isinstance(spec.releases, ReleasesFile):
+        folders.add(spec.releases.path.parent)
+    return [_folder(folder.absolute()) for folder in sorted(folders)]
+
+
+def has_journal(spec: PipelineSpec) -> bool:
+    """Say whether the journal is a file that is there."""
+    return isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
+
+
+def check_mark(spec: PipelineSpec, sealer: Sealer, *, begun: bool) -> list[Observation]:
+    """A finding on the high-water mark of a journal that has begun."""
+    about, journal = "high-water mark", open_ports(spec, sealer).journal
+    if not begun or not isinstance(journal, HighWater):
+        return []
+    if journal.path.exists():
+        return [fine(about, "is there, so a journal that vanishes would be noticed here")]
+    says = "is missing on this machine: a lost or older journal would not be noticed here"
+    return [warning(about, says, f"copy {journal.path} from where the engine ran, or run it here")]
+
+
+def _folder(folder: Path) -> Observation:
+    about = f"folder {folder}"
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return denied(about, "may not be written", f"make {there} writable for this user")
+    free = shutil.disk_usage(there).free
+    if free < _FULL:
+        return denied(about, "has less than 100 MiB free", "free some space there")
+    if free < _LITTLE:
+        return warning(about, "has less than 1 GiB free", "free some space there")
+    return fine(about, "may be written, and has space")

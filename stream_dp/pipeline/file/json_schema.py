@@ -14,8 +14,6 @@ from pydantic_core import core_schema
 from stream_dp.pipeline.file.spec import PipelineSpec
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-TAGS: Final = ("kind", "type", "statistic")
-"""The keys that say which of several models a mapping is."""
 _DEFAULTED: Final = "journal"  # follows from the source
 _TEXT: Final = {"type": ["string", "number", "boolean"]}
 _TRUTHS: Final = {"type": "string", "enum": ["true", "false"]}

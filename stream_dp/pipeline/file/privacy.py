@@ -31,10 +31,11 @@ from stream_dp.records.scalars import (
     refuse,
 )
 
-FilterName: TypeAlias = Literal[
-    "pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"
-]
-WITH_OWN_DELTA = ("basic", "approximate", "tight_approximate")
+FilterName: TypeAlias = Literal["pure", "basic", "tight_approximate", "zcdp", "renyi", "gdp"]
+GONE_FILTER = (
+    "approximate"  # never admitted more than tight_approximate; its journals are refused by name
+)
+WITH_OWN_DELTA = ("basic", "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 OF_USERS = ("user", "max_events", "per", "overall", "share")
 _WRITTEN = (
@@ -47,6 +48,15 @@ _Written: TypeAlias = Literal["add_remove", "replace"]
 def _written(value: object) -> object:
     if value not in _WRITTEN:
         raise ValueError(f"must be {' or '.join(_WRITTEN)}{meant(value, _WRITTEN)}")
+    return value
+
+
+def _filter(value: object) -> object:
+    if value == GONE_FILTER:
+        raise ValueError(
+            "approximate is gone: use tight_approximate, which admits all that it admitted, and more, under the same "
+            "promise. A pipeline that has run with it keeps its journal only with the version that wrote it"
+        )
     return value
 
 
@@ -66,8 +76,8 @@ class Privacy(Frozen):
     `filter` admits every charge; `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
     part of its content, so a replacement may move to another tick, unless the file vouches that none does.
 
-    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic filter; under an
-    approximate one the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
+    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic filter; under
+    tight_approximate the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
     together, for the optimal composition of them and for those that are not pure.
 
     `unit` user protects all events together of whoever is named in the field `user`: at most `max_events` of them in
@@ -89,7 +99,9 @@ class Privacy(Frozen):
     delta: Delta = Fraction(0)
     first_block_delta: Delta = Fraction(0)
     own_delta: Delta | None = None
-    filter: FilterName = "pure"
+    filter: Annotated[FilterName, BeforeValidator(_filter, json_schema_input_type=FilterName)] = (
+        "pure"
+    )
     order: Order = Fraction(8)
     analysts: Annotated[tuple[Analyst, ...], Field(max_length=1000)] = ()
 

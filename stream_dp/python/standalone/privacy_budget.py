@@ -35,7 +35,7 @@ class Budget(CountingBudget):
         The budget, exactly: ``1``, ``"0.5"``, ``"1/3"``. Floats are refused.
     delta : int, str, Fraction or Decimal
         Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
-    filter : {"pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"}
+    filter : {"pure", "basic", "tight_approximate", "zcdp", "renyi", "gdp"}
         What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms, and ``zcdp``,
         ``renyi`` and ``gdp`` for Gaussian noise.
     order : int, str, Fraction or Decimal, optional

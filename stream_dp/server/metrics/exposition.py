@@ -1,25 +1,187 @@
 """The text of `/metrics`: made anew when something public has changed, on a thread, and the same bytes until then.
 
 Rules: a scrape shows what the public view shows at that moment and nothing of who scrapes, how often, or how long it
-takes. A series that was halted is told no more. One scrape at a time makes the text, and pauses follow as after any
-other work of the server, so that however many ask, the engine keeps its share of the process.
+takes. One scrape at a time makes the text, and pauses follow as after any other work of the server, so that however
+many ask, the engine keeps its share of the process.
+
+Releases: each number by pipeline, series, key and window, with its band or its ends. Every value stands in the bytes of
+a release, or counts what stands there. A number that is not there (an open end, a share of nothing) has no line; where
+a release has no keys, or no windows, the label is empty, which is as good as none. A halted series has no lines.
+Firings count the ticks of published releases since this server was first scraped, each once, for what lies between two
+scrapes would else be missed; what one scrape reads is bounded, and the rest waits for the next one. Pipeline and budget
+say what stands in `/api/pipeline`, `/api/budget` and `/healthz`: decimals read as numbers, to be shown, not to be
+reckoned with.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import repeat
+from typing import Any, Self
 
+from msgspec import UNSET, UnsetType
+
+from stream_dp import __version__
 from stream_dp.journal.commit import Release
-from stream_dp.journal.release import read
-from stream_dp.server.metrics.configured_facts import CONFIGURED, add_budget, add_configured
-from stream_dp.server.metrics.fired_so_far import FiredSoFar
-from stream_dp.server.metrics.gauges import Gauges, content_type
-from stream_dp.server.metrics.released import RELEASED, ReleaseGauges
+from stream_dp.journal.release import Released, Shape, WindowPart, read
+from stream_dp.server.metrics.gauges import Described, Gauges, content_type
 from stream_dp.server.turns import pause_after
-from stream_dp.server.view import PublicView
+from stream_dp.server.view import PublicView, ReleaseLog
 
+MOST_READ = 1000
+"""Releases of a series, at a scrape."""
+_LAST = 2**63 - 1
+_SERIES = ("pipeline", "series")
+_KEY = (*_SERIES, "key")
+_WINDOW = (*_SERIES, "window")
+_EACH = (*_KEY, "window")
+
+RELEASED = {
+    "stream_dp_release_value": Described("The newest released value, with its noise.", _EACH),
+    "stream_dp_release_band": Described(
+        "Half the width around the value that holds with the confidence of the series.", _EACH
+    ),
+    "stream_dp_release_low": Described(
+        "The lower end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
+    ),
+    "stream_dp_release_high": Described(
+        "The upper end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
+    ),
+    "stream_dp_release_rank_band": Described(
+        "By how many events the buckets of quantiles may miss the ranks that were asked.", _WINDOW
+    ),
+    "stream_dp_release_rank": Described(
+        "The place of a key in a top list by the released values; 1 is the greatest.", _EACH
+    ),
+    "stream_dp_release_tied": Described(
+        "How many other keys are not told apart from this one of a top list.", _EACH
+    ),
+    "stream_dp_release_name_info": Described("Whose the maximum is.", (*_SERIES, "name")),
+    "stream_dp_release_fired": Described(
+        "Whether the key, or the watch, fired at the newest tick: 1 or 0.", _KEY
+    ),
+    "stream_dp_release_fired_ticks_total": Described(
+        "At how many ticks it fired, of those published since this server was first scraped.", _KEY
+    ),
+    "stream_dp_release_threshold_band": Described(
+        "By how many events the threshold of alerts or watches may be missed.", _SERIES
+    ),
+    "stream_dp_release_confidence": Described(
+        "The probability with which a band holds for one value at one tick.", _SERIES
+    ),
+    "stream_dp_release_tick": Described("The number of the newest released tick.", _SERIES),
+    "stream_dp_release_end_timestamp_seconds": Described(
+        "When the newest released tick ended, in seconds since 1970.", _SERIES
+    ),
+    "stream_dp_release_not_private": Described(
+        "1 where the test kit made the noise: no guarantee holds.", _SERIES
+    ),
+}
+"""Every family of releases."""
+
+_Number = int | float | None | UnsetType
+_PIPELINE = ("pipeline",)
+_KIND = ("pipeline", "kind")
+_EPSILON = "epsilon"
+
+CONFIGURED = {
+    "stream_dp_pipeline_info": Described(
+        "The pipeline that runs: a digest of all that touches data or guarantee, and the version of stream_dp.",
+        ("pipeline", "fingerprint", "version"),
+    ),
+    "stream_dp_series_info": Described(
+        "A series that runs: what it tells, in words.",
+        ("pipeline", "series", "statistic", "about", "title", "unit"),
+    ),
+    "stream_dp_tick_seconds": Described("The length of a tick in seconds.", _PIPELINE),
+    "stream_dp_tick_delay_seconds": Described(
+        "How long after its end a tick is published, on a wall clock.", _PIPELINE
+    ),
+    "stream_dp_catching_up": Described(
+        "1 while the engine has lost its brokers and tries again: releases come late.", _PIPELINE
+    ),
+    "stream_dp_release_sequence": Described(
+        "The number of the newest release over all series.", _PIPELINE
+    ),
+    "stream_dp_budget_epsilon": Described(
+        "Epsilons: the total, the largest that one more series may cost (left), and, where the filter adds up "
+        "epsilons, what is spent.",
+        _KIND,
+    ),
+    "stream_dp_budget_delta": Described("Deltas: the total, spent, left.", _KIND),
+    "stream_dp_budget_filter": Described(
+        "What the filter adds up, in its unit: its capacity, what is spent, the most that ever was (peak).",
+        (*_KIND, "unit"),
+    ),
+    "stream_dp_budget_odometer_epsilon": Described(
+        "An epsilon that bounds what is lost so far.", _PIPELINE
+    ),
+    "stream_dp_budget_analyst_epsilon": Described(
+        "Epsilons of an analyst's ledger: total, spent, left.", (*_KIND, "analyst")
+    ),
+    "stream_dp_budget_series_epsilon": Described(
+        "The price of a series that runs.", ("pipeline", "series")
+    ),
+}
+"""Every family that is no release's."""
 _FAMILIES = {**RELEASED, **CONFIGURED}
+
+
+class FiredSoFar:
+    """The ticks at which each key of each series fired. It never changes: counting on makes another one."""
+
+    def __init__(
+        self,
+        upto: Mapping[str, int] | None = None,
+        counts: Mapping[str, Counter[str]] | None = None,
+    ) -> None:
+        """Begin: nothing has fired."""
+        self._upto = upto or {}
+        self._counts = counts or {}
+
+    def of(self, series: str) -> Mapping[str, int]:
+        """Return at how many ticks each key of a series fired."""
+        return self._counts.get(series, {})
+
+    def behind(self, latest: Mapping[str, Release]) -> bool:
+        """Say whether there is something to count on with, where these are the newest releases of each series."""
+        return any(map(self._is_new, latest.values()))
+
+    def unread(self, log: ReleaseLog) -> list[Release]:
+        """Return the releases to count on with, oldest first: those of series that fire, and the newest of new ones."""
+        found: list[Release] = []
+        for name, newest in log.latest().items():
+            if name in self._upto and self._is_new(newest):
+                found += log.at(
+                    name, log.places_between(name, self._upto[name] + 1, _LAST)[:MOST_READ]
+                )
+            elif self._is_new(newest):
+                found.append(newest)
+        return found
+
+    def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
+        """Return the counts with these releases, of series that are `kept`.
+
+        The first release of a series says only whether it fires.
+        """
+        upto = {name: tick for name, tick in self._upto.items() if name in kept}
+        counts = {name: of for name, of in self._counts.items() if name in kept}
+        for name in {each.series for each in releases} & counts.keys():
+            counts[name] = Counter(counts[name])
+        for release in releases:
+            body, name = read(release.body), release.series
+            if name in upto:
+                counts[name].update(body.fired or ())
+            elif body.shape is Shape.FLAGS:
+                counts[name] = Counter()
+            upto[name] = release.tick
+        return type(self)(upto, counts)
+
+    def _is_new(self, newest: Release) -> bool:
+        """Whether a series whose newest release this is has something to count on with."""
+        name = newest.series
+        return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +250,120 @@ def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: 
             released = read(newest.body)
             releases.add(released, series.get("domain", ()), fired.of(released.series))
     return gauges.written(form)
+
+
+def add_configured(
+    gauges: Gauges, pipeline: Mapping[str, Any], catching_up: bool, sequence: int
+) -> None:
+    """Add what the pipeline is, from what `/api/pipeline` says of it."""
+    name, clock = pipeline["name"], pipeline["clock"]
+    gauges.set("stream_dp_pipeline_info", 1, name, pipeline["fingerprint"], __version__)
+    gauges.set("stream_dp_tick_seconds", clock["step"], name)
+    if clock.get("delay") is not None:
+        gauges.set("stream_dp_tick_delay_seconds", clock["delay"], name)
+    gauges.set("stream_dp_catching_up", catching_up, name)
+    if sequence > 0:
+        gauges.set("stream_dp_release_sequence", sequence, name)
+    for series in pipeline["series"]:
+        words = [str(series.get(key, "")) for key in ("statistic", "about", "title", "unit")]
+        gauges.set("stream_dp_series_info", 1, name, series["name"], *words)
+
+
+def add_budget(gauges: Gauges, name: str, budget: Mapping[str, Any]) -> None:
+    """Add what was spent and what is left, from what `/api/budget` says."""
+    unit = budget["unit"]
+    for kind, amount in budget[_EPSILON].items():
+        if kind != "spent" or unit == _EPSILON:
+            gauges.set("stream_dp_budget_epsilon", float(amount), name, kind)
+    for kind, amount in budget["delta"].items():
+        gauges.set("stream_dp_budget_delta", float(amount), name, kind)
+    added = {"capacity": budget["capacity"], "spent": budget[_EPSILON]["spent"]}
+    for kind, amount in {**added, "peak": budget["peak"]}.items():
+        gauges.set("stream_dp_budget_filter", float(amount), name, kind, unit)
+    bound = budget.get("odometer", {}).get("bound")
+    if bound is not None:
+        gauges.set("stream_dp_budget_odometer_epsilon", float(bound), name)
+    for analyst in budget["analysts"]:
+        for kind, amount in analyst[_EPSILON].items():
+            gauges.set(
+                "stream_dp_budget_analyst_epsilon", float(amount), name, kind, analyst["name"]
+            )
+    for series in budget["series"]:
+        gauges.set("stream_dp_budget_series_epsilon", float(series[_EPSILON]), name, series["name"])
+
+
+class ReleaseGauges:
+    """Fills the families of releases, of one pipeline."""
+
+    def __init__(self, gauges: Gauges, pipeline: str) -> None:
+        self._gauges = gauges
+        self._pipeline = pipeline
+
+    def add(self, release: Released, domain: Iterable[str], fired: Mapping[str, int]) -> None:
+        """Add what a release says.
+
+        Where keys of a `domain` fire, or watches, `fired` are the ticks at which each of them did.
+        """
+        series = release.series
+        self._tell("tick", release.tick, series)
+        self._tell("end_timestamp_seconds", release.end_ms / 1000, series)
+        self._tell("confidence", release.confidence, series)
+        if release.not_private:
+            self._tell("not_private", 1, series)
+        if release.name is not UNSET:
+            self._tell("name_info", 1, series, release.name)
+        if release.shape is Shape.FLAGS:
+            self._add_flags(release, domain, fired)
+            return
+        if release.windows is UNSET:
+            self._add_part(series, "", release)
+            return
+        for window, part in release.windows.items():
+            self._add_part(series, window, part)
+
+    def _add_part(self, series: str, window: str, part: WindowPart | Released) -> None:
+        """Add the numbers of a window, or of a release that has none."""
+        if part.value is not UNSET:
+            self._add_number((series, "", window), part.value, part.band, part.low, part.high)
+        if part.values:
+            ends = zip(part.lows or repeat(None), part.highs or repeat(None), strict=False)
+            for (key, value), (low, high) in zip(part.values.items(), ends, strict=False):
+                self._add_number((series, key, window), value, part.band, low, high)
+        for place, rank in enumerate(part.ranks or (), start=1):
+            labels = (series, rank.name, window)
+            self._add_number(labels, rank.value, part.band)
+            self._tell("rank", place, *labels)
+            self._tell("tied", len(rank.tied) + rank.more, *labels)
+        if isinstance(part, WindowPart) and part.quantiles is not UNSET:
+            self._tell("rank_band", part.band, series, window)
+            for key, found in part.quantiles.items():
+                self._add_number((series, key, window), found.value, None, found.low, found.high)
+
+    def _add_number(
+        self,
+        labels: tuple[str, ...],
+        value: _Number,
+        band: _Number,
+        low: _Number = None,
+        high: _Number = None,
+    ) -> None:
+        self._tell("value", value, *labels)
+        self._tell("band", band, *labels)
+        self._tell("low", low, *labels)
+        self._tell("high", high, *labels)
+
+    def _add_flags(
+        self, release: Released, domain: Iterable[str], fired: Mapping[str, int]
+    ) -> None:
+        series, now = release.series, dict.fromkeys(release.fired or ())
+        self._tell("threshold_band", release.band, series)
+        for key in dict.fromkeys((*domain, *fired, *now)):
+            self._tell("fired", key in now, series, key)
+            self._tell("fired_ticks_total", fired.get(key, 0), series, key)
+        for key, count in (release.counts or {}).items():
+            self._add_number((series, key, ""), count, release.counts_band)
+
+    def _tell(self, family: str, value: _Number, series: str, *labels: str) -> None:
+        """Add a value where there is one."""
+        if value is not None and value is not UNSET:
+            self._gauges.set(f"stream_dp_release_{family}", value, self._pipeline, series, *labels)

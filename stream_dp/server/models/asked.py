@@ -1,11 +1,11 @@
-"""Series that come and go while the engine runs: what is sent to create one, and what is answered.
+"""Series that come and go while the engine runs: what can be asked, by whom, what is sent, and what is answered.
 
 Rules: `Definition` describes a body for readers of the OpenAPI document; the engine, not this file, decides what a
 body means. In answers `start` is the first tick that a series sees and `end` the first that it does not see; their
 times are null where they are not known yet.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -19,7 +19,7 @@ from stream_dp.server.models.answer import (
     Tick,
     Time,
 )
-from stream_dp.server.models.configured import DerivationEntry, FalseAlarmEntry
+from stream_dp.server.models.configured import Account, DerivationEntry, FalseAlarmEntry
 
 NOISE = (
     "mostly noise: a false alarm per key and day has a chance of at most 58 %, and the band of ± 56 is not less than "
@@ -193,3 +193,53 @@ class QueryList(Answer):
     """Every series that runs, the file's first; then, of each ledger, the last twenty that were halted."""
 
     queries: tuple[Query, ...]
+
+
+class Me(Answer):
+    """Whose token was shown, and the ledger that pays for what she creates."""
+
+    analyst: str
+    """Her name in the pipeline file; empty: the operator, who may act for everyone."""
+    epsilon: Account
+    """Her ledger; of the operator the pipeline's own."""
+    token: Annotated[str | Absent, Field(examples=["3f9a12bc0d11"])] = None
+    """The id of the token, by which the operator revokes it; missing where it is made from the key alone."""
+    expires: Time | Absent = None
+    """Until when the token is valid; missing where it has no end."""
+
+
+class FieldEntry(Answer):
+    """A field of the records, as the pipeline file declares it."""
+
+    name: str
+    type: Literal["category", "list", "text", "integer", "number", "boolean"]
+    nullable: bool
+    domain: tuple[str, ...] | Absent = None
+    """Its declared values, in order; all others count as `other`."""
+    most: Annotated[int, Field(ge=1)] | Absent = None
+    """How many entries a list may have."""
+
+
+class KeyEntry(Answer):
+    """A key of the definition of a statistic, beside `name`, `epsilon` and `where`."""
+
+    key: Annotated[str, Field(examples=["by", "threshold"])]
+    kind: Literal["grouping", "amount", "range", "whole", "shares", "flag", "windows"]
+    """What stands there: fields to go by, a field of numbers, two bounds, a whole number, shares, a flag, windows."""
+    required: bool
+
+
+class StatisticEntry(Answer):
+    """A statistic that can be created while the engine runs, with its simple keys; docs/pipeline.md has all."""
+
+    statistic: Annotated[str, Field(examples=["count", "histogram"])]
+    about: str
+    """What it tells."""
+    keys: tuple[KeyEntry, ...]
+
+
+class Schema(Answer):
+    """What can be asked: the declared fields, and the statistics."""
+
+    fields: tuple[FieldEntry, ...]
+    statistics: tuple[StatisticEntry, ...]

@@ -3,8 +3,6 @@
 
 import { amount, band, count, el, percent, spelled, titleOf, words } from "./format.js";
 
-let drawings = 0;
-
 /** Where it stands how a series is made. */
 export const madeId = (name) => `made-${name}`;
 
@@ -13,8 +11,6 @@ export function showProof(holder, series, plan) {
   const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
     el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
       "mechanisms with a proof of their own."),
-    picture(),
-    el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
     el("ul", { class: "tree" }, step((plan.promise ?? plan).derivation ?? {})),
     made(series, plan));
   details.open = open;
@@ -31,18 +27,12 @@ export function openProof(holder) {
   });
 }
 
-/** The tree as the server draws it; a new address each time, for browsers keep pictures. */
-function picture() {
-  drawings += 1;
-  const image = el("img", { src: `/api/plan.svg?${drawings}`, loading: "lazy", alt: "The derivation as a tree from left to right; the list below says the same in words." });
-  return el("div", { class: "picture", tabindex: "0", role: "region", "aria-label": "Derivation as a picture" }, image);
-}
-
 function step(node) {
   const conditions = node.conditions ?? [];
   const premises = node.premises ?? [];
   return el("li", {},
     el("div", { class: "step" },
+      node.subject ? el("p", { class: "subject" }, spelled(node.subject)) : null,
       el("p", { class: "rule" }, el("strong", {}, words(node.rule)), node.source ? el("cite", {}, node.source) : null),
       el("p", { class: "result" }, guaranteeText(node.guarantee)),
       conditions.length === 0 ? null : el("ul", { class: "conditions" }, ...conditions.map(condition))),

@@ -1,1 +1,1 @@
-"""Running counterexamples, one file each: adversaries that win where a tempting rule promises that nobody can."""
+"""Running counterexamples: adversaries that win where a tempting rule promises that nobody can."""

@@ -1,10 +1,18 @@
 """Books that people are tempted to keep, each against an adversary that exceeds them, and what our rules say instead.
 
+The largest delta ([HSV] Thm 5.2): in the 1-sparse parallel composition of (0, delta)-DP continual mechanisms an
+adversary learns the secret bit with probability 1 - (1 - delta)^l after l creations, though only one mechanism ever
+gets a pair of different messages. A loss bounded by (epsilon, delta)-DP ([WRRW] App. F): a mechanism that answers 1
+with a small probability, and more often where the bit is 1, may be (epsilon, delta)-DP while its loss exceeds epsilon
+with a probability far above delta. An odometer ([WRRW] Thm 3) that takes it for (epsilon, delta)-pDP is broken by one
+step where delta' is far below delta: exact .0231 where .0100 is allowed (`RARE`). [WRRW] conjecture that such a break
+exists.
+
 Rules: "exactly" is exact, over all adaptive adversaries where it says so; our refusals are asked for, not quoted.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,14 +24,17 @@ from stream_dp.accounting.rules.first_pair import first_pair_renyi
 from stream_dp.accounting.rules.rule import Rule, epsilon_of
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.situations import Parallel, Touched
-from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
+from stream_dp.core.guarantee import ApproxDP, Guarantee, ProbabilisticDP
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All
 from stream_dp.errors import NotDerivable
-from stream_dp.verify.counterexamples.max_delta import MaxDeltaAdversary
-from stream_dp.verify.counterexamples.privacy_loss import DELTA, RARE
 from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary
+from stream_dp.verify.counterexamples.waiting import WaitingAdversary
 from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.finite import Law
+from stream_dp.verify.exact.randomized_response import LeakyBit
+from stream_dp.verify.exact.sampled import Sampled
 from stream_dp.verify.exact.verified import Verified
 from stream_dp.verify.exact_checks.grouped import one_interval
 from stream_dp.verify.exact_checks.instance import (
@@ -36,9 +47,56 @@ from stream_dp.verify.exact_checks.instance import (
 )
 from stream_dp.verify.exact_checks.parallel import at_most, leaky, measure_of
 from stream_dp.verify.exact_checks.verdict import ratio
-from stream_dp.verify.odometers.filter_boundary import FilterBoundary
+from stream_dp.verify.odometers.boundaries import FilterBoundary
 from stream_dp.verify.odometers.odometer import Odometer
 from stream_dp.verify.relations.compositions import k_sparse
+
+ONE = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class OneBitAnswer:
+    """Takes a bit and answers 0 or 1, once. `ones` are the chances of the answer 1 for the bits 0 and 1."""
+
+    ones: tuple[Fraction, Fraction]
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Return the law of the first state: waiting for the bit."""
+        return {"waiting": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer once."""
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
+
+    def chance(self, answer: int, bit: int) -> Fraction:
+        """The probability of this answer to this bit."""
+        return self.ones[bit] if answer else 1 - self.ones[bit]
+
+    def ratio(self, answer: int, bit: int) -> Fraction:
+        """e^L: how much more probable the answer is for this bit than for the other one."""
+        return self.chance(answer, bit) / self.chance(answer, 1 - bit)
+
+    def exceeds(self, ratio: Fraction, bit: int = 1) -> Fraction:
+        """The exact probability, given this bit, that the privacy loss exceeds ln(ratio)."""
+        above = (a for a in (0, 1) if self.ratio(a, bit) > ratio)
+        return sum((self.chance(a, bit) for a in above), Fraction(0))
+
+
+def rare(odds: Fraction, delta: Fraction, chance: Fraction) -> OneBitAnswer:
+    """Answers 1 with probability `chance` for the bit 1 and (chance - delta) / odds for 0: (ln odds, delta)-DP, met."""
+    return OneBitAnswer(((chance - delta) / odds, chance))
+
+
+ODDS, DELTA = Fraction(11, 10), Fraction(99, 10_000)
+RARE = rare(ODDS, DELTA, Fraction(231, 10_000))
+
+
+def mechanism(answer: OneBitAnswer, claim: ApproxDP) -> Sampled:
+    """The counterexample as a core mechanism with the guarantee `claim`, which is true."""
+    return Sampled(answer, Guarantee(claim, Neighbors.ADD_REMOVE))
+
 
 CREATED, MORE = 3, 20
 TENTH = Fraction(1, 10)
@@ -157,3 +215,31 @@ def _refused(part: Part, rule: Rule[Any]) -> str:
     situation = Parallel(part.name, Touched(1, ADD, "one gets the event"))
     first_sentence(lambda: derive((part.leaf,), situation))
     return first_sentence(lambda: rule((part.leaf,), situation))
+
+
+def leaky_mechanism(delta: Fraction) -> Sampled:
+    """M_delta of the proof as a core mechanism, with its guarantee: (0, delta)-DP for one changed bit."""
+    measure = ApproxDP(Fraction(0), delta)
+    return Sampled(LeakyBit(delta), Guarantee(measure, Neighbors.ADD_REMOVE))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxDeltaAdversary(WaitingAdversary):
+    """A_delta of [HSV] Thm 5.2, with at most `most` creations.
+
+    Example:
+        >>> MaxDeltaAdversary(Fraction(1, 4), most=5).winning_probability
+        Fraction(781, 1024)
+    """
+
+    delta: Fraction
+
+    @property
+    def mechanism(self) -> Sampled:
+        """M_delta."""
+        return leaky_mechanism(self.delta)
+
+    @property
+    def winning_probability(self) -> Fraction:
+        """1 - (1 - delta)^most: how often it knows the bit for sure."""
+        return 1 - (1 - self.delta) ** self.most

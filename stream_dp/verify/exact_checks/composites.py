@@ -9,8 +9,7 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, Measure
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import SmallGaussianHSS, SmallHSS
-from stream_dp.verify.exact.small_paper_hss import SmallPaperHSS, whole_rows
+from stream_dp.verify.exact.small_hss import SmallGaussianHSS, SmallHSS, SmallPaperHSS, whole_rows
 from stream_dp.verify.exact_checks.instance import ADD, Instance, logarithm, private
 
 HALF, FINE = Fraction(1, 2), Fraction(9, 10)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from stream_dp.accounting.amounts import cost_units, exact
 from stream_dp.accounting.conversions import pure_to_renyi
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.gaussian import GaussianFilter
@@ -64,7 +64,6 @@ def admitted() -> tuple[Instance, ...]:
     both = exact(cost_units(logarithm(THREE)) + cost_units(logarithm(TWO)))
     at_order = pure_to_renyi(PureDP(logarithm(THREE)), ORDER)
     twice = RenyiDP(ORDER, 2 * exact(cost_units(at_order.epsilon)))
-    little, more = Fraction(4, 3), Fraction(3, 2)
     return (
         behind_ledger(
             "pure filter of ln 6; RR of ln 2 or ln 3, by past answers",
@@ -73,10 +72,6 @@ def admitted() -> tuple[Instance, ...]:
         behind_ledger(
             "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), by past answers",
             BasicFilter.of(both, TENTH), ((THREE, TENTH), TWO), ((THREE, TENTH), TWO),
-        ),
-        behind_ledger(
-            "approximate filter of 1, delta 0.4; RR of ln 4/3 or ln 3/2",
-            ApproximateFilter.of(Fraction(1), SLACK, ZERO), (little, more), (little,) * 4,
         ),
         behind_ledger(
             "tight approximate filter of 1, delta 0.4; RR of ln 2 or ln 3",

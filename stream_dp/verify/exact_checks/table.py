@@ -33,7 +33,6 @@ from stream_dp.verify.exact_checks import (
     grouped,
     parallel,
     protocols,
-    replaced,
 )
 from stream_dp.verify.exact_checks.instance import Instance
 from stream_dp.verify.exact_checks.verdict import Comparison, Verdict, compare
@@ -57,7 +56,7 @@ INSTANCES: Mapping[str, Instances] = {
     local.name: protocols.local,
     filtered.name: filters.admitted,
     group.name: grouped.events,
-    moved.name: replaced.moved_events,
+    moved.name: alive.moved_events,
     of_users.name: grouped.users,
     first_arrivals.name: arrived.arrived,
     ticks.name: alive.ticks,

@@ -1,7 +1,8 @@
 """The game of [HSV] Def 3.7: an adversary against V[f] o* I(b) o* M, for a secret bit b.
 
-The mechanism is the very object that runs in production, a `Mechanism` or a `ConcurrentComposition`. At the first
-pair that the verification function refuses the interaction halts. This file knows no statistics.
+The identifier I(b) (Def 3.2) passes on message b of every pair; games and audits alone know it. The mechanism is the
+very object that runs in production, a `Mechanism` or a `ConcurrentComposition`. At the first pair that the verification
+function refuses the interaction halts. This file knows no statistics.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from typing import Any, Literal
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Relation
-from stream_dp.verify.games.identifier import Identifier
 from stream_dp.verify.games.transcript import (
     HALT,
     Chain,
@@ -20,6 +20,22 @@ from stream_dp.verify.games.transcript import (
     interact,
 )
 from stream_dp.verify.games.verifier import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """The post-processor I(b): from the left (m_0, m_1), to the right m_b; answers go back unchanged."""
+
+    b: Literal[0, 1]
+
+    def init(self) -> None:
+        """Return the first state: nothing to remember beside the bit."""
+
+    def step(self, state: None, side: Side, message: Any) -> tuple[None, Side, Any]:
+        """Pick, or pass back."""
+        if side is Side.LEFT:
+            return None, Side.RIGHT, message[self.b]
+        return None, Side.LEFT, message
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,12 @@
 
 They run inside one `ConcurrentComposition` of production, behind the halting verifier of a verification function, on
 noise of the caller's. Half of the plays choose an event, the other half judge it. Rules: a bound below the claim proves
-nothing; one above it refutes the claim, wrongly with at most the stated probability. This file knows no pipeline.
+nothing; one above it refutes the claim, wrongly with at most the stated probability.
+
+The yardstick of a finding (`strongest`) is what the audit would show if the mechanism were the worst that its claim
+allows: every (epsilon, delta)-DP continual mechanism is a post-processing of the interactive randomized response of the
+same parameters ([HSV] Cor 5.7). It is computed from its laws, not played, at the expected counts, which a lucky run may
+exceed. This file knows no pipeline.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stream_dp.accounting.directed import Interval, floor_units
 from stream_dp.accounting.rules.convert import DELTALESS, price
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Measure, differential_privacy
@@ -21,13 +27,15 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism, ones_of
+from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
 from stream_dp.verify.games.adversaries import OneEventAdversary, answers, mechanism_l0, moves
-from stream_dp.verify.games.calibration import strongest
-from stream_dp.verify.games.events import Event, evidence, labels, statistics
+from stream_dp.verify.games.events import Event, evidence, labels, proven_epsilon, statistics
 from stream_dp.verify.games.game import Game
 from stream_dp.verify.relations.compositions import fixed_mechanisms
 from stream_dp.verify.relations.creation import own_or
 
+GRID = 1 << 16  # odds are multiples of 1 / GRID
+MOST = Fraction(40)  # no audit can tell odds of e^40 from larger ones
 FEWEST_RUNS = 100
 STATED_AT = Fraction(1, 100)
 """The delta at which zCDP, tCDP, RDP and GDP are attacked: a few hundred plays see no smaller one."""
@@ -39,7 +47,7 @@ class Finding:
 
     `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes what tells the streams
     apart, `rates` how often it was seen under the two, the likelier first. `strongest` is what as many plays would show
-    of the worst mechanism that the claim allows (`calibration`). Epsilons are all at `delta`.
+    of the worst mechanism that the claim allows (`strongest`). Epsilons are all at `delta`.
     """
 
     claimed: Fraction
@@ -184,3 +192,43 @@ def described(event: Event, named: list[str]) -> str:
     """The event in words; `named` are the statistics' names."""
     side = f"at least {event.cut}" if event.above else f"below {event.cut}"
     return f"{named[event.statistic]} {side}"
+
+
+def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedResponse:
+    """The interactive randomized response of this claim, its odds rounded down: never less private than claimed.
+
+    >>> universal(Fraction(1), Fraction(0)).odds
+    Fraction(178145, 65536)
+    """
+    odds = Interval.of(min(epsilon, MOST)).exp().lower
+    return InteractiveRandomizedResponse(
+        max(Fraction(1), Fraction(floor_units(odds, GRID), GRID)), delta
+    )
+
+
+def shows_one(machine: InteractiveRandomizedResponse, bit: int) -> Fraction:
+    """The probability that its last answer is 1, when it was given `bit`: the event that tells most.
+
+    >>> shows_one(InteractiveRandomizedResponse(Fraction(3)), 1)
+    Fraction(3, 4)
+    """
+    ((_, holding),) = machine.step(("waiting",), bit)
+    return sum(
+        (
+            first * chance
+            for (_, chosen), first in machine.step(holding, ASK).items()
+            for (answer, _), chance in machine.step(chosen, ASK).items()
+            if answer == 1
+        ),
+        Fraction(0),
+    )
+
+
+def strongest(epsilon: Fraction, delta: Fraction, plays: int, failure: float) -> float:
+    """The lower bound that `plays` judged games with each stream prove of the universal mechanism, at expected counts.
+
+    It grows towards `epsilon` with the games. Where it is far below, a finding of 0 says little: play more.
+    """
+    machine = universal(epsilon, delta)
+    likely, rare = (round(plays * shows_one(machine, bit)) for bit in (1, 0))
+    return proven_epsilon(likely, rare, plays, float(delta), failure)

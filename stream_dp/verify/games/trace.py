@@ -5,7 +5,7 @@ say that the engine, its actors, cuts and restarts were the composition of [HSV]
 Rows and seeds are private. This file knows no journal and no release.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,7 @@ import numpy as np
 from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Update
-from stream_dp.core.relation import Relation
 from stream_dp.core.sealed import inside_of
-from stream_dp.verify.games.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,21 +97,6 @@ class TraceCounts:
             self.asks += 1
         else:
             self.halts += 1
-
-
-def pair_accepted(
-    relation: Relation, left: Iterable[CompositionMessage], right: Iterable[CompositionMessage]
-) -> bool:
-    """Say whether V[relation] lets two traces pass, message by message; traces of two lengths are no pair."""
-    verifier, end = Verifier(relation), object()
-    ours, theirs = iter(left), iter(right)
-    while True:
-        pair = next(ours, end), next(theirs, end)
-        if end in pair:
-            return pair == (end, end) and not verifier.halted
-        verifier = verifier.verify(pair)
-        if verifier.halted:
-            return False
 
 
 def same_tick(message: CompositionMessage, row: IntArray) -> CompositionMessage:

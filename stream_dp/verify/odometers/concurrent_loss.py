@@ -26,7 +26,7 @@ from stream_dp.accounting.filters.filter import SQUARED
 from stream_dp.accounting.rules.ticks import loads
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.guarantee import PureDP
-from stream_dp.verify.odometers.mixture_boundary import OneSidedMixtureBoundary
+from stream_dp.verify.odometers.boundaries import OneSidedMixtureBoundary
 from stream_dp.verify.odometers.odometer import Odometer
 
 FAILS = Fraction(

@@ -9,6 +9,7 @@ import random
 from fractions import Fraction
 
 import pytest
+from oracles.deltas import renyi_delta, zcdp_delta
 from oracles.divergences import (
     drifting_line,
     gaussian_coin,
@@ -25,10 +26,8 @@ from oracles.divergences import (
 from stream_dp.accounting.conversions import (
     pure_to_renyi,
     pure_to_zcdp,
-    renyi_delta,
     renyi_epsilon,
     zcdp_budget,
-    zcdp_delta,
     zcdp_epsilon,
 )
 from stream_dp.accounting.directed import Interval

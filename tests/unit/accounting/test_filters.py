@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stream_dp.accounting.amounts import UNITS, cost_units
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.entry import GAUSSIAN_FINITE
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.concurrent import CONCURRENT, Standing
 from stream_dp.accounting.filters.filter import SQUARED, Filter, Spend, charge
@@ -39,7 +39,6 @@ FILTERS: dict[str, Filter] = {
     for f in (
         PureFilter.of(ONE),
         BasicFilter.of(ONE, SLACK),
-        ApproximateFilter.of(ONE, SLACK, SLACK),
         TightApproximateFilter.of(ONE, SLACK, SLACK),
         ZCDPFilter.of(ONE / 2),
         ZCDPFilter.of(ONE / 2, SLACK),
@@ -149,7 +148,7 @@ def test_a_mechanism_without_an_exact_positive_cost_gets_no_entry(
 
 
 def test_a_cost_may_be_a_delta_alone() -> None:
-    ledger = Ledger.under(FILTERS["approximate"])
+    ledger = Ledger.under(FILTERS["tight approximate"])
     ledger = ledger.charge(ledger.ask("reveals", ApproxDP(Fraction(0), SLACK), "r"))
     assert ledger.used == Spend(0, ledger.filter.capacity.delta)
     with pytest.raises(InvalidCost, match="a delta of nan"):
@@ -162,8 +161,6 @@ MAKERS: dict[str, Callable[[Any], Filter]] = {
     "GDP": GaussianFilter.of,
     "RDP": lambda x: RenyiFilter.of(asked_renyi(Fraction(8), x)),
     "RDP, order": lambda x: RenyiFilter.of(asked_renyi(x, ONE)),
-    "Thm 2": lambda x: ApproximateFilter.of(x, SLACK, SLACK),
-    "Thm 2, slack": lambda x: ApproximateFilter.of(ONE, x, SLACK),
     "tight": lambda x: TightApproximateFilter.of(x, SLACK, SLACK),
     "tight, slack": lambda x: TightApproximateFilter.of(ONE, x, SLACK),
 }
@@ -187,15 +184,14 @@ def test_no_filter_has_a_bad_budget(make: Callable[[Any], Filter], number: Any) 
 def test_no_filter_has_a_delta_of_one_or_a_budget_below_a_unit() -> None:
     wrong: list[Any] = [*NO_NUMBERS[1:], ONE, 1 - SLACK]
     for delta in wrong:
-        for kind in (ApproximateFilter, TightApproximateFilter):
-            with pytest.raises(InvalidCost, match="delta"):
-                kind.of(ONE, SLACK, delta)
+        with pytest.raises(InvalidCost, match="delta"):
+            TightApproximateFilter.of(ONE, SLACK, delta)
         if delta != 1 - SLACK:
             with pytest.raises(InvalidCost, match="delta"):
                 ZCDPFilter.of(ONE, delta)
     for one in (ONE, Fraction(3, 2)):
         with pytest.raises(InvalidCost, match="delta'"):
-            ApproximateFilter.of(ONE, one, Fraction(0))
+            TightApproximateFilter.of(ONE, one, Fraction(0))
     for tiny in (PureFilter.of, GaussianFilter.of):
         with pytest.raises(InvalidCost, match="would admit nothing"):
             tiny(Fraction(1, 10**13))
@@ -216,41 +212,34 @@ def test_there_is_no_switch_and_no_best_of_several(filter_: Filter, other: Filte
 
 
 @given(st.lists(st.fractions(Fraction(1, 1000), Fraction(1, 2), max_denominator=1000), max_size=12))
-def test_the_approximate_filter_is_theorem_2(parts: list[Fraction]) -> None:
-    ledger, squares, bits = Ledger.under(FILTERS["approximate"]), 0.0, math.log(1e6)
+def test_the_tight_filter_admits_all_that_theorem_2_admits(parts: list[Fraction]) -> None:
+    """The filter `approximate`, which is gone, stopped by [WRRW] Thm 2, and its files are told to name this one."""
+    ledger, squares, bits = Ledger.under(FILTERS["tight approximate"]), 0.0, math.log(1e6)
     for part in parts:
-        candidate = squares + float(part) ** 2
-        theorem = math.sqrt(2 * bits * candidate) + candidate / 2
-        entry = ledger.ask("m", PureDP(part), "r")
-        if ledger.preview(entry).fits:
-            assert theorem <= 1 + 1e-9
-            ledger, squares = ledger.charge(entry), candidate
-        else:
-            assert theorem >= 1 - 1e-9
+        squares += float(part) ** 2
+        if math.sqrt(2 * bits * squares) + squares / 2 > 1 - 1e-9:
+            return
+        ledger = ledger.charge(ledger.ask("m", PureDP(part), "r"))
 
 
-def test_the_tight_filter_admits_more_and_at_least_the_closed_form() -> None:
-    bits, half = math.log(1e6), cost_units(ONE / 20)
-    plain, tight = FILTERS["approximate"], FILTERS["tight approximate"]
-    entry = Entry("m", half, 0, "r")
-    number = [f.capacity.amount // f.cost(entry).amount for f in (plain, tight)]
+def test_the_tight_filter_admits_more_than_the_closed_form() -> None:
+    bits, tight = math.log(1e6), FILTERS["tight approximate"]
+    entry = Entry("m", cost_units(ONE / 20), 0, "r")
     rho = 0.05 * math.tanh(0.025)
     closed = int((math.sqrt(bits + 1) - math.sqrt(bits)) ** 2 / rho)
-    assert number[0] <= closed < number[1]
-    assert number == [13, 19]
+    assert (closed, tight.capacity.amount // tight.cost(entry).amount) == (13, 19)
     assert tight.capacity.amount == int(zcdp_budget(ApproxDP(ONE, SLACK)) * SQUARED)
 
 
 def test_deltas_add_up_within_their_own_budget() -> None:
-    for name in ("approximate", "tight approximate"):
-        ledger = Ledger.under(FILTERS[name])
-        entry = ledger.ask("m", ApproxDP(ONE / 100, SLACK * 2 / 3), "r")
-        ledger = ledger.charge(entry)
-        with pytest.raises(BudgetRefused, match=r"and delta 0\.000000333333 left"):
-            ledger.charge(entry)
-        found = ledger.preview(entry).largest
-        assert found.delta == ledger.remaining.delta
-        assert ledger.charge(found).remaining.delta == 0
+    ledger = Ledger.under(FILTERS["tight approximate"])
+    entry = ledger.ask("m", ApproxDP(ONE / 100, SLACK * 2 / 3), "r")
+    ledger = ledger.charge(entry)
+    with pytest.raises(BudgetRefused, match=r"and delta 0\.000000333333 left"):
+        ledger.charge(entry)
+    found = ledger.preview(entry).largest
+    assert found.delta == ledger.remaining.delta
+    assert ledger.charge(found).remaining.delta == 0
 
 
 def test_measures_are_priced_by_their_conversions() -> None:
@@ -264,7 +253,7 @@ def test_measures_are_priced_by_their_conversions() -> None:
     with pytest.raises(BudgetRefused, match="no theorem"):  # another order is another filter
         renyi.entry("m", RenyiDP(Fraction(9), ONE / 3), "r")
     foreign: list[tuple[str, Measure]] = [
-        ("pure", ZCDP(ONE)), ("approximate", GaussianDP(ONE)), ("GDP", ZCDP(ONE)),
+        ("pure", ZCDP(ONE)), ("tight approximate", GaussianDP(ONE)), ("GDP", ZCDP(ONE)),
         ("RDP", ApproxDP(ONE, SLACK)),
     ]  # fmt: skip
     for name, measure in foreign:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
@@ -94,7 +93,7 @@ def test_a_ledger_that_frees_ticks_takes_no_groups() -> None:
 @pytest.mark.parametrize(
     "filter_",
     [
-        ApproximateFilter.of(2 * THREE, Fraction(1, 100), Fraction(0)),
+        TightApproximateFilter.of(2 * THREE, Fraction(1, 100), Fraction(0)),
         ZCDPFilter.of(THREE),
         RenyiFilter.of(RenyiDP(Fraction(2), THREE)),
     ],
@@ -121,13 +120,6 @@ def rho_below(parts: list[Fraction]) -> Fraction:
     return sum((e**2 / 2 - e**4 / 24 for e in parts), Fraction(0))
 
 
-def theorem_2(epsilon: Fraction, slack: Fraction) -> Fraction:
-    """The largest V with sqrt(2 L V) + V/2 <= epsilon, 1e-9 up: what the filter may use at most."""
-    bits = math.log(1 / slack)
-    root = float(epsilon) / (math.sqrt(bits + float(epsilon)) + math.sqrt(bits))
-    return Fraction(2 * root**2 * (1 + 1e-9))
-
-
 SLACK = Fraction(1, 100)
 Make = Callable[[Fraction], Filter]
 Ask = Callable[[Filter, Fraction], Entry]
@@ -144,10 +136,6 @@ CASES: dict[str, tuple[Make, Ask, Callable[[list[Fraction]], Fraction], Callable
         GaussianFilter.of,
         lambda f, x: f.entry("m", GaussianDP(x), "r", finite=True),
         root_sum, lambda b: b**2,
-    ),
-    "approximate": (
-        lambda b: ApproximateFilter.of(b, SLACK, Fraction(0)),
-        lambda f, x: f.entry("m", PureDP(x), "r"), root_sum, lambda b: theorem_2(b, SLACK),
     ),
 }  # fmt: skip
 
@@ -200,14 +188,13 @@ def test_costs_rounded_down_are_caught() -> None:
         honest.charge(entry)
 
 
-@pytest.mark.parametrize("make", [ApproximateFilter.of, TightApproximateFilter.of])
 @settings(deadline=None, max_examples=40)  # finding a budget takes its time
 @given(deltas=st.lists(near, min_size=1, max_size=12), own=sizes)
 def test_the_deltas_of_what_is_admitted_stay_within_their_budget(
-    make: Callable[..., Any], deltas: list[Fraction], own: Fraction
+    deltas: list[Fraction], own: Fraction
 ) -> None:
     """1 - prod(1 - d) over all that was admitted, at no epsilon at all: delta'' and nothing of delta'."""
-    ledger = Ledger.under(make(ONE, SLACK, own))
+    ledger = Ledger.under(TightApproximateFilter.of(ONE, SLACK, own))
     admitted = []
     for delta in deltas:
         entry = ledger.ask("m", ApproxDP(Fraction(0), delta), "r")

@@ -24,7 +24,7 @@ from scipy.stats import norm
 
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.entry import Entry
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
@@ -55,7 +55,6 @@ FILTERS: dict[str, Filter] = {
     f.name: f
     for f in (
         PureFilter.of(ONE * 4),
-        ApproximateFilter.of(ONE * 4, DELTA, Fraction(1, 100)),
         TightApproximateFilter.of(ONE * 4, DELTA, Fraction(1, 100)),
         ZCDPFilter.of(ONE),
         RenyiFilter.of(RenyiDP(Fraction(3), ONE * 4)),
@@ -121,10 +120,9 @@ def test_a_view_truncated_at_any_epsilon_is_that_private(name: str) -> None:
     assert caught or name == "RDP"  # one order, fixed, is far from tight here
 
 
-@pytest.mark.parametrize("name", ["approximate", "tight approximate"])
-def test_a_view_truncated_at_epsilon_and_delta_is_that_private(name: str) -> None:
+def test_a_view_truncated_at_epsilon_and_delta_is_that_private() -> None:
     """Mechanisms with a delta of their own: the odometer shows delta' plus the deltas so far, and may exceed either."""
-    own, filter_, slack = Fraction(1, 50), FILTERS[name], Fraction(1, 20)
+    own, filter_, slack = Fraction(1, 50), FILTERS["tight approximate"], Fraction(1, 20)
     kinds = (RandomizedResponse(MENU[0]), RandomizedResponse(ONE, own))
     measures = (PureDP(least_epsilon(MENU[0])), ApproxDP(Fraction(0), own))
     costs = [filter_.cost(filter_.entry("m", m, "r")) for m in measures]
@@ -182,7 +180,7 @@ def test_interleaved_interactive_mechanisms_are_covered_too() -> None:
 
 def closed_forms(n: int, e: float) -> dict[str, float]:
     """The epsilon that each odometer shows after n mechanisms that are e-DP, in floats."""
-    bits, v, r = math.log(20), n * e * e, n * e * math.tanh(e / 2)
+    bits, r = math.log(20), n * e * math.tanh(e / 2)
     orders = [1 + math.exp(x / 1000) for x in range(-6000, 12000)]
 
     def gain(a: float) -> float:
@@ -192,7 +190,6 @@ def closed_forms(n: int, e: float) -> dict[str, float]:
     one = n * math.log(math.cosh(2.5 * e) / math.cosh(e / 2)) / 2 + gain(3)
     return {
         "pure": n * e,
-        "approximate": math.sqrt(2 * bits * v) + v / 2,
         "tight approximate": best,
         "zCDP": best,
         "RDP": one,
@@ -241,18 +238,18 @@ def main(measure: Measure) -> Fraction:
 def test_nothing_is_lost_before_the_first_charge_and_deltas_count_as_they_are_spent() -> None:
     for filter_ in FILTERS.values():
         assert bound_at(filter_, Spend(), DELTA) == ApproxDP(Fraction(0), Fraction(0))
-    for name in ("approximate", "tight approximate"):
-        ledger = Ledger.under(FILTERS[name])
-        ledger = ledger.charge(ledger.ask("m", ApproxDP(ONE / 4, Fraction(1, 300)), "r"))
-        found = bound(ledger.filter, ledger.used)
-        assert isinstance(found, ApproxDP)
-        assert found.delta == DELTA + Fraction(ledger.used.delta, UNITS)
-        ledger = ledger.charge(ledger.ask("m", ApproxDP(Fraction(0), Fraction(1, 300)), "r"))
-        assert bound(ledger.filter, ledger.used) == ApproxDP(
-            found.epsilon, DELTA + Fraction(ledger.used.delta, UNITS)
-        )
-        only = FILTERS[name].cost(Entry("reveals", 0, 10**9, "r"))
-        assert bound(FILTERS[name], only) == ApproxDP(Fraction(0), DELTA + Fraction(1, 1000))
+    filter_ = FILTERS["tight approximate"]
+    ledger = Ledger.under(filter_)
+    ledger = ledger.charge(ledger.ask("m", ApproxDP(ONE / 4, Fraction(1, 300)), "r"))
+    found = bound(ledger.filter, ledger.used)
+    assert isinstance(found, ApproxDP)
+    assert found.delta == DELTA + Fraction(ledger.used.delta, UNITS)
+    ledger = ledger.charge(ledger.ask("m", ApproxDP(Fraction(0), Fraction(1, 300)), "r"))
+    assert bound(ledger.filter, ledger.used) == ApproxDP(
+        found.epsilon, DELTA + Fraction(ledger.used.delta, UNITS)
+    )
+    only = filter_.cost(Entry("reveals", 0, 10**9, "r"))
+    assert bound(filter_, only) == ApproxDP(Fraction(0), DELTA + Fraction(1, 1000))
 
 
 def test_gaussian_budgets_are_shown_by_their_root() -> None:

@@ -11,7 +11,7 @@ from stream_dp.broker.config import (
     controller_properties,
     server_properties,
 )
-from stream_dp.broker.free_ports import choose_ports, recall, remember
+from stream_dp.broker.process import choose_ports, recall_ports, remember_ports
 from stream_dp.errors import WorldError
 
 CLUSTER = tuple(NodePorts(n, 9090 + n, 9190 + n) for n in (1, 2, 3))
@@ -68,14 +68,14 @@ def test_no_path_is_absolute() -> None:
 
 def test_the_last_ports_are_taken_again_if_free(tmp_path: Path) -> None:
     first = choose_ports(3, None)
-    remember(tmp_path / "ports.json", first)
-    assert recall(tmp_path / "ports.json") == first
+    remember_ports(tmp_path / "ports.json", first)
+    assert recall_ports(tmp_path / "ports.json") == first
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", first[1].broker))
         again = choose_ports(3, None, first)
     assert again[1].broker != first[1].broker
     assert (again[0], again[2]) == (first[0], first[2])
-    assert recall(tmp_path / "nothing.json") == ()
+    assert recall_ports(tmp_path / "nothing.json") == ()
 
 
 def test_the_controllers_of_a_recovery_have_no_broker() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.broker.java import find_java, parse_version, version_of
+from stream_dp.broker.process import find_java, parse_version, version_of
 from stream_dp.errors import WorldError
 
 

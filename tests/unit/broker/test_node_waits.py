@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stream_dp.broker.node import Node
-from stream_dp.broker.node_waits import until_fenced
+from stream_dp.broker.process import until_fenced
 
 
 class Told(Node):

@@ -17,7 +17,7 @@ import pytest
 
 import stream_dp.cli.commands.demo as demo_command
 import stream_dp.operate.demo as module
-from stream_dp.cli.commands.demo_results import print_results
+from stream_dp.cli.commands.demo import print_results
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery.journal_summary import JournalSummary
 from stream_dp.errors import WorldError

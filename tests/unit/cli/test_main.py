@@ -247,14 +247,6 @@ def test_the_plan_says_what_analysts_have_of_what_is_spent(live_series: Any) -> 
     assert "analysts" not in live_series.command("plan").out
 
 
-def test_the_plan_as_a_picture(say: Say, tmp_path: Any) -> None:
-    path = tmp_path / "tree.svg"
-    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--picture", str(path))
-    assert (said.code, said.err) == (0, "")
-    assert "Predicted error" in said.out
-    assert path.read_text(encoding="utf-8").startswith("<svg ")
-
-
 def test_ticks_have_room_or_are_left_out_the_last_one_never() -> None:
     told = {0: ["7"], 3: ["8"], 10: ["9"], 335: ["1,234,567"]}
     assert [_fitting(told, room) for room in (100, 34, 21, 0)] == [
@@ -263,10 +255,3 @@ def test_ticks_have_room_or_are_left_out_the_last_one_never() -> None:
         [0, 335],
         [335],
     ]
-
-
-def test_a_picture_that_cannot_be_written_is_5(say: Say, tmp_path: Any) -> None:
-    path = tmp_path / "nowhere" / "tree.svg"
-    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--picture", str(path))
-    assert (said.code, said.out) == (5, "")
-    assert "--picture:" in said.err

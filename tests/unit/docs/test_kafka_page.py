@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stream_dp.operate.doctor.acl import NEEDED
+from stream_dp.operate.doctor.diagnosis import NEEDED
 from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.file.security import Security
 from stream_dp.pipeline.file.yaml import load

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from stream_dp.errors import FailClosed, UnknownFormat
-from stream_dp.integrations.faust.origin_head import HOLES, OriginHead, decoded
+from stream_dp.integrations.faust.origin_writer import HOLES, OriginHead, decoded_head
 
 
 def fed(deliveries: list[int], head: OriginHead) -> tuple[list[int], OriginHead]:
@@ -14,7 +14,7 @@ def fed(deliveries: list[int], head: OriginHead) -> tuple[list[int], OriginHead]
     found = []
     for offset in deliveries:
         fresh, head = head.take(offset)
-        head = decoded(head.encoded(), "a head")
+        head = decoded_head(head.encoded(), "a head")
         found += [offset] * fresh
     return found, head
 
@@ -84,6 +84,6 @@ def test_heads_show_no_offset_and_other_bytes_are_refused() -> None:
     assert "17" not in repr(head)
     for broken in (b"", b"\x00", head.encoded()[:-1], b"{}"):
         with pytest.raises(FailClosed, match="no head"):
-            decoded(broken, "a head")
+            decoded_head(broken, "a head")
     with pytest.raises(UnknownFormat):
-        decoded(b"\x94\x02" + head.encoded()[2:], "a head")
+        decoded_head(b"\x94\x02" + head.encoded()[2:], "a head")

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from stream_dp.errors import FailClosed
-from stream_dp.integrations.faust import release_check
-from stream_dp.integrations.faust.release_check import ReleaseCheck
+from stream_dp.integrations.faust import release_stream
+from stream_dp.integrations.faust.release_stream import ReleaseCheck
 from stream_dp.python.public_release import PublicRelease
 
 
@@ -75,7 +75,7 @@ def test_a_second_version_is_refused_also_after_a_restart(again: int) -> None:
 
 
 def test_how_many_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release_check, "REMEMBERED", 3)
+    monkeypatch.setattr(release_stream, "REMEMBERED", 3)
     given(check := ReleaseCheck("p"), *(body(n) for n in range(1, 10)))
     assert len(check._digests) == 3
     assert check.fresh(body(1, value=2)) is None

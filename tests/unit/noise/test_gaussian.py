@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from oracles.gaussian import exp_enclosed, floor_exp, mass, weight, weights
 
 from stream_dp.errors import FailClosed
-from stream_dp.noise.bernoulli import below_exp_neg
 from stream_dp.noise.bits import BitStream
 from stream_dp.noise.digits import LARGEST
 from stream_dp.noise.gaussian import (
@@ -26,6 +25,7 @@ from stream_dp.noise.gaussian import (
     Blocks,
     GaussianCuts,
     GaussianSampler,
+    below_exp_neg,
     gaussian_sampler,
 )
 from stream_dp.noise.tables import Table

@@ -9,8 +9,7 @@ import pytest
 
 from stream_dp.noise.digits import DigitCuts, Split
 from stream_dp.noise.exact import Interval
-from stream_dp.noise.geometric import GeometricCuts
-from stream_dp.noise.laplace import LaplaceCuts
+from stream_dp.noise.laplace import GeometricCuts, LaplaceCuts
 from stream_dp.noise.tables import Cuts, Table, decided_floor, exact_floor
 
 SCALES = [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(7), Fraction(96)]

@@ -52,7 +52,6 @@ FILTERS: list[dict[str, Any]] = [
     {"analysts": [{"name": "ann", "epsilon": "0.5"}]},
     {**DELTA, "filter": "basic", "first_block_delta": "1e-10"},
     {**DELTA, "filter": "gdp"},
-    {**DELTA, "filter": "approximate"},
     {**DELTA, "filter": "tight_approximate"},
     {**DELTA, "filter": "zcdp"},
     {**DELTA, "filter": "renyi", "order": 30},

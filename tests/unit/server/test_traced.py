@@ -9,9 +9,8 @@ from starlette.types import ASGIApp
 from told_spans import ToldSpans
 
 from stream_dp.server import api
-from stream_dp.server.api import create_app
+from stream_dp.server.api import Traced, create_app
 from stream_dp.server.server import PageServer
-from stream_dp.server.traced import Traced
 from stream_dp.server.view import PublicView
 
 CANARY = "s3cr3t"

@@ -22,10 +22,13 @@ from stream_dp.core.guarantee import (
     RenyiDP,
 )
 from stream_dp.errors import InvalidCost, NotDerivable
-from stream_dp.verify.odometers.filter_boundary import FilterBoundary
-from stream_dp.verify.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.verify.odometers.boundaries import (
+    FilterBoundary,
+    MixtureBoundary,
+    OneSidedMixtureBoundary,
+    StitchedBoundary,
+)
 from stream_dp.verify.odometers.odometer import Boundary, Odometer
-from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 DELTA = Fraction(1, 10**6)
 BITS = math.log(1e6)

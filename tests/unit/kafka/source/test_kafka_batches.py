@@ -22,7 +22,7 @@ from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.record_walk import MOST_HEADERS
 from stream_dp.kafka.source.unpacker import Unpacker
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PLACE = TopicPartition("topic", 0)
 UNCOMMITTED, COMMITTED = 0, 1
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from oracles.trace_pairs import pair_accepted
 from unit.live.live_series_worlds import HORIZON, PIPELINE, World
 from unit.operate.audit.trace_worlds import APART, RICH, SEALER, blobs, lived, seeded, steps
 
@@ -25,7 +26,7 @@ from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit import trace_check
 from stream_dp.operate.audit.journal_trace import JournalTrace, TraceStep
 from stream_dp.operate.audit.trace_check import TraceReport, compared
-from stream_dp.verify.games.trace import SeedUse, Sent, TracePlayer, pair_accepted
+from stream_dp.verify.games.trace import SeedUse, Sent, TracePlayer
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.one_stream import engine_relation
 from stream_dp.verify.relations.suitable import Suitable

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from oracles.trace_pairs import pair_accepted
 from unit.operate.audit.trace_worlds import RICH, SEALER, blobs, lived, seeded, steps
 
 from stream_dp.accounting.situations import Alive
@@ -14,7 +15,6 @@ from stream_dp.engine.recovery.journal_summary import read_summary
 from stream_dp.operate.audit.journal_trace import JournalTrace
 from stream_dp.operate.audit.ledger_check import derived_again
 from stream_dp.operate.audit.trace_check import compared
-from stream_dp.verify.games.trace import pair_accepted
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.one_stream import engine_relation
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from unit.live.live_series_worlds import PIPELINE, SEALER, World, batches
 
@@ -15,9 +16,11 @@ from stream_dp.core.wire import wire_of
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError
 from stream_dp.files.memory import MemorySource
 from stream_dp.files.sqlite import SqliteJournal
+from stream_dp.journal.commit import Header
 from stream_dp.journal.keys import Sealer
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.operate.audit.journal_access import require_own, sealed_commits
+from stream_dp.operate.audit import journal_access
+from stream_dp.operate.audit.journal_access import _header, require_own, sealed_commits
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.spec import PipelineSpec
 
@@ -53,6 +56,26 @@ async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
 async def test_a_changed_file_is_refused(made: Make) -> None:
     with pytest.raises(FailClosed, match=r"changed: in the pipeline file: privacy"):
         await require_own(made(privacy={"epsilon": "3"}), SEALER, private=True)
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        ("0e56ef786402", "was written under `filter: approximate`"),  # recorded before it was gone
+        ("22bdd44cd9c5", "changed: in the pipeline file"),
+    ],
+)
+async def test_the_journal_of_a_filter_that_is_gone_is_refused(
+    made: Make, monkeypatch: pytest.MonkeyPatch, then: str, words: str
+) -> None:
+    def under(*place: Any) -> Header | None:
+        header = _header(*place)
+        return header and msgspec.structs.replace(header, parts={"privacy": then})
+
+    monkeypatch.setattr(journal_access, "_header", under)
+    now = {"epsilon": "20", "delta": "1e-9", "filter": "tight_approximate"}
+    with pytest.raises(FailClosed, match=words):
+        await require_own(made(privacy=now), SEALER, private=True)
 
 
 async def test_other_mechanisms_for_the_same_file_are_the_codes_doing(

@@ -12,7 +12,7 @@ import yaml
 
 from stream_dp.pipeline.file.json_schema import pipeline_schema
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/*.md")]
 COPY = ROOT / "docs" / "pipeline.schema.json"

@@ -14,7 +14,7 @@ import pytest
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.file.yaml import load
 
-FOLDER = Path(__file__).parents[2] / "fixtures" / "refusals"
+FOLDER = Path(__file__).parents[3] / "fixtures" / "refusals"
 GOLDEN = FOLDER / "refusals.txt"
 SECTION, REFUSAL = "== ", "    "
 

@@ -146,7 +146,7 @@ def test_whatever_the_file_holds(tmp_path: Path, text: str) -> None:
 
 
 def test_the_example() -> None:
-    spec = load(Path(__file__).parents[3] / "examples" / "01_flights" / "pipeline.yaml")
+    spec = load(Path(__file__).parents[4] / "examples" / "01_flights" / "pipeline.yaml")
     assert len(spec.fields["airline"].domain) == 16  # type: ignore[union-attr]
     assert len(spec.fields["destination"].domain) == 105  # type: ignore[union-attr]
     left = spec.privacy.epsilon - sum(series.epsilon for series in spec.series)

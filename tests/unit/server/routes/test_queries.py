@@ -349,15 +349,3 @@ async def test_a_new_series_is_known_at_once(
         listed = (await client.get("/api/series")).json()["series"]
         assert {"name": "late", "latest": None} in listed
         assert world.series("late") in (await client.get("/api/pipeline")).json()["series"]
-
-
-async def test_the_plan_as_a_picture(view: PublicView) -> None:
-    leaf = {"subject": "a <counter>", "rule": "proven mechanism", "premises": []}
-    shown = replace(view, plan=lambda: {"derivation": {"subject": "all", "premises": [leaf]}})
-    async with connected(shown) as client:
-        answer = await client.get("/api/plan.svg")
-    assert answer.headers["content-type"] == "image/svg+xml"
-    assert answer.headers["cache-control"] == "no-store"
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "a &lt;counter&gt;" in answer.text

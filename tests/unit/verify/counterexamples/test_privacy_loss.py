@@ -5,32 +5,37 @@ Error probability of the statistical test: if the loss exceeded the bound as rar
 """
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from stream_dp.accounting.conversions import approx_to_probabilistic
-from stream_dp.accounting.filters.approximate import ApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.truncated_odometer import bound as truncated_bound
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.counterexamples.privacy_loss import (
+from stream_dp.verify.counterexamples.naive_books import (
     DELTA,
     ODDS,
     RARE,
-    LossAdversary,
-    folded,
+    OneBitAnswer,
     mechanism,
 )
 from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.finite import FirstPair
 from stream_dp.verify.games.game import Game
-from stream_dp.verify.odometers.filter_boundary import FilterBoundary
+from stream_dp.verify.games.transcript import HALT, View
+from stream_dp.verify.odometers.boundaries import FilterBoundary
 from stream_dp.verify.odometers.odometer import Odometer
 
 SLACK = Fraction(1, 10_000)  # delta', far below delta
@@ -38,6 +43,34 @@ ALLOWED = SLACK + DELTA
 EPSILON = Fraction(math.ceil(math.log(ODDS) * 10**12) + 1, 10**12)
 PLAYS, LIMIT = 4000, 74
 PAIR = FirstPair(((0, 1), (1, 0)))
+
+
+def folded(odds: Fraction, delta: Fraction) -> OneBitAnswer:
+    """B of App. F: RR_(ln odds, delta) without the mark that says when the bit was revealed.
+
+    Its loss ln((delta + odds) / (1 - delta)) exceeds ln odds with probability (1 - delta) odds/(1 + odds) + delta.
+    """
+    heads = (1 - delta) * odds / (1 + odds) + delta
+    return OneBitAnswer((1 - heads, heads))
+
+
+@dataclass(frozen=True, slots=True)
+class LossAdversary:
+    """Sends the pair of rows (0, 1) and looks: the privacy loss of its view is what an odometer claims to bound."""
+
+    def init(self, noise: Noise) -> int:
+        """Return the first state: nothing sent."""
+        return 0
+
+    def step(self, state: int, message: Any, noise: Noise) -> tuple[int, Any]:
+        """Send the two rows, then the query, then HALT."""
+        if state == 0:
+            return 1, tuple(Update(np.array([bit], dtype=np.int64)) for bit in (0, 1))
+        return (2, (Query(), Query())) if state == 1 else (2, HALT)
+
+    def answer(self, view: View) -> int:
+        """What it saw."""
+        return int(view.transcript.last[0])
 
 
 def odometer() -> Odometer:
@@ -98,7 +131,7 @@ def test_ours_refuses_it_and_holds_for_what_it_converts_to() -> None:
 
 def test_the_truncated_view_needs_no_privacy_loss() -> None:
     """Its claim is (epsilon, delta)-DP itself, so it takes what the pDP odometer must refuse."""
-    ledger = Ledger.under(ApproximateFilter.of(Fraction(1), SLACK, DELTA))
+    ledger = Ledger.under(TightApproximateFilter.of(Fraction(1), SLACK, DELTA))
     ledger = ledger.charge(ledger.ask("rare", ApproxDP(EPSILON, DELTA), "leaf"))
     shown = truncated_bound(ledger.filter, ledger.used)
     assert isinstance(shown, ApproxDP)

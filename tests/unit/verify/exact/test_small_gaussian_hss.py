@@ -6,6 +6,7 @@ calibrated one by one instead of jointly, half the variance, crossings decided b
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,8 +15,13 @@ import pytest
 
 from stream_dp.verify.exact.exact_renyi import exact_moment
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import SmallGaussianHSS, SmallHSS, clamped_gaussian
-from stream_dp.verify.exact.small_paper_hss import SmallGaussianPaperHSS, whole_rows
+from stream_dp.verify.exact.small_hss import (
+    SmallGaussianHSS,
+    SmallHSS,
+    SmallPaperHSS,
+    clamped_gaussian,
+    whole_rows,
+)
 
 HALF, QUARTER, FINE, TINY = Fraction(1, 2), Fraction(1, 4), Fraction(9, 10), Fraction(1, 50)
 ONE_COLUMN = DifferAtMost(
@@ -80,6 +86,17 @@ def test_columns_calibrated_one_by_one_are_caught() -> None:
     """Each column has the noise that all of rho = 2 ln 2 would buy for one alone."""
     claim = pure(FINE, FINE, FINE) + 2 * math.log(2)
     assert rho(replace(DOUBLE, node=QUARTER), MOVED, 2, 1) > 1.5 * claim
+
+
+class SmallGaussianPaperHSS(SmallPaperHSS):
+    """Algorithm 4 with discrete Gaussian samples, of weights `node`^(x^2), for the counters.
+
+    Privacy claim under ~_H: zCDP, e tanh(e/2) for instances (e = ln 1/x^4) and for checks each, and d ln(1 / node).
+    """
+
+    def released(self, count: int) -> Mapping[int, Fraction]:
+        """Return the law of what is released of a column's sum over the interval."""
+        return clamped_gaussian(count, self.node, self.low, self.high)
 
 
 def paper(node: Fraction, x: Fraction = Fraction(4, 5), width: int = 1) -> SmallGaussianPaperHSS:

@@ -15,7 +15,7 @@ from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import Law
 from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits, noisy_bit
-from stream_dp.verify.exact.time_rule import (
+from stream_dp.verify.exact_checks.alive import (
     Begin,
     End,
     OneTick,

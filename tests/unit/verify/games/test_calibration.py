@@ -19,9 +19,9 @@ from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.finite import FirstPair
 from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
 from stream_dp.verify.exact.sampled import Sampled, SampledState, draw_from
-from stream_dp.verify.games.calibration import MOST, shows_one, strongest, universal
 from stream_dp.verify.games.events import epsilon_bound, evidence
 from stream_dp.verify.games.game import Game
+from stream_dp.verify.games.lower_bound import MOST, shows_one, strongest, universal
 from stream_dp.verify.games.transcript import HALT
 from stream_dp.verify.relations.compositions import fixed_mechanisms
 

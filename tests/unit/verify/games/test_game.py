@@ -17,11 +17,10 @@ from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
-from stream_dp.verify.counterexamples.max_delta import MaxDeltaAdversary, leaky_mechanism
+from stream_dp.verify.counterexamples.naive_books import MaxDeltaAdversary, leaky_mechanism
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
 from stream_dp.verify.exact.sampled import Sampled, draw_from
-from stream_dp.verify.games.game import Game, HaltingVerifier
-from stream_dp.verify.games.identifier import Identifier
+from stream_dp.verify.games.game import Game, HaltingVerifier, Identifier
 from stream_dp.verify.games.transcript import HALT, Chain, PostProcessed, Side, View, interact
 from stream_dp.verify.relations.compositions import k_sparse, k_sparse_with_delta_budget
 

@@ -13,10 +13,13 @@ from functools import cache
 import pytest
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.verify.odometers.filter_boundary import FilterBoundary
-from stream_dp.verify.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.verify.odometers.boundaries import (
+    FilterBoundary,
+    MixtureBoundary,
+    OneSidedMixtureBoundary,
+    StitchedBoundary,
+)
 from stream_dp.verify.odometers.odometer import Boundary, Odometer
-from stream_dp.verify.odometers.stitched_boundary import StitchedBoundary
 
 Taken = tuple[tuple[int, int], ...]  # of each coin: how often tossed, how often the loss went up
 Coin = tuple[

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.trace_pairs import pair_accepted
 
 from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import Ask, Create, Halt
@@ -18,7 +19,6 @@ from stream_dp.core.row_relations import Stream, user
 from stream_dp.core.users import Users
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.verify.games.trace import pair_accepted
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.one_stream import OneStream, engine_relation
 

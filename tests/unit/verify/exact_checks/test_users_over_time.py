@@ -39,7 +39,7 @@ from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.finite import FiniteMachine, Law
 from stream_dp.verify.exact.randomized_response import noisy_bit
-from stream_dp.verify.exact.time_rule import Begin, End, TickComposition, TickRow
+from stream_dp.verify.exact_checks.alive import Begin, End, TickComposition, TickRow
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, TWO, THREE, NINE = Fraction(1), Fraction(2), Fraction(3), Fraction(9)

@@ -22,7 +22,7 @@ from unit.server.metrics_sources import RELEASE, Sourceless, require_sources, sa
 from stream_dp.journal.commit import Release
 from stream_dp.server.api import create_app
 from stream_dp.server.metrics import exposition
-from stream_dp.server.metrics.fired_so_far import FiredSoFar
+from stream_dp.server.metrics.exposition import FiredSoFar
 from stream_dp.server.metrics.gauges import OPEN, Gauges
 from stream_dp.server.models.published import EXAMPLES
 from stream_dp.server.view import PublicView, ReleaseLog
@@ -191,7 +191,7 @@ async def test_ticks_at_which_keys_fire_between_two_scrapes_are_counted(
 def test_what_a_scrape_reads_is_bounded(
     release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.server.metrics.fired_so_far.MOST_READ", 3)
+    monkeypatch.setattr("stream_dp.server.metrics.exposition.MOST_READ", 3)
     log, counted = ReleaseLog(), FiredSoFar()
     log.append(release(1, "late", 0, fired=["AA"], band=1))
     counted = counted.counting(counted.unread(log), log.names())
@@ -239,14 +239,14 @@ def looked_at(release: MakeRelease) -> tuple[int, int]:
 def test_a_scrape_takes_what_is_new_and_no_more(
     release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.server.metrics.fired_so_far.MOST_READ", 50)
+    monkeypatch.setattr("stream_dp.server.metrics.exposition.MOST_READ", 50)
     assert looked_at(release) == (500, 0)
 
 
 def test_one_that_takes_all_that_is_kept_is_caught(
     release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.server.metrics.fired_so_far.MOST_READ", 50)
+    monkeypatch.setattr("stream_dp.server.metrics.exposition.MOST_READ", 50)
 
     def unread(self: FiredSoFar, log: ReleaseLog) -> list[Release]:
         if self._upto.get("late") is None:
