@@ -4,6 +4,7 @@
 """
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.options import KeyFile
+from stream_dp.cli.options import KeyFile, with_groups
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.how_many import how_many
@@ -21,6 +22,18 @@ from stream_dp.operate.audit.attack import TOGETHER, Attack, attack
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 
 
+@dataclass(frozen=True, slots=True)
+class Games:
+    """How many games are played, and what is concluded from them."""
+
+    runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS
+    ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS
+    confidence: Annotated[float, typer.Option(help="How surely all bounds hold together.")] = (
+        CONFIDENCE
+    )
+
+
+@with_groups
 def audit(
     pipeline: Annotated[
         Path | None,
@@ -50,11 +63,7 @@ def audit(
             "check the copy.",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS,
-    ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS,
-    confidence: Annotated[
-        float, typer.Option(help="How surely all bounds hold together.")
-    ] = CONFIDENCE,
+    games: Games,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     key_file: KeyFile = None,
 ) -> None:
@@ -79,9 +88,9 @@ def audit(
             "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
             + (", not both" if rules else "")
         )
-    if not 0 < confidence < 1:
+    if not 0 < games.confidence < 1:
         raise UsageError(
-            f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"
+            f"--confidence: must lie between 0 and 1, got {games.confidence:g}; try {CONFIDENCE}"
         )
     if pipeline is None:
         from stream_dp.cli.commands.audit_rules import (
@@ -90,22 +99,21 @@ def audit(
 
         audit_rules(as_json=as_json)
     else:
-        _attack(pipeline, runs, ticks, confidence, as_json)
+        _attack(pipeline, games, as_json)
 
 
-def _attack(pipeline: Path, runs: int, ticks: int, confidence: float, as_json: bool) -> None:
+def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
     """Play the games and print what they show.
 
     Raises:
         FailClosed: a claim is refuted.
     """
     with progress(f"Reading {pipeline}") as line:
-        found = attack(pipeline, runs=runs, ticks=ticks, confidence=confidence, progress=line)
+        found = attack(pipeline, **asdict(games), progress=line)
     if as_json:
-        settings = {"runs": runs, "ticks": ticks, "confidence": confidence}
-        typer.echo(json.dumps({**found.json(), **settings}))
+        typer.echo(json.dumps({**found.json(), **asdict(games)}))
     else:
-        _print(found, runs, confidence)
+        _print(found, games.runs, games.confidence)
     found.require_unrefuted()
 
 

@@ -13,6 +13,7 @@ from stream_dp.integrations.faust.enriched import AgentSource, Enrich
 from stream_dp.integrations.faust.origin_writer import Target
 from stream_dp.integrations.faust.release_stream import ReleaseStream
 from stream_dp.operate.query.query_token import token_for
+from stream_dp.operate.run.run_pipeline import RunOptions
 from stream_dp.operate.run.running import PRODUCT, Setup
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec
@@ -71,7 +72,11 @@ def attach(
     queries = FaustQueries(
         settings_for(settled(spec.source, KafkaSourceSpec)), spec.name, token, analyst
     )
-    options = EngineOptions(path, key, accept_new_guarantee, check, setup)
+    options = EngineOptions(
+        path,
+        RunOptions(key_file=key, accepted=accept_new_guarantee, check=check, standby=True),
+        setup,
+    )
     app.service(engine_service(app, options, queries.close))
     return Attached(app, spec, queries)
 

@@ -17,7 +17,7 @@ from faust import App
 from mode import Service
 
 from stream_dp.integrations.faust.stopping import stop_app
-from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import PRODUCT, Run, Setup
 
 _LOOK_S = 0.25
@@ -28,9 +28,7 @@ class EngineOptions:
     """How the engine runs: what `stream-dp run` takes by flags of the same names."""
 
     pipeline: Path
-    key_file: Path | None = None
-    accept_new_guarantee: str = ""
-    check: bool = True
+    run: RunOptions
     setup: Setup = PRODUCT
 
 
@@ -74,10 +72,7 @@ class EngineService(Service):
             if self.should_stop:
                 return
         options = self.options
-        await run_pipeline(
-            options.pipeline, False, None, options.key_file, options.setup,
-            accepted=options.accept_new_guarantee, check=options.check, standby=True, ending=self._ending,
-        )  # fmt: skip
+        await run_pipeline(options.pipeline, options.run, options.setup, ending=self._ending)
 
     @asynccontextmanager
     async def _ending(self, run: Run) -> AsyncIterator[None]:
