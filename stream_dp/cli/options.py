@@ -1,7 +1,11 @@
-"""Arguments and options that several commands take, and how they say that they wait."""
+"""Arguments and options that several commands take, alone and in groups, and how they say that they wait."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -33,6 +37,35 @@ AllowHost = Annotated[
 Port = Annotated[
     int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
 ]
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes the fields of its dataclass parameters as options: typer knows no groups."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: group for name, group in hints.items() if is_dataclass(group)}
+    taken = list[inspect.Parameter]()
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            types = get_type_hints(groups[name], include_extras=True)
+            taken += [_option(field.name, field.default, types) for field in fields(groups[name])]
+        else:
+            taken.append(parameter.replace(annotation=hints[name]))
+
+    @wraps(command)
+    def flat(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    flat.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
+    flat.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    return flat
+
+
+def _option(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter:
+    default = inspect.Parameter.empty if default is MISSING else default
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=types[name])
 
 
 def say_on_stderr(line: str) -> None:

@@ -6,17 +6,12 @@ always awaited. This file knows no actor, message or source.
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import msgspec
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.gate import Gate
-from stream_dp.engine.memories.identifiers import write_identifiers
-from stream_dp.engine.memories.open_identifiers import added_behind
-from stream_dp.engine.memories.user_memory import UserMemory
 from stream_dp.engine.recovery.recovery import Recovered
 from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
@@ -52,8 +47,7 @@ class CommitChain:
 
     def opened(self, width: int, fresh: slice) -> Cut:
         """Stand at the cut with rows of `width` entries, of which `fresh` begin to count; return the cut."""
-        cut, arriving = self.now.cut.opened(width, fresh), self.now.identifiers.content()
-        self.now.cut = replace(cut, arriving=arriving)
+        self.now.cut = self.now.cut.opened(width, fresh)
         return self.now.cut
 
     async def add(self, commit: Commit) -> None:
@@ -61,7 +55,6 @@ class CommitChain:
         commit = self._placed(commit)
         sealed, self.now.previous = self._gate.seal(commit)
         self.now.next_commit += 1
-        self.now.identifiers.replay(commit)
         await uncancelled(self._gate.commit(commit, sealed))
         if commit.ticks:
             self.settled = commit.ticks[-1] + 1
@@ -69,7 +62,6 @@ class CommitChain:
     def _placed(self, commit: Commit) -> Commit:
         """The commit as the next one of the chain, at the cut."""
         now, cut = self.now, self.now.cut
-        asked, refused = now.conversation.settle()
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
         return msgspec.structs.replace(
@@ -81,8 +73,6 @@ class CommitChain:
             pending=cut.sparse,
             admitted=admitted,
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
-            asked=asked,
-            refused=refused,
         )
 
 
@@ -91,12 +81,11 @@ def commit_of(
     seeds: Sequence[bytes],
     releases: tuple[Release, ...],
     snapshot: SavedStates | None,
-    users: UserMemory,
-    arrived: Mapping[int, Mapping[int, bytes]] | None = None,
+    remembered: Mapping[str, Any],
 ) -> Commit:
-    """Return what a commit holds of these ticks, with no place in the chain yet; `users` moves on to their cut.
+    """Return what a commit holds of these ticks, with no place in the chain yet.
 
-    `arrived` is what a memory of identifiers recorded of them.
+    `remembered` are the fields that memories write.
     """
     return Commit(
         0,
@@ -109,10 +98,8 @@ def commit_of(
         late=sum(t.late for t in ticks),
         records=sum(t.records for t in ticks),
         snapshot=snapshot,
-        users=users.settle(chain.from_iterable(t.used for t in ticks), ticks[-1].tick + 1),
         capped=sum(t.capped for t in ticks),
-        arriving=write_identifiers(added_behind(ticks[-1].tick, (t.arriving for t in ticks))),
-        arrived={column: dict(found) for column, found in (arrived or {}).items()},
+        **remembered,
     )
 
 

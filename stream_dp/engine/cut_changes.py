@@ -22,15 +22,15 @@ from stream_dp.engine.admission import Admission
 from stream_dp.engine.commit_chain import CommitChain
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.made_series import MadeSeries
+from stream_dp.engine.memory import Memory
 from stream_dp.engine.messages.asked_parameters import read_parameters, write_parameters
 from stream_dp.engine.messages.release_asks import selected
 from stream_dp.engine.messages.work import WATCH_STEPS, limited
 from stream_dp.engine.proposals import Proposal
-from stream_dp.engine.recovery.recovery import Coming, NoiseMaker, initial_states
+from stream_dp.engine.recovery.recovery import Coming
 from stream_dp.engine.registry import LiveSeries
 from stream_dp.engine.series import Series
 from stream_dp.engine.ticks.reader import Reader
-from stream_dp.engine.ticks.tick_assembler import Router
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
     Asked,
@@ -57,10 +57,7 @@ class Pending:
 
 
 class CutChanges:
-    """Changes what runs, at the cut where `chain` stands; `group` says how many ticks may share a commit.
-
-    What begins does so `lead` ticks later.
-    """
+    """Changes what runs, at the cut where `chain` stands; what begins does so `lead` ticks later."""
 
     def __init__(
         self,
@@ -68,22 +65,16 @@ class CutChanges:
         chain: CommitChain,
         ensemble: Ensemble,
         reader: Reader,
-        router: Router,
+        memories: Memory,
         seeds: Callable[[], bytes],
-        make_noise: NoiseMaker,
-        tasks: asyncio.TaskGroup,
-        group: Callable[[], int],
         lead: int = 0,
     ) -> None:
         self.admission = admission
         self.chain = chain
         self._ensemble = ensemble
         self._reader = reader
-        self._router = router
+        self._memories = memories
         self._seeds = seeds
-        self._make_noise = make_noise
-        self._tasks = tasks
-        self._group = group
         self._pending = Pending()
         self._stale = False
         self.lead = lead
@@ -109,7 +100,7 @@ class CutChanges:
         seed, fresh = self._seeds(), self.admission.fresh_columns(live)
 
         async def begin() -> None:
-            self._start(live, seed)
+            self._ensemble.start_new(live, seed, self._reader.width)
 
         if self.lead:
             self.chain.now.coming.append(Coming(live.number, fresh, seed))
@@ -135,11 +126,17 @@ class CutChanges:
         return halted
 
     async def watch(
-        self, live: LiveSeries, watch: bytes | str, analyst: str, *, accept_noise: bool
+        self,
+        live: LiveSeries,
+        watch: bytes | str,
+        analyst: str,
+        *,
+        accept_noise: bool,
+        worked: Callable[[str, int], None],
     ) -> Mapping[str, Any]:
         """Begin an analyst's watch of this definition with the tick `begins`, or end the one of this name.
 
-        It is durable after `flush`.
+        It is durable after `flush`. `worked` learns how many steps the analyst's definition took.
 
         Raises:
             UsageError: it is none for this series; nothing has changed.
@@ -151,7 +148,7 @@ class CutChanges:
                 watched = self.admission.watched
                 proposal = await asyncio.to_thread(watched, live, watch, at, analyst)
             finally:
-                self.chain.now.conversation.worked(analyst, steps.taken)
+                worked(analyst, steps.taken)
         proposal.require_room()
         if not accept_noise and proposal.noise:
             raise _mostly_noise("watch", proposal.noise)
@@ -241,12 +238,12 @@ class CutChanges:
             if live is None:  # halted since
                 continue
             if each.query is None:
-                self._start(live, each.seed)
+                self._ensemble.start_new(live, each.seed, self._reader.width)
             else:
                 self._ensemble.change(live)
-                noise = self._make_noise(each.seed, each.number)
+                noise = self._ensemble.make_noise(each.seed, each.number)
                 await self._ensemble.ask(each.number, self.chain.next_tick, each.query, noise)
-        self._ensemble.widen(self._router.width)
+        self._ensemble.widen(self._reader.width)
 
     @property
     def stale(self) -> bool:
@@ -257,8 +254,8 @@ class CutChanges:
         """Read again behind the cut, once, if something was changed there."""
         if self._stale:
             self._stale = False
-            cut = self.chain.opened(self._router.width, NONE)
-            await self._reader.again(self._tasks, cut, self._group())
+            cut = self.chain.opened(self._reader.width, NONE)
+            await self._reader.again(cut)
 
     @contextmanager
     def _held(self) -> Generator[None, None, None]:
@@ -276,22 +273,17 @@ class CutChanges:
         """Let columns count from this cut on; nothing is read before `read_on`."""
         self._stale = True
         await self._reader.forget()
-        self.chain.opened(self._router.width, fresh)
-
-    def _start(self, live: LiveSeries, seed: bytes) -> None:
-        states = initial_states((live,), seed, self._make_noise)
-        self._ensemble.start(live, states[live.number])
-        self._ensemble.widen(self._router.width)
+        self.chain.opened(self._reader.width, fresh)
 
     async def flush(self) -> None:
         """Make what was changed durable with the answers that wait, and let it take effect."""
         done, self._pending = self._pending, Pending()
-        chain = self.chain
+        _, remembered = self._memories.record(())
         commit = Commit(
             0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
-            changes=tuple(done.changes), answers=chain.now.conversation.drain(chain.standing),
+            changes=tuple(done.changes), **remembered,
         )  # fmt: skip
-        await chain.add(commit)
+        await self.chain.add(commit)
         self.admission.answered(commit)
         if done.then is not None:
             await done.then()
@@ -302,7 +294,7 @@ class CutChanges:
         Raises:
             UsageError: it takes no such query; nothing has changed.
         """
-        noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
+        noise = FreshNoise(self._seeds, lambda seed: self._ensemble.make_noise(seed, live.number))
         try:
             found = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
         except RejectedMessage as refusal:

@@ -15,8 +15,6 @@ from typing import Any, cast
 
 import msgspec
 
-from stream_dp.accounting.ledger import Preview
-from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.commands import ENDED, Command, Inbox
@@ -24,19 +22,19 @@ from stream_dp.engine.commit_chain import CommitChain, commit_of
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import Gate, due
-from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.memories.seen_memory import OpenIdentifiers
+from stream_dp.engine.memory import Memories, Memory
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import (
     Answering,
     NeedsDerivation,
-    Understanding,
-    outcome_of,
+    Requests,
     recorded,
 )
-from stream_dp.engine.messages.conversation import PER_TICK, Conversation
+from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
-from stream_dp.engine.ports import Ports, Published, Questions
-from stream_dp.engine.proposals import Derived, Deriver, OnThread, Proposal, SeriesPlanner
+from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
+from stream_dp.engine.proposals import Derived, OnThread, Proposal
 from stream_dp.engine.recovery.header_check import require_same
 from stream_dp.engine.recovery.history import GENESIS
 from stream_dp.engine.recovery.recovery import (
@@ -52,7 +50,7 @@ from stream_dp.engine.ticks.reader import Reader
 from stream_dp.engine.ticks.record_guard import EveryRecord, RecordGuard
 from stream_dp.engine.ticks.tick_assembler import ClosedTick, Router
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
-from stream_dp.journal.commit import Commit, Created, Halted, Header, Release, SavedStates
+from stream_dp.journal.commit import Commit, Header, Release, SavedStates
 from stream_dp.journal.release import release_of
 
 SNAPSHOT_TICKS = 1000
@@ -63,11 +61,7 @@ ATTEMPTS = 3
 class Engine:
     """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
-    `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
-    after the charges of the first start. Who has the releases up to `known` is not told of them again, nor of those of
-    ticks before `wanted`, which is asked with the first tick that is not public. Where `messages` is None no message is
-    taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record counts. What is to be
-    created or previewed is derived by `deriver`, which the engine closes; without one, on a thread.
+    Without `guard` every record counts. `memories` come beside those of the guard, of messages and of open ticks.
     """
 
     def __init__(
@@ -76,37 +70,33 @@ class Engine:
         router: Router,
         ports: Ports,
         make_noise: NoiseMaker,
-        published: Published = lambda release: None,
+        audience: Audience = NO_AUDIENCE,
         *,
-        planner: SeriesPlanner | None = None,
-        subledgers: Subledgers | None = None,
-        known: int = -1,
-        wanted: Callable[[int], int] = lambda tick: 0,
-        messages: Understanding | None = None,
-        per_tick: int = PER_TICK,
+        requests: Requests | None = None,
         guard: RecordGuard | None = None,
-        seen: SeenMemory | None = None,
-        deriver: Deriver | None = None,
+        memories: Sequence[Memory] = (),
     ) -> None:
-        self._known, self._wanted = known, wanted
+        requests = requests or Requests()
+        self._audience = audience
         self._config = config.marked
         self._router = router
         self._guard = guard or EveryRecord()
-        self._seen = seen or SeenMemory()
+        self._conversation = Conversation(requests.per_tick)
+        self._memories = Memories(
+            self._conversation, self._guard.memory, *memories, OpenIdentifiers()
+        )
         self._ports = ports
         self._make_noise = make_noise
-        self._published = published
         self._asked_to_stop = asyncio.Event()
         self._lifecycle = Lifecycle(ENGINE)
         self.admission = Admission(
             Registry(self._config.series, self._config.made),
-            subledgers or Subledgers({}),
-            planner,
+            requests.subledgers,
+            requests.planner,
             private=config.private,
         )
-        self._deriver = deriver or OnThread(planner)
-        self._messages = messages
-        self._per_tick = per_tick
+        self._deriver = requests.deriver or OnThread(requests.planner)
+        self._messages = requests.messages
         self._since_snapshot = 0
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
@@ -131,39 +121,19 @@ class Engine:
         """End after the commit in flight; before `run`, or while it recovers: as soon as it runs."""
         self._asked_to_stop.set()
 
-    async def create(
-        self, definition: bytes, analyst: str = "", *, accept_noise: bool = True
-    ) -> Created:
-        """Create a series at the next cut; durable and charged on return. It sees the ticks from its `start` on.
-
-        `accept_noise`: even if it fires mostly by noise; code is not asked to confirm that. Raises:
-            UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
-        """
-        act = partial(self._create, definition, analyst, accept_noise)
-        with self._in_hand():
-            return cast("Created", await self._done(act))
-
-    async def halt(self, name: str) -> Halted:
-        """Halt a series that was created; durable on return. What it released stays.
+    async def propose(self, definition: bytes, analyst: str) -> Proposal:
+        """Derive what a definition would be from the first tick that is not public: it tells nothing of work in hand.
 
         Raises:
-            UnknownMechanism: none of this name was created and runs; or the engine has ended.
+            UsageError, NotDerivable: it defines no series that can run.
+            NotAccepted: the analyst's definitions took too many steps since the last tick.
         """
-        halted = await self._inbox.executed(lambda: self._halt(name))
-        return cast("Halted", halted)
-
-    async def preview(self, definition: bytes, analyst: str = "") -> tuple[Proposal, Preview]:
-        """Return what `create` would do from the first tick that is not published, which tells nothing of work in hand.
-
-        Raises:
-            UsageError, NotDerivable, BudgetRefused: see `create`.
-        """
-        self._chain.now.conversation.require_steps(analyst)
+        self._conversation.require_steps(analyst)
         needed = NeedsDerivation(definition, self._chain.shown + self._config.lead, analyst)
         outcome = (await self._derived(needed)).outcome
         if isinstance(outcome, UsageError):
             raise outcome
-        return outcome, self.admission.preview(outcome, analyst)
+        return outcome
 
     @property
     def now(self) -> int:
@@ -231,20 +201,14 @@ class Engine:
     async def _start(self) -> Recovered:
         config, ports = self._config, self._ports
         recovered = await recover(
-            ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
-            self._grid_of, self._make_noise,
+            ports, config.pipeline, self.admission, self._grid_of, self._make_noise, self._memories,
             lambda releases: due(releases, config.block, config.horizon),
-            ports.answers, Conversation(self._per_tick), self._guard.memory, self._seen,
-            ports.spans, ports.progress,
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
         ports.progress("Opening the source")
         partitions = await ports.source.open(origin)
         self._grid = config.grid(origin)
-        self._gate = Gate(
-            ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
-            config.block, config.hold, self._show, ports.answers, ports.spans,
-        )  # fmt: skip
+        self._gate = Gate(ports, self._grid, config.block, config.hold, self._show)
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
         )
@@ -261,21 +225,21 @@ class Engine:
             )
         self._latest = recovered.latest
         ports.progress("Reading what is published")
-        wanted = recovered.numbers.before(self._wanted(recovered.shown))
-        async for body in ports.sink.read(max(self._known, wanted)):
+        wanted = recovered.numbers.before(self._audience.wanted(recovered.shown))
+        async for body in ports.sink.read(max(self._audience.known, wanted)):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
         if ports.questions is not None and self._messages is not None:
             await ports.questions.open()
-            await ports.questions.seek(recovered.conversation.place)
+            await ports.questions.seek(self._conversation.place)
         return recovered
 
     def _show(self, release: Release) -> None:
         """Hand on what is public now; who asks is answered from it."""
         self._latest[release.series] = release.body
-        self._published(release)
+        self._audience.published(release)
 
     def _grid_of(self, header: Header) -> TickGrid:
         """The journal's grid, once it is sure that its steps are those of this configuration."""
@@ -291,29 +255,27 @@ class Engine:
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
         return Recovered(
-            header, commit.charges, states, link, next_commit=1, partitions=header.partitions,
-            conversation=Conversation(self._per_tick),
-        )  # fmt: skip
+            header, commit.charges, states, link, next_commit=1, partitions=header.partitions
+        )
 
     async def _run(self, recovered: Recovered) -> None:
         self._chain = CommitChain(self._gate, self._grid, recovered)
         self._since_snapshot = recovered.replayed
-        self._reader = Reader(
-            self._ports.source, self._guard, self._router, self._partitions, self._inbox
-        )
         async with asyncio.TaskGroup() as tasks:
+            self._reader = Reader(
+                self._ports.source, self._guard, self._router, self._partitions, self._inbox,
+                self._memories, tasks, lambda: self._group,
+            )  # fmt: skip
             self._ensemble = Ensemble(
                 self.admission.registry, self._grid, self._make_noise, tasks, self._router.width
             )
             until = served_until(recovered.coming)
             self._ensemble.begin(recovered.states, recovered.cut.next_tick, until)
             self._changes = CutChanges(
-                self.admission, self._chain, self._ensemble, self._reader, self._router,
-                lambda: self._ports.seeds(), self._make_noise, tasks, lambda: self._group,
-                self._config.lead,
+                self.admission, self._chain, self._ensemble, self._reader, self._memories,
+                lambda: self._ports.seeds(), self._config.lead,
             )  # fmt: skip
-            cut = self._chain.opened(self._router.width, NONE)
-            self._reader.begin(tasks, cut, self._group)
+            self._reader.begin(self._chain.opened(self._router.width, NONE))
             async with self._listening(tasks):
                 await self._commit_all()
                 if self._messages is not None:
@@ -334,7 +296,9 @@ class Engine:
         if self._messages is None:
             yield
             return
-        self._answering = Answering(self._changes, self._messages, self._derived)
+        self._answering = Answering(
+            self._changes, self._conversation, self._messages, self._derived
+        )
         listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
         try:
             yield
@@ -420,7 +384,7 @@ class Engine:
         finally:
             work.cancel()
             stop.cancel()
-        self._chain.now.conversation.worked(needed.analyst, derived.steps)
+        self._conversation.worked(needed.analyst, derived.steps)
         return derived
 
     async def _commit_all(self) -> None:
@@ -462,30 +426,6 @@ class Engine:
             return found
         return [each for each in found if each.tick < horizon]
 
-    async def _create(
-        self,
-        definition: bytes,
-        analyst: str,
-        accept_noise: bool,
-        derived: Derived | None,
-        *,
-        hold: bool = False,
-    ) -> Created | NeedsDerivation:
-        needed = NeedsDerivation(definition, self._changes.begins, analyst)
-        outcome = await outcome_of(needed, derived, self._derived, hold=hold)
-        if outcome is None:
-            return needed
-        if isinstance(outcome, UsageError):
-            raise outcome
-        created = await self._changes.create(outcome, analyst, accept_noise=accept_noise)
-        await self._changes.flush()
-        return created
-
-    async def _halt(self, name: str) -> Halted:
-        halted = self._changes.halt(name)
-        await self._changes.flush()
-        return halted
-
     async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
         """Step all actors over these ticks, and return the commit that records them.
 
@@ -493,15 +433,14 @@ class Engine:
         """
         now = self._chain.now
         closed = closed[:1] if now.coming else closed
-        ticks, arrived = self._seen.settle(closed)
+        ticks, remembered = self._memories.record(closed)
         seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._ensemble.releases(ticks, seeds, now.next_release)
         now.cut = ticks[-1].cut
-        now.conversation.ticked()
         now.next_release += len(releases)
         await self._changes.begin()
         snapshot = await self._snapshot(len(ticks))
-        return commit_of(ticks, seeds, releases, snapshot, self._guard.memory, arrived)
+        return commit_of(ticks, seeds, releases, snapshot, remembered)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
         """All states at the cut, every `SNAPSHOT_TICKS` ticks."""

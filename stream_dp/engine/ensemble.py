@@ -16,7 +16,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.actor import Actor, Ask, Halt, MechanismAnswer, Snapshot, Tick
 from stream_dp.engine.guard import Guard
 from stream_dp.engine.made_series import with_made
-from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.recovery.recovery import NoiseMaker, initial_states
 from stream_dp.engine.registry import LiveSeries, Registry
 from stream_dp.engine.series import Series
 from stream_dp.engine.ticks.tick_assembler import ClosedTick
@@ -39,7 +39,7 @@ class Ensemble:
     ) -> None:
         self._registry = registry
         self._grid = grid
-        self._make_noise = make_noise
+        self.make_noise = make_noise
         self._tasks = tasks
         self._guard = Guard(width)
         self._actors: dict[int, Actor] = {}
@@ -62,6 +62,12 @@ class Ensemble:
             self._guard = replace(self._guard, amounts=(*amounts, rows))
         actor = self._actors[live.number] = Actor(live.series, self._grid, state)
         self._tasks.create_task(actor.run())
+
+    def start_new(self, live: LiveSeries, seed: bytes, width: int) -> None:
+        """Give a series that begins now its actor, its first state drawn from `seed`, and take rows of `width`."""
+        states = initial_states((live,), seed, self.make_noise)
+        self.start(live, states[live.number])
+        self.widen(width)
 
     def change(self, live: LiveSeries) -> None:
         """Let the actor of a series serve it as it is from this cut on."""
@@ -93,7 +99,7 @@ class Ensemble:
             waiting.append([])
             for live in self._registry.at(closed.tick):
                 reply: asyncio.Future[bytes] = loop.create_future()
-                noise = self._make_noise(seed, live.number)
+                noise = self.make_noise(seed, live.number)
                 await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
                 waiting[-1].append((sequence, live.series.name, closed.tick, reply))
                 sequence += 1

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.ports import Answers, Clock, Journal, Published, Sink, Spans, untold
+from stream_dp.engine.ports import Ports, Published
 from stream_dp.journal.commit import Answer, Commit, Release, digest, encode
-from stream_dp.journal.keys import Sealer
 
 
 class Gate:
@@ -20,27 +19,17 @@ class Gate:
 
     def __init__(
         self,
-        journal: Journal,
-        sink: Sink,
-        sealer: Sealer,
-        clock: Clock,
+        ports: Ports,
         grid: TickGrid,
         block: int = 1,
         hold: int | None = None,
         published: Published = lambda release: None,
-        answers: Answers | None = None,
-        spans: Spans = untold,
     ) -> None:
-        self._journal = journal
-        self._sink = sink
-        self._sealer = sealer
-        self._clock = clock
+        self._ports = ports
         self._grid = grid
         self._block = block
         self._hold = hold
         self._published = published
-        self._answers = answers
-        self._spans = spans
         self._waiting: deque[Release] = deque()
         self.durable = 0
         """How many commits this gate has made durable."""
@@ -52,22 +41,22 @@ class Gate:
 
     def seal(self, commit: Commit) -> tuple[bytes, bytes]:
         """The sealed bytes of a commit and their digest, the `previous` of the next one."""
-        sealed = self._sealer.seal(commit.sequence, encode(commit))
+        sealed = self._ports.sealer.seal(commit.sequence, encode(commit))
         return sealed, digest(sealed)
 
     async def commit(self, commit: Commit, sealed: bytes) -> None:
         """Make the commit durable, then publish its answers and the blocks it completes."""
-        with self._spans("commit"):
-            await self._journal.append(commit, sealed)
+        with self._ports.spans("commit"):
+            await self._ports.journal.append(commit, sealed)
         self.durable += 1
         await self.tell(commit.answers)
         await self.publish(commit.releases)
 
     async def tell(self, durable: Sequence[Answer]) -> None:
         """Publish answers that are durable already."""
-        if durable and self._answers is not None:
-            with self._spans("answer"):
-                await self._answers.publish(durable)
+        if durable and self._ports.answers is not None:
+            with self._ports.spans("answer"):
+                await self._ports.answers.publish(durable)
 
     async def publish(self, durable: Sequence[Release]) -> None:
         """Queue releases that are durable already and publish every complete block."""
@@ -80,9 +69,9 @@ class Gate:
                     "releases must come in the order of their ticks, within the horizon"
                 )
             if self._hold is not None:
-                await self._clock.sleep_until(self._grid.end(last) + self._hold)
-            with self._spans("publish", tick=last):
-                await self._sink.publish(block)
+                await self._ports.clock.sleep_until(self._grid.end(last) + self._hold)
+            with self._ports.spans("publish", tick=last):
+                await self._ports.sink.publish(block)
             for _ in block:
                 self._waiting.popleft()
             for release in block:

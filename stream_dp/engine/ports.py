@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from stream_dp.core.progress import Progress, unseen
+from stream_dp.engine.memories.identifiers import ByColumn
+from stream_dp.engine.memories.user_table import Used
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.journal.dead_letters import Span
 from stream_dp.journal.keys import Sealer
@@ -36,6 +38,7 @@ class Behind(NamedTuple):
 
 Behinds: TypeAlias = Mapping[int, Behind]
 NOTHING_BEHIND: Behinds = MappingProxyType({})
+NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 Published: TypeAlias = Callable[[Release], None]
 
 
@@ -48,8 +51,12 @@ class Batch:
     end of tick k (marks may skip ahead: k closes every tick up to k). `position` is where reading
     continues after the batch, its mark included, with what lies `behind` it read again. `labels` tell people where a
     payload lies (offset or line). `refused` are records before the mark that the source itself could not read: they are
-    in no payload. A batch of a partition that was not known says that it was added. `decoded` is what a router has
-    decoded of the payloads, for the guard and for itself; None: nothing yet.
+    in no payload. A batch of a partition that was not known says that it was added.
+
+    `decoded` is what a router has decoded of the payloads, for the guard and for itself; None: nothing yet. A guard
+    takes out the records that do not count: those `capped` are counted here, those that cannot say whose they are stand
+    among the `refused`. `used` is what the others use of their users' caps, and `users`, by tick, who had an event and
+    whose was capped, where columns of their own count them.
     """
 
     partition: int
@@ -61,6 +68,9 @@ class Batch:
     behind: Behind | None = field(default=None, repr=False)
     refused: Sequence[Span] = field(default=(), repr=False)
     decoded: Any = field(default=None, repr=False)
+    used: Sequence[Used] = field(default=(), repr=False)
+    capped: int = field(default=0, repr=False)
+    users: Mapping[int, ByColumn] = field(default_factory=dict, repr=False)
 
 
 @asynccontextmanager
@@ -243,6 +253,22 @@ def untold(_name: str, /, **_attributes: str | int) -> AbstractContextManager[No
 
 def _nothing(**_attributes: str | int) -> None:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is told of every release once it is public, by `published`.
+
+    Not of the releases up to number `known`, nor of those of ticks before `wanted`, which is asked at the start with
+    the first tick that is not public.
+    """
+
+    published: Published = lambda release: None
+    known: int = -1
+    wanted: Callable[[int], int] = lambda tick: 0
+
+
+NO_AUDIENCE = Audience()
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class Commit(_Private, frozen=True, tag=KIND):
     windows that are over, nothing. `capped` counts the events that a guard let count nowhere. `arrived` are the
     identifiers that its ticks were the first to have in their public window, by column and window, as `seen_memory`
     writes them; `arriving` those that came since the commit before in ticks still open at the cut, and not before, by
-    tick and column (`open_identifiers`). `refused` are the records before `asked` that are no messages and have no
+    tick and column. `refused` are the records before `asked` that are no messages and have no
     answer yet.
     """
 

@@ -6,7 +6,7 @@ refuses such a journal, and this command refuses the product's. Messages and exi
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -16,13 +16,14 @@ import typer
 
 from stream_dp.cli.commands.run import Standby, run_on_terminal
 from stream_dp.cli.main import code_of
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, with_groups
 from stream_dp.engine.ports import Ports
 from stream_dp.engine.run_config import GROUP
 from stream_dp.errors import UsageError
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.noise import NoiseStream
+from stream_dp.operate.run.run_pipeline import RunOptions
 from stream_dp.operate.run.running import Setup
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -49,7 +50,29 @@ def kit() -> None:
     """The test kit's commands. Nothing they release is private."""
 
 
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What happens to a run, and how fast it reads."""
+
+    crash: Annotated[
+        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
+    ] = None
+    pause: Annotated[
+        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
+    ] = None
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Say on stdout which points are reached.")
+    ] = False
+    dawdle: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."
+        ),
+    ] = None
+
+
 @app.command()
+@with_groups
 def run(
     pipeline: PipelineFile,
     *,
@@ -62,32 +85,19 @@ def run(
     ] = None,
     key_file: KeyFile = None,
     standby: Standby = False,
-    crash: Annotated[
-        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
-    ] = None,
-    pause: Annotated[
-        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
-    ] = None,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Say on stdout which points are reached.")
-    ] = False,
-    dawdle: Annotated[
-        int | None,
-        typer.Option(
-            metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."
-        ),
-    ] = None,
+    faults: Faults,
 ) -> None:
     """Run PIPELINE.yaml with zero, seeded or real noise, marked not private."""
     if zero_noise and seed is not None:
         raise UsageError("--zero-noise and --seed exclude each other; name one")
     make_noise = (lambda _seed, _index: ZeroNoise()) if zero_noise else NoiseStream
-    watch = Watch(point_of(crash), point_of(pause), trace)
-    adapters = partial(_adapters, watch=watch, seed=seed, dawdle=dawdle)
+    watch = Watch(point_of(faults.crash), point_of(faults.pause), faults.trace)
+    adapters = partial(_adapters, watch=watch, seed=seed, dawdle=faults.dawdle)
     # one tick a commit, or the n-th commit would be another tick on a slower disk, or none
-    group = GROUP if dawdle is None else 1
+    group = GROUP if faults.dawdle is None else 1
     setup = Setup(make_noise, private=False, adapters=adapters, group=group)
-    run_on_terminal(pipeline, until_end, None, key_file, setup, standby=standby)
+    options = RunOptions(until_end=until_end, key_file=key_file, standby=standby)
+    run_on_terminal(pipeline, options, setup)
 
 
 def _adapters(

@@ -24,7 +24,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Batch, Ports, Source
+from stream_dp.engine.ports import Audience, Batch, Ports, Source
 from stream_dp.journal.commit import Commit, Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import NoiseStream
@@ -158,7 +158,7 @@ async def engine(
         Router(spec, plan.origin),
         Ports(cast("Source", timed), ports.journal, ports.sink, ports.clock, ports.sealer),
         NoiseStream,
-        published,
+        Audience(published),
     )
     await this.run()
     if seen != records:

@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from live_acts import create_series
+
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.files.wrapped_source import WrappedSource
 from stream_dp.journal.keys import Sealer
@@ -101,7 +103,7 @@ async def measured(folder: Path, definitions: Sequence[Definition], ticks: int) 
     running = asyncio.create_task(run.until_end())
     await run.ready.wait()
     for definition in definitions:
-        await run.engine.create(json.dumps(definition).encode(), "ann")
+        await create_series(run.engine, json.dumps(definition).encode(), "ann")
     began = time.process_time()
     source.go.set()
     await running

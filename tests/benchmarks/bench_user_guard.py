@@ -74,7 +74,7 @@ def main(users: int = USERS) -> None:
             ready = time.process_time()
             admitted = guard.admit(decoded, -1)
             decided = time.process_time()
-            router.route(admitted.batch)
+            router.route(admitted)
             spent["guard"] += decided - ready
             spent["router"] += ready - begin + time.process_time() - decided
         guarding, routing = (seconds / len(order) * 1e6 for seconds in spent.values())

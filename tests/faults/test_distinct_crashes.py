@@ -4,7 +4,7 @@ The twins are memories that a crash, load or content would make wrong: each is c
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -22,7 +22,7 @@ from unit.pipeline.routing.seen_worlds import (
 )
 from unit.pipeline.routing.user_worlds import HORIZON, hashed, some_log
 
-from stream_dp.engine.memories.seen_memory import Recorded, SeenMemory
+from stream_dp.engine.memories.seen_memory import SeenMemory
 from stream_dp.engine.ticks.tick_assembler import ClosedTick
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
@@ -112,11 +112,11 @@ class Forgetful(SeenMemory):
 class Evicting(SeenMemory):
     """Drops what it knows once that is more than a few: by content."""
 
-    def settle(self, ticks: Sequence[ClosedTick]) -> tuple[list[ClosedTick], Recorded]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
         """Forget for want of room."""
         if sum(len(data) for found in self.content().values() for data in found.values()) > 200:
             self.__init__({0: None, 1: WINDOW, 2: 1})  # type: ignore[misc]
-        return super().settle(ticks)
+        return super().record(ticks)
 
 
 class Overlooking(SeenMemory):

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import pytest
+from live_acts import create_series
 from oracles.user_caps import Event, Log
 from unit.journal.seed_worlds import definition
 from unit.live.live_series_worlds import Stopping
@@ -19,11 +20,10 @@ from unit.pipeline.routing.user_worlds import HORIZON, cut, hashed
 
 from faults.test_distinct_crashes import TWO, logs_of
 from stream_dp.engine import engine
-from stream_dp.engine.commit_chain import CommitChain
 from stream_dp.engine.memories.identifiers import ByColumn
-from stream_dp.engine.memories.open_identifiers import OpenIdentifiers
+from stream_dp.engine.memories.seen_memory import OpenIdentifiers
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.recovery import recovery
+from stream_dp.engine.ticks.tick_assembler import Cut
 from stream_dp.files.memory import MemoryStore
 from stream_dp.journal.commit import Commit
 
@@ -87,14 +87,14 @@ def goes_on(whole: SeenWorld, commits: Sequence[Commit], number: int) -> SeenWor
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Open]:
     """What engines find open where they begin to read."""
-    opened, every = CommitChain.opened, list[Open]()
+    rewound, every = OpenIdentifiers.rewind, list[Open]()
 
-    def noted(self: CommitChain, width: int, fresh: slice) -> Any:
-        cut = opened(self, width, fresh)
+    def noted(self: OpenIdentifiers, cut: Cut) -> Cut:
+        cut = rewound(self, cut)
         every.append(as_sets(cut.arriving))
         return cut
 
-    monkeypatch.setattr(CommitChain, "opened", noted)
+    monkeypatch.setattr(OpenIdentifiers, "rewind", noted)
     return every
 
 
@@ -177,7 +177,7 @@ async def test_a_start_that_takes_the_last_commit_for_all_is_caught(
     whole = world_of(2)
     await whole.engine(Random(0)).run()
     commits = whole.commits()
-    monkeypatch.setattr(recovery, "OpenIdentifiers", LastOnly)
+    monkeypatch.setattr(engine, "OpenIdentifiers", LastOnly)
     for number in range(1, len(commits)):
         world = goes_on(whole, commits, number)
         await world.engine(Random(number)).run()
@@ -196,7 +196,7 @@ async def created_between(seed: int) -> SeenWorld:
         if run.done() or (world.bodies and json.loads(world.bodies[-1])["tick"] >= 3):
             break
         await asyncio.sleep(0)
-    await running.create(definition("later"))
+    await create_series(running, definition("later"))
     source.go(10**6)
     await run
     return world

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from live_acts import create_series
 from oracles.user_caps import Log, judge
 from unit.journal.runtime_worlds import Crash, Fuse
 from unit.pipeline.routing.user_worlds import (
@@ -28,8 +29,9 @@ from unit.pipeline.routing.user_worlds import (
     users_of,
 )
 
-from stream_dp.engine.memories.user_memory import Used, UserMemory
-from stream_dp.engine.memories.user_table import UserTable
+from stream_dp.engine.memories.user_memory import UserMemory
+from stream_dp.engine.memories.user_table import Used, UserTable
+from stream_dp.engine.ticks.tick_assembler import Cut
 from stream_dp.errors import EngineEnded, FailClosed, UsageError
 from stream_dp.journal.commit import Commit, Created
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -159,7 +161,7 @@ async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed: int)
         if len(created) < 4:
             key, definition = counting(len(created))
             with suppress(EngineEnded):
-                created.append((key, await engine.create(definition)))
+                created.append((key, await create_series(engine, definition)))
     await run
     check(world, WINDOW)
     totals, some = world.rows(), 0
@@ -201,8 +203,9 @@ class _Forgets(UserMemory):
 class _KeepsWhatIsReadAgain(UserMemory):
     """What was read behind the cut stays used when it is read again."""
 
-    def rewind(self) -> None:
+    def rewind(self, cut: Cut) -> Cut:
         """Keep it."""
+        return cut
 
 
 class _Careless(UserMemory):

@@ -34,7 +34,7 @@ from stream_dp.kafka.log.lease import Holder, KafkaLease
 from stream_dp.kafka.log.sink import KafkaSink
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.operate.run import awaited_brokers
-from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import Setup
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
@@ -164,7 +164,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
             text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
             pipeline.write_text(text)
             running = asyncio.create_task(
-                run_pipeline(pipeline, False, None, key, Setup(adapters=hasty))
+                run_pipeline(pipeline, RunOptions(key_file=key), Setup(adapters=hasty))
             )
             at_work = asyncio.create_task(reading.wait())
             await asyncio.wait({running, at_work}, return_when=asyncio.FIRST_COMPLETED)

@@ -15,7 +15,7 @@ from stream_dp.journal.commit import Commit
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.observe.figures_beside import FiguresPort
-from stream_dp.operate.run.run_pipeline import Operator, run_pipeline
+from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run, Setup
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -107,6 +107,10 @@ async def test_lag_is_what_is_not_committed_and_falls_to_nothing(
 
     operator = Operator(port=FiguresPort(0, own, urls.append))
     await run_pipeline(
-        pipeline, False, None, key, Setup(adapters=held.adapters), operator=operator, beside=beside
+        pipeline,
+        RunOptions(key_file=key),
+        Setup(adapters=held.adapters),
+        operator=operator,
+        beside=beside,
     )
     assert operator.figures.records == SENT

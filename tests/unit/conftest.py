@@ -1,4 +1,4 @@
-"""What tests of more than one folder need: a small valid pipeline, as the YAML reader hands it over, and dear values."""
+"""What tests of more than one folder need: a small valid pipeline, as the YAML reader hands it over; dear values."""
 
 from typing import Any
 

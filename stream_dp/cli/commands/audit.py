@@ -6,6 +6,7 @@ trace against the concurrent composition, read with the operator's key. What the
 
 import asyncio
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.options import KeyFile
+from stream_dp.cli.options import KeyFile, with_groups
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.how_many import how_many
@@ -37,6 +38,18 @@ RULES_LEGEND = (
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 
 
+@dataclass(frozen=True, slots=True)
+class Games:
+    """How many games are played, and what is concluded from them."""
+
+    runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS
+    ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS
+    confidence: Annotated[float, typer.Option(help="How surely all bounds hold together.")] = (
+        CONFIDENCE
+    )
+
+
+@with_groups
 def audit(
     pipeline: Annotated[
         Path | None,
@@ -66,11 +79,7 @@ def audit(
             "check the copy.",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS,
-    ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS,
-    confidence: Annotated[
-        float, typer.Option(help="How surely all bounds hold together.")
-    ] = CONFIDENCE,
+    games: Games,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     key_file: KeyFile = None,
 ) -> None:
@@ -94,29 +103,28 @@ def audit(
             "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
             + (", not both" if rules else "")
         )
-    if not 0 < confidence < 1:
+    if not 0 < games.confidence < 1:
         raise UsageError(
-            f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"
+            f"--confidence: must lie between 0 and 1, got {games.confidence:g}; try {CONFIDENCE}"
         )
     if pipeline is None:
         audit_rules(as_json=as_json)
     else:
-        _attack(pipeline, runs, ticks, confidence, as_json)
+        _attack(pipeline, games, as_json)
 
 
-def _attack(pipeline: Path, runs: int, ticks: int, confidence: float, as_json: bool) -> None:
+def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
     """Play the games and print what they show.
 
     Raises:
         FailClosed: a claim is refuted.
     """
     with progress(f"Reading {pipeline}") as line:
-        found = attack(pipeline, runs=runs, ticks=ticks, confidence=confidence, progress=line)
+        found = attack(pipeline, **asdict(games), progress=line)
     if as_json:
-        settings = {"runs": runs, "ticks": ticks, "confidence": confidence}
-        typer.echo(json.dumps({**found.json(), **settings}))
+        typer.echo(json.dumps({**found.json(), **asdict(games)}))
     else:
-        _print(found, runs, confidence)
+        _print(found, games.runs, games.confidence)
     found.require_unrefuted()
 
 

@@ -7,6 +7,7 @@ operator's key or with an analyst's own.
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from stream_dp.cli.lazy import WholeHelpGroup
-from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
+from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr, with_groups
 from stream_dp.cli.printing import (
     answer_text,
     derivation_tree,
@@ -61,21 +62,6 @@ class Via(StrEnum):
 
 
 Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
-Url = Annotated[str, typer.Option(help="The engine's address, as it printed it.")]
-By = Annotated[
-    Via,
-    typer.Option(
-        "--via",
-        help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
-    ),
-]
-Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
-    ),
-]
 Id = Annotated[
     str,
     typer.Option(
@@ -88,84 +74,93 @@ Yes = Annotated[
     bool,
     typer.Option("--yes", help="Run it even if it fires mostly by noise, without being asked."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")]
 HERE = "http://127.0.0.1:8765"
 
 
-def _engine(
-    via: Via,
-    pipeline: Path,
-    url: str,
-    bootstrap: str,
-    key_file: Path | None,
-    token_file: Path | None,
-    analyst: str = "",
-) -> "RemoteSeries | RemoteMessages":
-    """The engine that is asked."""
-    if via is Via.HTTP:
-        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst, say_on_stderr)
-    from stream_dp.operate.query.remote_messages import RemoteMessages  # not without Kafka
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Which engine is asked, for whom, and in which form its answer is printed."""
 
-    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst, say_on_stderr)
+    analyst: Analyst = ""
+    via: Annotated[
+        Via,
+        typer.Option(
+            "--via",
+            help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
+        ),
+    ] = Via.HTTP
+    url: Annotated[str, typer.Option(help="The engine's address, as it printed it.")] = HERE
+    bootstrap: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")
+    ] = ""
+    key_file: KeyFile = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")] = False
+
+    def engine(self, pipeline: Path) -> "RemoteSeries | RemoteMessages":
+        """Return the engine of this pipeline."""
+        keys = (self.key_file, self.token_file, self.analyst)
+        if self.via is Via.HTTP:
+            return RemoteSeries.of(pipeline, self.url, *keys, say_on_stderr)
+        from stream_dp.operate.query.remote_messages import RemoteMessages  # not without Kafka
+
+        return RemoteMessages.of(pipeline, self.bootstrap, *keys, say_on_stderr)
+
+    def say(self, answer: Mapping[str, Any], text: str) -> None:
+        """Print an answer: by `text`, or as it is."""
+        typer.echo(json.dumps(answer) if self.as_json else text.format_map(_shown(answer)))
 
 
 @query.command()
+@with_groups
 def create(
     pipeline: PipelineFile,
     *,
     series: Series,
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
+    asking: Asking,
     yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
 
     What would fire mostly by noise is created only once that is confirmed.
     """
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    _say(
+    engine = asking.engine(pipeline)
+    asking.say(
         _confirmed(lambda accept: engine.create(series, accept_noise=accept), yes),
-        as_json,
         "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
 
 
 @query.command()
+@with_groups
 def preview(
     pipeline: PipelineFile,
     *,
     series: Series,
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    asking: Asking,
     proof: Annotated[
         bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
     ] = False,
 ) -> None:
     """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    engine = asking.engine(pipeline)
     answer = _answered(lambda: engine.preview(series))
-    _say(
+    asking.say(
         answer,
-        as_json,
         "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
         + _ERROR,
     )
-    if not as_json and "start" in answer:
+    if not asking.as_json and "start" in answer:
         typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
-    if not as_json:
+    if not asking.as_json:
         for line in noise_lines(answer):
             typer.echo(line)
-    if not as_json and "derivation" in answer:
+    if not asking.as_json and "derivation" in answer:
         why = "" if proof else "; `--proof` shows why"
         typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
         if proof:
@@ -175,47 +170,36 @@ def preview(
 
 
 @query.command()
+@with_groups
 def halt(
     pipeline: PipelineFile,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     *,
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    asking: Asking,
 ) -> None:
     """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    _say(
+    engine = asking.engine(pipeline)
+    asking.say(
         _answered(lambda: engine.halt(name)),
-        as_json,
         "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
     )
 
 
 @query.command("list")
+@with_groups
 def list_(
     pipeline: PipelineFile,
     *,
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    asking: Asking,
 ) -> None:
     """Show every series that runs, of the file and created, and the last twenty halted ones of each ledger.
 
     `ledger` shows all that ever were. Over HTTP this needs no key.
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    engine = asking.engine(pipeline)
     found = _answered(engine.queries)
-    if as_json:
+    if asking.as_json:
         typer.echo(json.dumps({"queries": found}))
         return
     table = Table()
@@ -235,45 +219,57 @@ def list_(
     wide_console().print(table)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a series is asked for; without any, for its last release as it is."""
+
+    keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = ""
+    first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = ""
+    last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = ""
+    window: Annotated[str, typer.Option(help="One window of a series with windows.")] = ""
+    watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = ""
+    threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the message."""
+        options = {
+            "keys": self.keys.split(",") if self.keys else None,
+            "from": self.first,
+            "to": self.last,
+            "window": self.window,
+            "watch": self.watch,
+        }
+        given: dict[str, Any] = {key: value for key, value in options.items() if value}
+        if self.threshold is not None:
+            given["threshold"] = self.threshold
+        return given
+
+
 @query.command()
+@with_groups
 def ask(
     pipeline: PipelineFile,
     series: Annotated[str, typer.Argument(metavar="SERIES", show_default=False)],
     *,
-    keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = "",
-    first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = "",
-    last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = "",
-    window: Annotated[str, typer.Option(help="One window of a series with windows.")] = "",
-    watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = "",
-    threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None,
+    selection: Selection,
     name: Id = "",
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    asking: Asking,
 ) -> None:
     """Ask a series: what it released last, of all keys or of some, or a watch of a monitor at a threshold.
 
     --json prints the answer as it was published, byte for byte.
     """
-    parameters = {
-        "keys": keys.split(",") if keys else None, "from": first, "to": last, "window": window, "watch": watch,
-    }  # fmt: skip
-    asked: dict[str, Any] = {key: value for key, value in parameters.items() if value}
-    if threshold is not None:
-        asked["threshold"] = threshold
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    line = _answered(lambda: engine.ask(series, asked, name))
-    typer.echo(line.decode() if as_json else answer_text(series, *told_in(line)))
+    engine = asking.engine(pipeline)
+    line = _answered(lambda: engine.ask(series, selection.parameters, name))
+    typer.echo(line.decode() if asking.as_json else answer_text(series, *told_in(line)))
 
 
 _Monitor = Annotated[str, typer.Argument(metavar="SERIES", show_default=False)]
 
 
 @query.command()
+@with_groups
 def watch(
     pipeline: PipelineFile,
     series: _Monitor,
@@ -286,47 +282,34 @@ def watch(
         ),
     ],
     name: Id = "",
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
+    asking: Asking,
     yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more.
 
     What would fire mostly by noise is added only once that is confirmed.
     """
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    _say(
+    engine = asking.engine(pipeline)
+    asking.say(
         _confirmed(lambda accept: engine.watch(series, watch, name, accept_noise=accept), yes),
-        as_json,
         "{watch}: watched in {series}. Start: tick {start}, the first it sees.",
     )
 
 
 @query.command()
+@with_groups
 def unwatch(
     pipeline: PipelineFile,
     series: _Monitor,
     watch: Annotated[str, typer.Argument(metavar="WATCH", show_default=False)],
     *,
     name: Id = "",
-    analyst: Analyst = "",
-    via: By = Via.HTTP,
-    url: Url = HERE,
-    bootstrap: Bootstrap = "",
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    asking: Asking,
 ) -> None:
     """End a watch of a monitor; what it released stays."""
-    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    _say(
+    engine = asking.engine(pipeline)
+    asking.say(
         _answered(lambda: engine.unwatch(series, watch, name)),
-        as_json,
         "{watch}: watched in {series} no more. End: tick {end}, the first it does not see.",
     )
 
@@ -379,7 +362,3 @@ def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
     if "confidence" in answer:
         shown["confidence"] = f"{answer['confidence'] * 100:g}%"
     return shown
-
-
-def _say(answer: Mapping[str, Any], as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(answer) if as_json else text.format_map(_shown(answer)))

@@ -11,7 +11,7 @@ from stream_dp.cli.options import KeyFile, say_on_stderr
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
-from stream_dp.operate.feed.replay_feed import Fed, replay_file
+from stream_dp.operate.feed.replay_feed import Fed, Feed, replay_file
 
 
 def replay(
@@ -46,10 +46,9 @@ def replay(
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
     with progress(f"Reading {pipeline}") as line:
+        to = Feed(topic, speed, create)
         fed = asyncio.run(
-            replay_file(
-                pipeline, file, topic, speed, create, key_file, line.say, skip_bad, progress=line
-            )
+            replay_file(pipeline, file, to, key_file, line.say, skip_bad, progress=line)
         )
     say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
 

@@ -3,13 +3,14 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from stream_dp.cli.logged import LogForm, LogFormat, logged
-from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port
+from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port, with_groups
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.ticks_shown import ticks_shown
 from stream_dp.core.how_many import how_many
@@ -17,7 +18,7 @@ from stream_dp.errors import UsageError
 from stream_dp.operate.observe.figures_beside import LOCAL, FiguresPort
 from stream_dp.operate.observe.lifecycle_log import TellEvent
 from stream_dp.operate.observe.operator_figures import LATE, OperatorFigures
-from stream_dp.operate.run.run_pipeline import Operator, run_pipeline
+from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import PRODUCT, Run, Setup, Unanswered
 
 OVER = "its last tick is over: messages that come from now on are not answered"
@@ -31,29 +32,23 @@ Standby: TypeAlias = Annotated[
 ]
 
 
-def run(
-    pipeline: PipelineFile,
-    *,
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How a pipeline is run, as options of the command."""
+
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
-    ] = False,
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False,
-    port: Port = 8765,
-    host: Host = "127.0.0.1",
-    allow_host: AllowHost = None,
-    key_file: KeyFile = None,
-    standby: Standby = False,
+    ] = False
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False
+    port: Port = 8765
+    host: Host = "127.0.0.1"
+    allow_host: AllowHost = None
+    key_file: KeyFile = None
+    standby: Standby = False
     no_check: Annotated[
         bool,
         typer.Option("--no-check", help="Begin a new ledger also where no record fits the schema."),
-    ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            help="Say at the end how many records were counted, late, dead. NOT PRIVATE.",
-        ),
-    ] = False,
+    ] = False
     accept_new_guarantee: Annotated[
         str,
         typer.Option(
@@ -61,8 +56,35 @@ def run(
             help="Begin an empty journal although the pipeline ran on this source before; the journal records "
             "NAME. The old and the new guarantee add up.",
         ),
-    ] = "",
-    log_format: LogFormat = LogForm.TEXT,
+    ] = ""
+
+    @property
+    def options(self) -> RunOptions:
+        """The options of the run."""
+        return RunOptions(
+            until_end=self.until_end,
+            port=self.port if self.serve else None,
+            host=self.host,
+            hosts=frozenset(self.allow_host or ()),
+            key_file=self.key_file,
+            accepted=self.accept_new_guarantee,
+            check=not self.no_check,
+            standby=self.standby,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What the operator learns of a run, and where, as options of the command."""
+
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Say at the end how many records were counted, late, dead. NOT PRIVATE.",
+        ),
+    ] = False
+    log_format: LogFormat = LogForm.TEXT
     operator_port: Annotated[
         int | None,
         typer.Option(
@@ -73,21 +95,21 @@ def run(
             help="Port for exact figures (records, dead letters, lag) as metrics, on this machine, to who shows the "
             "operator's token. NOT PRIVATE.",
         ),
-    ] = None,
+    ] = None
     operator_token_file: Annotated[
         Path | None,
         typer.Option(
             "--operator-token-file",
             help="With --operator-port: a token for it alone (mode 0600), in place of the operator's.",
         ),
-    ] = None,
+    ] = None
     operator_host: Annotated[
         str,
         typer.Option(
             "--operator-host",
             help="With --operator-port: where it listens. Elsewhere than here only inside a network of the operator's.",
         ),
-    ] = LOCAL,
+    ] = LOCAL
     traces: Annotated[
         bool,
         typer.Option(
@@ -95,16 +117,32 @@ def run(
             help="Send traces of its work, without content, to the OpenTelemetry collector that "
             "OTEL_EXPORTER_OTLP_ENDPOINT names. NOT PRIVATE.",
         ),
-    ] = False,
-) -> None:
+    ] = False
+
+    def port(self, told: Callable[[str], None], hosts: frozenset[str]) -> FiguresPort | None:
+        """Return the port for figures, if there is to be one; `told` learns its address.
+
+        Raises:
+            UsageError: there is none, and an option is for it.
+        """
+        if self.operator_port is not None:
+            return FiguresPort(
+                self.operator_port, self.operator_token_file, told, self.operator_host, hosts
+            )
+        if self.operator_token_file is not None:
+            raise UsageError("--operator-token-file: there is no --operator-port that it is for")
+        if self.operator_host != LOCAL:
+            raise UsageError("--operator-host: there is no --operator-port that it is for")
+        return None
+
+
+QUIET = Telling()
+
+
+@with_groups
+def run(pipeline: PipelineFile, *, flags: Flags, telling: Telling) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
-    shown = port if serve else None
-    run_on_terminal(
-        pipeline, until_end, shown, key_file,
-        accepted=accept_new_guarantee, check=not no_check, verbose=verbose, standby=standby,
-        host=host, hosts=frozenset(allow_host or ()), form=log_format,
-        figures=(operator_port, operator_token_file, operator_host), traces=traces,
-    )  # fmt: skip
+    run_on_terminal(pipeline, flags.options, telling=telling)
 
 
 async def _or_leave(
@@ -120,30 +158,14 @@ async def _or_leave(
 
 
 def run_on_terminal(
-    pipeline: Path,
-    until_end: bool,
-    port: int | None,
-    key_file: Path | None,
-    setup: Setup = PRODUCT,
-    *,
-    accepted: str = "",
-    standby: bool = False,
-    check: bool = True,
-    verbose: bool = False,
-    host: str = "127.0.0.1",
-    hosts: frozenset[str] = frozenset(),
-    form: LogForm = LogForm.TEXT,
-    figures: tuple[int | None, Path | None, str] = (None, None, LOCAL),
-    traces: bool = False,
+    pipeline: Path, options: RunOptions, setup: Setup = PRODUCT, telling: Telling = QUIET
 ) -> None:
-    """Run and say on stderr how far it is; the test kit calls it with a setup of its own.
-
-    `figures`: the operator's port, the file of its token, and where it listens.
-    """
+    """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
+    form = telling.log_format
     silent = form is LogForm.JSON
     with logged(pipeline, form) as log, progress(f"Reading {pipeline}", silent=silent) as line:
         tell = line.say
-        if verbose and form is LogForm.JSON:
+        if telling.verbose and form is LogForm.JSON:
             raise UsageError("--verbose tells exact counts, which --log-format json never does")
 
         def phase(event: str, /, **fields: str | int) -> None:
@@ -170,55 +192,21 @@ def run_on_terminal(
 
         totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
         operator = Operator(
-            totals, tell, phase, _figures_port(figures, told, hosts), patient=True,
-            traces=sent if traces else None, progress=line,
-            over=lambda: tell(_over(pipeline, page=port is not None)),
+            totals, tell, phase, telling.port(told, options.hosts), patient=True,
+            traces=sent if telling.traces else None, progress=line,
+            over=lambda: tell(_over(pipeline, page=options.port is not None)),
+            waits=waits, opened=opened,
         )  # fmt: skip
-        done = asyncio.run(
-            _or_leave(
-                run_pipeline(
-                    pipeline,
-                    until_end,
-                    port,
-                    key_file,
-                    setup,
-                    accepted=accepted,
-                    standby=standby,
-                    check=check,
-                    operator=operator,
-                    host=host,
-                    hosts=hosts,
-                    waits=waits,
-                    opened=opened,
-                    beside=ticks_shown(line),
-                ),
-                log,
-                tell,
-            )
+        running = run_pipeline(
+            pipeline, options, setup, operator=operator, beside=ticks_shown(line)
         )
+        done = asyncio.run(_or_leave(running, log, tell))
         tell(
             f"{done.built.spec.name}: {how_many(done.ticks, 'tick')}, {how_many(done.releases, 'release')}"
         )
         if done.ticks == done.built.spec.clock.horizon:
             tell(f"{done.built.spec.name}: {OVER}")
-        tell(_totals(pipeline, totals, shown=verbose or done.built.spec.public_data))
-
-
-def _figures_port(
-    asked: tuple[int | None, Path | None, str],
-    told: Callable[[str], None],
-    hosts: frozenset[str],
-) -> FiguresPort | None:
-    """The operator's port, if there is to be one."""
-    port, token_file, host = asked
-    if port is not None:
-        return FiguresPort(port, token_file, told, host, hosts)
-    for option, given in (
-        ("--operator-token-file", token_file is not None), ("--operator-host", host != LOCAL),
-    ):  # fmt: skip
-        if given:
-            raise UsageError(f"{option}: there is no --operator-port that it is for")
-    return None
+        tell(_totals(pipeline, totals, shown=telling.verbose or done.built.spec.public_data))
 
 
 def _over(pipeline: Path, *, page: bool) -> str:

@@ -1,21 +1,30 @@
-"""The memory of what was there before: it makes of the identifiers of closed ticks how many came for the first time.
+"""The memories of identifiers: which came in ticks that are still open, and which were there before in their window.
 
-Rules: ticks are taken in their order, at the cut, so a number depends on the identifiers of its tick and of the earlier
-ticks of its public window, and on nothing else: not on partitions, batches or the order within a tick. A window is
-forgotten when its last tick has closed, and by nothing else: neither by other identifiers nor for want of room. What
-is read behind the cut changes nothing here, so nothing need be given back. Each commit records what its ticks added;
-a start adds that up. Private: keyed hashes, in sealed commits only.
+Rules: identifiers that come early are kept as sets by tick and column. A commit holds those that its own cut added, so
+the chain of commits holds each of a tick and column once, however long the tick stays open; the commit with the tick
+drops them. Ticks are counted in their order, at the cut, so a number depends on the identifiers of its tick and of the
+earlier ticks of its public window, and on nothing else: not on partitions, batches or the order within a tick. A window
+is forgotten when its last tick has closed, and by nothing else: neither by other identifiers nor for want of room.
+Snapshots repeat nothing: a start reads the chain from its first commit on. Private: keyed hashes, in sealed commits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.engine.memories.user_memory import Used, UserMemory
-from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.engine.memories.identifiers import (
+    ByColumn,
+    Came,
+    read_identifiers,
+    write_identifiers,
+)
+from stream_dp.engine.memories.user_memory import UserMemory
+from stream_dp.engine.memories.user_table import Hashes, Used
+from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
+from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
 Recorded = dict[int, dict[int, bytes]]
@@ -33,17 +42,21 @@ class SeenMemory:
         """How many bytes its tables take (private)."""
         return sum(memory.size for memory in self._columns.values())
 
-    def settle(self, ticks: Sequence[ClosedTick]) -> tuple[list[ClosedTick], Recorded]:
-        """Count in these ticks, which come next, what they are the first to have; return them, and what is recorded."""
-        if not self._columns:
-            return list(ticks), {}
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+        """Count in these ticks what they are the first to have; else see `Memory`."""
+        if not (self._columns and ticks):
+            return ticks, {}
         used: dict[int, list[Used]] = {column: [] for column in self._columns}
-        counted = [self._counted(each, used) for each in ticks]
+        counted = [self._counted(closed, used) for closed in ticks]
         settled = {
             column: memory.settle(used[column], ticks[-1].tick + 1)
             for column, memory in self._columns.items()
         }
-        return counted, {column: found for column, found in settled.items() if found}
+        return counted, {"arrived": {column: part for column, part in settled.items() if part}}
+
+    def rewind(self, cut: Cut) -> Cut:
+        """Return the cut: what was read behind it never came here."""
+        return cut
 
     def replay(self, commit: Commit) -> None:
         """Take what a commit recorded.
@@ -74,3 +87,70 @@ class SeenMemory:
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return []
+
+
+class OpenIdentifiers:
+    """What has come in the ticks behind the last commit, by tick and column."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, dict[int, list[Hashes]]] = {}
+        self._next_tick = 0
+
+    def replay(self, commit: Commit) -> None:
+        """Take what the next commit added; the ticks that it holds are over.
+
+        Raises:
+            FailClosed: it adds to a tick that is over, or holds nothing of the kind.
+        """
+        if commit.ticks:
+            self._next_tick = commit.ticks[-1] + 1
+        came = read_identifiers(commit.arriving)
+        if any(tick < self._next_tick for tick in came):
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "
+                "journal, or run the version of the code that wrote it"
+            )
+        self._add(came)
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+        """See `Memory`."""
+        if not ticks:
+            return ticks, {}
+        self._next_tick = ticks[-1].tick + 1
+        came = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
+        self._add(came)
+        return ticks, {"arriving": write_identifiers(came)}
+
+    def rewind(self, cut: Cut) -> Cut:
+        """Return the cut with the identifiers of ticks still open; what was read behind it never came here."""
+        return replace(cut, arriving=self.content())
+
+    def content(self) -> dict[int, ByColumn]:
+        """Return all of them (private)."""
+        return {
+            tick: {column: np.concatenate(parts) for column, parts in sorted(found.items())}
+            for tick, found in sorted(self._parts.items())
+        }
+
+    def _add(self, came: Mapping[int, ByColumn]) -> None:
+        for tick, columns in came.items():
+            for column, hashes in columns.items():
+                self._parts.setdefault(tick, {}).setdefault(column, []).append(hashes)
+        for tick in [open_tick for open_tick in self._parts if open_tick < self._next_tick]:
+            del self._parts[tick]
+
+    def __repr__(self) -> str:
+        return "<OpenIdentifiers>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+def added_behind(last: int, cuts: Iterable[Mapping[int, ByColumn]]) -> dict[int, ByColumn]:
+    """Return what these cuts added to ticks behind `last`, which is over with them."""
+    came: dict[int, Came] = {}
+    for cut in cuts:
+        for tick, found in cut.items():
+            if tick > last:
+                came.setdefault(tick, Came()).add(found)
+    return {tick: each.once() for tick, each in sorted(came.items())}

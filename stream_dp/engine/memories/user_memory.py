@@ -6,31 +6,20 @@ journal gives it back. A window is forgotten when its last tick has closed, and 
 nor for want of room. Private: hashes and numbers are in sealed commits only.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
-from stream_dp.engine.memories.user_table import Counted, Hashes, UserTable
+from stream_dp.engine.memories.user_table import Counted, Hashes, Used, UserTable
+from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
-
-
-class Used(NamedTuple):
-    """What some records used of their users' caps; `number` counts what a memory has admitted."""
-
-    number: int
-    counted: Counted
-
-    def __repr__(self) -> str:
-        return "<Used>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
 
 class UserMemory:
@@ -65,11 +54,19 @@ class UserMemory:
         self._number += 1
         return kept, used
 
-    def rewind(self) -> None:
+    def rewind(self, cut: Cut) -> Cut:
         """Forget what was read behind the cut."""
         for used in self._pending.values():
             self._table.give_back(used.counted.since(self._open))
         self._pending.clear()
+        return cut
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+        """See `Memory`."""
+        if not ticks:
+            return ticks, {}
+        taken = chain.from_iterable(closed.used for closed in ticks)
+        return ticks, {"users": self.settle(taken, ticks[-1].tick + 1)}
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
         """Move on to the cut before `next_tick`, whose ticks took this; return what the commit records of it.

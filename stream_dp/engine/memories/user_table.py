@@ -59,6 +59,19 @@ class Counted(NamedTuple):
         return []
 
 
+class Used(NamedTuple):
+    """What some records used of their users' caps; `number` counts what a memory has admitted."""
+
+    number: int
+    counted: Counted
+
+    def __repr__(self) -> str:
+        return "<Used>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
 class UserTable:
     """Events by user and window; of who is not there none count. A number of events is below 2^16.
 

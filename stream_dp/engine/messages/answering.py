@@ -9,18 +9,19 @@ and create and halt by her own ledger only; a mechanism that answers by itself i
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from stream_dp.accounting.ledger import Preview
-from stream_dp.accounting.subledgers import MAIN
+from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.near_names import meant
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.messages.addressed import Addressed, MessageReader, Wanted
 from stream_dp.engine.messages.answer_words import not_accepted
+from stream_dp.engine.messages.conversation import PER_TICK, Conversation
 from stream_dp.engine.ports import Answers, Question, closing
-from stream_dp.engine.proposals import Derived, Proposal
+from stream_dp.engine.proposals import Derived, Deriver, Proposal, SeriesPlanner
 from stream_dp.engine.registry import LiveSeries
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import RefusalKind, answer_head
@@ -69,6 +70,22 @@ class Understanding:
     wording: Wording
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What may be asked of an engine while it runs.
+
+    `planner` understands definitions of live series (None: none can be created), `subledgers` are the ledgers after the
+    charges of the first start. Without `messages` no message is taken; of each analyst, `per_tick` are executed between
+    two cuts. `deriver` derives what is to be created or previewed, and the engine closes it; without one, a thread.
+    """
+
+    planner: SeriesPlanner | None = None
+    subledgers: Subledgers = field(default_factory=lambda: Subledgers({}))
+    messages: Understanding | None = None
+    per_tick: int = PER_TICK
+    deriver: Deriver | None = None
+
+
 class NeedsDerivation(NamedTuple):
     """What must be derived before a message can be executed: of `analyst`, for a series from tick `start` on."""
 
@@ -92,7 +109,7 @@ async def outcome_of(
 
 
 class Answering:
-    """Executes messages through `changes`; `messages` says what they mean and what is answered.
+    """Executes messages of a `conversation` through `changes`; `messages` says what they mean and what is answered.
 
     `derive` derives what a message defines. It is called at a cut only where `hold` says so.
     """
@@ -100,10 +117,12 @@ class Answering:
     def __init__(
         self,
         changes: CutChanges,
+        conversation: Conversation,
         messages: Understanding,
         derive: Callable[[NeedsDerivation], Awaitable[Derived]],
     ) -> None:
         self._changes = changes
+        self._conversation = conversation
         self._reader = messages.reader
         self._wording = messages.wording
         self._derive = derive
@@ -117,7 +136,7 @@ class Answering:
         ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
         executes nothing and returns what must be derived.
         """
-        conversation = self._changes.chain.now.conversation
+        conversation = self._conversation
         for _ in range(min(AT_A_CUT, len(questions))):
             question = questions[0]
             try:
@@ -147,7 +166,7 @@ class Answering:
         Raises:
             NotAccepted: it is not accepted as the message of its id; nothing has changed.
         """
-        conversation = self._changes.chain.now.conversation
+        conversation = self._conversation
         known = conversation.number_of(message)
         if known is not None:
             return known, None
@@ -160,12 +179,13 @@ class Answering:
 
     async def end(self) -> None:
         """Put refusals on record that would wait for a tick; none follows."""
-        self._changes.chain.now.conversation.end()
+        self._conversation.end()
         await self.flush()
 
     async def flush(self) -> None:
         """Put on record what waits, if anything does."""
-        if self._changes.pending or self._changes.chain.now.conversation.waits:
+        if self._changes.pending or self._conversation.waits:
+            self._conversation.answer_refused(self._changes.chain.standing)
             await self._changes.flush()
 
     async def _ready(
@@ -176,7 +196,7 @@ class Answering:
         Raises:
             NotAccepted: it would not be accepted, or its sender's definitions took too many steps.
         """
-        conversation, chain = self._changes.chain.now.conversation, self._changes.chain
+        conversation, chain = self._conversation, self._changes.chain
         conversation.check(message, stamp)
         try:
             wanted = message.wanted or self._reader.wanted(message)
@@ -203,7 +223,7 @@ class Answering:
         self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
     ) -> Answer:
         """Execute what is ready, and put it on record with its answer."""
-        conversation, chain = self._changes.chain.now.conversation, self._changes.chain
+        conversation, chain = self._conversation, self._changes.chain
         told, refused = dict[str, Any](), ready.refused
         if refused is None:
             try:
@@ -212,7 +232,7 @@ class Answering:
                 refused = refusal
         series = ready.wanted.series or str(told.get("name", ""))
         answer = conversation.answer(message, refused or told, chain.standing, series, places)
-        await self._changes.flush()
+        await self.flush()
         return answer
 
     async def _executed(self, ready: "_Ready", message: Addressed) -> Mapping[str, Any]:
@@ -227,12 +247,13 @@ class Answering:
                 live = self._asked(wanted, message)
                 self._require_own(wanted, message, "change")
                 if not changes.lead:
-                    changes.chain.now.conversation.count_watch(message.analyst)
+                    self._conversation.count_watch(message.analyst)
                 begin = wanted.do == "watch"
                 watch = wanted.definition if begin else str(wanted.parameters["watch"])
                 return await changes.watch(
-                    live, watch, message.analyst, accept_noise=wanted.accept_noise
-                )
+                    live, watch, message.analyst,
+                    accept_noise=wanted.accept_noise, worked=self._conversation.worked,
+                )  # fmt: skip
             case "halt":
                 if not message.operator:
                     self._asked(wanted, message)
@@ -251,7 +272,7 @@ class Answering:
                     return changes.last_of(made, wanted.parameters)
                 live = self._asked(wanted, message)
                 self._require_right(live, message)
-                number = changes.chain.now.conversation.next_answer
+                number = self._conversation.next_answer
                 return await changes.ask(live, wanted.parameters, number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:

@@ -8,9 +8,9 @@ file knows no topic, actor or form of a message.
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answer_words import AHEAD, WORK, body_of, not_accepted, refusals_body
@@ -18,6 +18,9 @@ from stream_dp.engine.messages.work import TICK_STEPS
 from stream_dp.errors import NotAccepted, StreamDPError, UsageError
 from stream_dp.journal.answer_body import AnswerCut, RefusalKind
 from stream_dp.journal.commit import Answer, Commit, Refused
+
+if TYPE_CHECKING:  # the pipeline's file is read without numpy
+    from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
 
 PER_TICK = 100
 """How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
@@ -178,20 +181,29 @@ class Conversation:
         """Whether an answer waits for its commit."""
         return bool(self._waiting) or self.due
 
-    def drain(self, standing: AnswerCut) -> tuple[Answer, ...]:
-        """Return the answers that wait for their commit, and that to what is no message if it is due."""
+    def answer_refused(self, standing: AnswerCut) -> None:
+        """Write the answer to what is no message, if it is due."""
         if self.due:
             body = refusals_body(self.next_number, standing, tuple(self._refused.values()))
             self._add(Answer(self.next_number, None, b"", 0, body))
             self._refused.clear()
             self._told = True
-        waiting, self._waiting = tuple(self._waiting), []
-        return waiting
 
-    def settle(self) -> tuple[int, tuple[Refused, ...]]:
-        """Return what the next commit records: the place up to which was read, and the refusals that wait."""
+    def record(
+        self, ticks: "Sequence[ClosedTick]"
+    ) -> "tuple[Sequence[ClosedTick], Mapping[str, Any]]":
+        """Answers become durable between ticks, and the place up to which was read at every commit; see `Memory`."""
+        fields: dict[str, Any] = {"asked": self.place, "refused": tuple(self._refused.values())}
+        if ticks:
+            self.ticked()
+        else:
+            fields["answers"], self._waiting = tuple(self._waiting), []
         self.recorded = self.place
-        return self.recorded, tuple(self._refused.values())
+        return ticks, fields
+
+    def rewind(self, cut: "Cut") -> "Cut":
+        """Return the cut: messages are executed at it, never behind."""
+        return cut
 
     def replay(self, commit: Commit) -> None:
         """Remember what a journal's commit says."""

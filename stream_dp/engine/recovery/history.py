@@ -1,7 +1,7 @@
 """The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
 
-Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages, its
-memory of users and those of identifiers are replayed while it is read, for they are remembered longer than states.
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are
+replayed while it is read, for they remember more than states.
 This file knows no mechanism and no state.
 """
 

@@ -14,21 +14,18 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import Query
-from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.core.progress import Progress, percent
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.actor import ask, step
 from stream_dp.engine.admission import Admission
-from stream_dp.engine.memories.open_identifiers import OpenIdentifiers
-from stream_dp.engine.memories.seen_memory import SeenMemory
-from stream_dp.engine.memories.user_memory import UserMemory
 from stream_dp.engine.messages.answer_words import body_of
 from stream_dp.engine.messages.asked_parameters import read_parameters
-from stream_dp.engine.messages.conversation import Conversation
-from stream_dp.engine.ports import Answers, Journal, Sink, Spans, untold
+from stream_dp.engine.ports import Answers, Ports
 from stream_dp.engine.recovery.history import (
     Heads,
     History,
     ReleaseNumbers,
+    Remembering,
     header_in,
     last_of,
     read_history,
@@ -51,7 +48,6 @@ from stream_dp.journal.commit import (
     Unwatched,
     Watched,
 )
-from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import is_recorded, release_of
 from stream_dp.mechanisms.states import STATES
 
@@ -86,8 +82,7 @@ class Recovered:
 
     `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
     that were read until then. `coming` is what was changed there and begins one tick later. `latest` are the bodies of
-    the last public releases, by series; `unanswered` are durable answers that are not public. `identifiers` are those
-    of ticks still open.
+    the last public releases, by series; `unanswered` are durable answers that are not public.
     """
 
     header: Header
@@ -101,8 +96,6 @@ class Recovered:
     partitions: tuple[int, ...] = ()
     unpublished: list[Release] = field(default_factory=list)
     latest: dict[str, bytes] = field(default_factory=dict)
-    conversation: Conversation = field(default_factory=Conversation)
-    identifiers: OpenIdentifiers = field(default_factory=OpenIdentifiers)
     unanswered: list[Answer] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
     numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
@@ -370,40 +363,29 @@ def _other_bytes(name: str, tick: int) -> FailClosed:
 
 
 async def recover(
-    journal: Journal,
-    sink: Sink,
-    sealer: Sealer,
+    ports: Ports,
     pipeline: str,
     admission: Admission,
     grid: Callable[[Header], TickGrid],
     make_noise: NoiseMaker,
+    memory: Remembering,
     due: Callable[[Sequence[Release]], bool] = bool,
-    answers: Answers | None = None,
-    conversation: Conversation | None = None,
-    users: UserMemory | None = None,
-    seen: SeenMemory | None = None,
-    spans: Spans = untold,
-    progress: Progress = unseen,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
 
-    `due` says of durable releases that are not public whether they should be; `conversation` is one without messages,
-    `users` a memory without users, `seen` one without identifiers: they are given what the journal has of them.
+    `memory` is empty, and is given the journal. `due` says of durable releases that are not public whether they should
+    be.
     """
-    conversation = conversation or Conversation()
-    identifiers, numbers = OpenIdentifiers(), ReleaseNumbers()
-    progress(OPENING)
-    with spans("lease"):
+    journal, sink, numbers = ports.journal, ports.sink, ReleaseNumbers()
+    ports.progress(OPENING)
+    with ports.spans("lease"):
         await journal.open()
     await sink.open()
     head = await sink.last()
-    heads = Heads.of(head, None if answers is None else await _last(answers))
-    memories = (
-        conversation, users or UserMemory(1, None), seen or SeenMemory(), identifiers,
-        numbers, _ReadSoFar(progress, head),
-    )  # fmt: skip
-    progress(READING)
-    history = await read_history(journal, sealer, pipeline, heads, memories)
+    heads = Heads.of(head, None if ports.answers is None else await _last(ports.answers))
+    memories = (memory, numbers, _ReadSoFar(ports.progress, head))
+    ports.progress(READING)
+    history = await read_history(journal, ports.sealer, pipeline, heads, memories)
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:
@@ -411,8 +393,8 @@ async def recover(
             raise
     if history is None:
         return None
-    recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise, progress)
-    recovered.conversation, recovered.identifiers = conversation, identifiers
+    begun = grid(header_in(history))
+    recovered = await _rebuild(history, admission, begun, make_noise, ports.progress)
     recovered.numbers = numbers
     return recovered
 

@@ -5,16 +5,17 @@ knows no actor and no journal.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stream_dp.engine.commands import Inbox
+from stream_dp.engine.memory import Memory
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.ticks.record_guard import RecordGuard
 from stream_dp.engine.ticks.tick_assembler import Cut, Router, TickAssembler
 
 
 class Reader:
-    """Reads `source` from a cut on and puts closed ticks into `inbox`."""
+    """Reads `source` from a cut on and puts closed ticks into `inbox`, at most `group` at a time."""
 
     def __init__(
         self,
@@ -23,30 +24,41 @@ class Reader:
         router: Router,
         partitions: Sequence[int],
         inbox: Inbox,
+        memories: Memory,
+        tasks: asyncio.TaskGroup,
+        group: Callable[[], int],
     ) -> None:
         self._source = source
         self._guard = guard
         self._router = router
         self._partitions = partitions
         self._inbox = inbox
+        self._memories = memories
+        self._tasks = tasks
+        self._group = group
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
-        """Read on behind this cut, where the source stands; put at most `group` ticks at a time."""
-        self._guard.memory.rewind()
-        ticks = TickAssembler.at(cut, self._partitions, self._router.width)
-        self._task = tasks.create_task(self._gather(ticks, group))
+    @property
+    def width(self) -> int:
+        """Entries of a row."""
+        return self._router.width
+
+    def begin(self, cut: Cut) -> None:
+        """Read on behind this cut, where the source stands."""
+        cut = self._memories.rewind(cut)
+        ticks = TickAssembler.at(cut, self._partitions, self.width)
+        self._task = self._tasks.create_task(self._gather(ticks, self._group()))
 
     async def forget(self) -> None:
         """Stop reading, and forget what was read behind the cut."""
         await self.end()
         self._inbox.drop_ticks()
 
-    async def again(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
+    async def again(self, cut: Cut) -> None:
         """Forget what was read behind this cut and read it again."""
         await self.forget()
         await self._source.seek(cut.positions, cut.behind)
-        self.begin(tasks, cut, group)
+        self.begin(cut)
 
     async def end(self) -> None:
         """Stop reading."""
@@ -59,10 +71,9 @@ class Reader:
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
-                decoded = self._router.decode(batch)
-                admitted = self._guard.admit(decoded, ticks.passed(batch.partition))
-                routed = self._router.route(admitted.batch)
-                ticks.add(admitted.batch, routed, admitted.used, admitted.capped, admitted.users)
+                passed = ticks.passed(batch.partition)
+                admitted = self._guard.admit(self._router.decode(batch), passed)
+                ticks.add(admitted, self._router.route(admitted))
                 await asyncio.sleep(0)  # others must not wait for all that was fetched
             while closed := ticks.closed(group):
                 await self._inbox.put(closed)

@@ -4,27 +4,11 @@ Rules: a guard decides by a record's user, by that user's own records and by wha
 cut. This file knows no field and no hash.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Protocol
 
-from stream_dp.engine.memories.identifiers import ByColumn
-from stream_dp.engine.memories.user_memory import Used, UserMemory
+from stream_dp.engine.memories.user_memory import UserMemory
 from stream_dp.engine.ports import Batch
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Admitted:
-    """A batch without the records that do not count; what the others use of their users' caps; how many were capped.
-
-    What cannot say whose it is stands among the batch's refused records. `users` are, by tick, those who are counted in
-    columns of their own: who had an event, and whose was capped.
-    """
-
-    batch: Batch
-    used: Sequence[Used] = ()
-    capped: int = 0
-    users: Mapping[int, ByColumn] = field(default_factory=dict)
 
 
 class RecordGuard(Protocol):
@@ -43,8 +27,11 @@ class RecordGuard(Protocol):
         """
         ...
 
-    def admit(self, batch: Batch, passed: int) -> Admitted:
-        """Decide a batch of a partition where the ticks up to `passed` are over: records of those are late."""
+    def admit(self, batch: Batch, passed: int) -> Batch:
+        """Return a batch without the records that do not count, and with what the others use.
+
+        The ticks up to `passed` are over in its partition: records of those are late.
+        """
         ...
 
 
@@ -57,6 +44,6 @@ class EveryRecord:
     def begin(self, partitions: Sequence[int]) -> None:
         """Do nothing."""
 
-    def admit(self, batch: Batch, passed: int) -> Admitted:
+    def admit(self, batch: Batch, passed: int) -> Batch:
         """Admit all of it."""
-        return Admitted(batch)
+        return batch

@@ -11,12 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.memories.identifiers import ByColumn, Came
-from stream_dp.engine.memories.user_memory import Used
+from stream_dp.engine.memories.user_table import Used
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 from stream_dp.engine.ticks.tick_rows import (
     NARROW,
@@ -33,7 +32,6 @@ from stream_dp.journal.dead_letters import DeadLetters, Span
 
 NO_ENTRY = of_entries({})
 _ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
-NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 
 @dataclass(slots=True, repr=False)
@@ -70,7 +68,7 @@ class Router(Protocol):
 class Cut:
     """Where a tick ended: all that the next one needs, and what a commit keeps of it.
 
-    `arriving` is given where reading begins (`CommitChain.opened`): the chain adds it up, and a cut alone lacks it.
+    `arriving` is there where reading begins (`OpenIdentifiers.rewind`); a cut alone lacks it.
     """
 
     next_tick: int = 0
@@ -245,18 +243,8 @@ class TickAssembler:
         known = self._partitions.get(partition)
         return self._next - 1 if known is None else known.marked
 
-    def add(
-        self,
-        batch: Batch,
-        routed: Routed,
-        used: Sequence[Used] = (),
-        capped: int = 0,
-        users: Mapping[int, ByColumn] = NOBODY,
-    ) -> None:
-        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it.
-
-        `users` are those whom the guard counts, by tick: identifiers as those that the router found.
-        """
+    def add(self, batch: Batch, routed: Routed) -> None:
+        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it."""
         partition = self._partitions.get(batch.partition)
         if partition is None:
             over = self._next - 1
@@ -270,13 +258,13 @@ class TickAssembler:
                     segment.rows[tick] = OpenRow(self._width)
                 roomy = len(segment.rows) * self._width <= _ROOM
                 segment.rows[tick].add(row, roomy=roomy)
-        for tick, found in chain(routed.arrived.items(), users.items()):
+        for tick, found in chain(routed.arrived.items(), batch.users.items()):
             if tick > partition.marked:
                 segment.arrived.setdefault(tick, Came()).add(found)
         segment.records += sum(routed.records.values())
         segment.dead.add(batch.partition, routed.dead)
-        segment.used += used
-        segment.capped += capped
+        segment.used += batch.used
+        segment.capped += batch.capped
         if batch.mark is not None and batch.mark > partition.marked:
             segment.mark, segment.position, segment.behind = (
                 batch.mark,

@@ -23,7 +23,7 @@ from stream_dp.integrations.faust.origin_writer import Target
 from stream_dp.integrations.faust.release_stream import ReleaseStream
 from stream_dp.integrations.faust.stopping import stop_app
 from stream_dp.operate.query.query_token import token_for
-from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import PRODUCT, Run, Setup
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec
@@ -82,7 +82,11 @@ def attach(
     queries = FaustQueries(
         settings_for(settled(spec.source, KafkaSourceSpec)), spec.name, token, analyst
     )
-    options = EngineOptions(path, key, accept_new_guarantee, check, setup)
+    options = EngineOptions(
+        path,
+        RunOptions(key_file=key, accepted=accept_new_guarantee, check=check, standby=True),
+        setup,
+    )
     app.service(engine_service(app, options, queries.close))
     return Attached(app, spec, queries)
 
@@ -133,9 +137,7 @@ class EngineOptions:
     """How the engine runs: what `stream-dp run` takes by flags of the same names."""
 
     pipeline: Path
-    key_file: Path | None = None
-    accept_new_guarantee: str = ""
-    check: bool = True
+    run: RunOptions
     setup: Setup = PRODUCT
 
 
@@ -179,10 +181,7 @@ class EngineService(Service):
             if self.should_stop:
                 return
         options = self.options
-        await run_pipeline(
-            options.pipeline, False, None, options.key_file, options.setup,
-            accepted=options.accept_new_guarantee, check=options.check, standby=True, ending=self._ending,
-        )  # fmt: skip
+        await run_pipeline(options.pipeline, options.run, options.setup, ending=self._ending)
 
     @asynccontextmanager
     async def _ending(self, run: Run) -> AsyncIterator[None]:

@@ -106,7 +106,7 @@ def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, st
         tick = None if replayed else 0
         batch = Batch(piece.partition, piece.payloads, places, begin, tick)
         mark = marked.get(piece.partition, -1)
-        routed = router.route(guard.admit(batch, mark).batch)
+        routed = router.route(guard.admit(batch, mark))
         for span in routed.dead:
             why |= dict.fromkeys(range(span.first, span.last + 1), (span.reason, span.field))
         late += sum(records for tick, records in routed.records.items() if tick <= mark)

@@ -84,7 +84,7 @@ def examine(
         some = records[begin : begin + _AT_ONCE]
         places = range(begin, begin + len(some))
         batch = Batch(0, [each.payload for each in some], places, places.stop)
-        why |= _dead(router.route(guard.admit(batch, -1).batch))
+        why |= _dead(router.route(guard.admit(batch, -1)))
     kinds: dict[tuple[str, str | None], list[int]] = {}
     for place, kind in why.items():
         kinds.setdefault(kind, []).append(place)

@@ -38,18 +38,28 @@ class Fed:
     skipped: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The topic that is fed, and how fast (None: as fast as it goes).
+
+    `create` makes a missing topic with so many partitions (0: it does not).
+    """
+
+    topic: str
+    ticks_per_second: float | None = None
+    create: int = 0
+
+
 async def replay_file(
     pipeline: Path,
     file: Path,
-    topic: str,
-    ticks_per_second: float | None,
-    create: int,
+    to: Feed,
     key_file: Path | None,
     tell: Callable[[str], None],
     skip_bad: bool = False,
     progress: Progress = unseen,
 ) -> Fed:
-    """Feed `file` into `topic` of the broker that the pipeline file names, once all its records were examined.
+    """Feed `file` into the topic `to` of the broker that the pipeline file names, once all its records were examined.
 
     `tell` gets lines for the operator: what is wrong with records, that the pipeline reads another topic, and that
     brokers are waited for; `progress` learns how far it has come. With `skip_bad` the records that the pipeline cannot
@@ -61,8 +71,8 @@ async def replay_file(
     """
     spec = load(pipeline)
     _, source = _replayed(spec)
-    if topic != source.topic:
-        tell(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
+    if to.topic != source.topic:
+        tell(f"Warning: {spec.name} reads topic {source.topic}, not {to.topic}")
     sealer = sealer_for(spec, key_file)
     progress(f"Reading {file.name}")
     loaded = await _loaded(spec, file)
@@ -81,9 +91,7 @@ async def replay_file(
     if examined.bad and not examined.good:
         raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
     await source_there(spec, tell)
-    fed = await _feed_records(
-        spec, sealer, examined.good, topic, ticks_per_second, create, progress
-    )
+    fed = await _feed_records(spec, sealer, examined.good, to, progress)
     return replace(fed, skipped=examined.refused)
 
 
@@ -103,9 +111,8 @@ async def feed_file(
         FailClosed: the topic holds something else.
         WorldError: the broker cannot be reached.
     """
-    return await _feed_records(
-        spec, sealer, await _loaded(spec, file), topic, ticks_per_second, create=0
-    )
+    to = Feed(topic, ticks_per_second)
+    return await _feed_records(spec, sealer, await _loaded(spec, file), to)
 
 
 async def _loaded(spec: PipelineSpec, file: Path) -> list[Record]:
@@ -117,22 +124,19 @@ async def _feed_records(
     spec: PipelineSpec,
     sealer: Sealer,
     records: Sequence[Record],
-    topic: str,
-    ticks_per_second: float | None,
-    create: int,
+    to: Feed,
     progress: Progress = unseen,
 ) -> Fed:
-    """Feed the records; `create` makes a missing topic with so many partitions (0: it does not)."""
     clock, source = _replayed(spec)
     progress("Sorting records into ticks")
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
     settings, place = settings_for(source), placement_of(spec)
-    if create:
-        place((), range(create))
-        await make_topic(settings, topic, create, stamped=False)
+    if to.create:
+        place((), range(to.create))
+        await make_topic(settings, to.topic, to.create, stamped=False)
     feed_of = await asyncio.to_thread(feed_id, ticks)
-    marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_of)
-    first = await feed(settings, marks, ticks, ticks_per_second, place, progress)
+    marks = TickMarks(sealer.mark_key(), to.topic, clock.grid, feed_of)
+    first = await feed(settings, marks, ticks, to.ticks_per_second, place, progress)
     before = ticks.before(first)
     return Fed(len(records) - before, before)
 

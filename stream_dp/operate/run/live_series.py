@@ -88,7 +88,8 @@ class EngineLiveSeries:
         payer = paying(sender, analyst)
 
         async def predicted(priced: bytes) -> float:
-            proposal, _ = await self._engine.preview(priced, payer)
+            proposal = await self._engine.propose(priced, payer)
+            self._engine.admission.preview(proposal, payer)  # refuses now what the message would be
             return proposal.predicted()[1]
 
         definition = await self._search.priced(definition, payer, predicted)

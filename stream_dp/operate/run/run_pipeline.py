@@ -38,7 +38,8 @@ class Operator:
 
     The figures are exact; `port` says where else than here they are told, if anywhere. `patient`: brokers that do not
     answer yet are waited for, and the operator learns of that too. `traces` (None: there are none) learns where they
-    go. `progress` learns how far a start has come, and `over` that no tick is left, where the run stays for its page.
+    go. `progress` learns how far a start has come, `waits` that a standby is ready to take over, `opened` the page's
+    address, and `over` that no tick is left, where the run stays for its page.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -49,6 +50,28 @@ class Operator:
     traces: Callable[[str], None] | None = None
     progress: Progress = unseen
     over: Callable[[], None] = lambda: None
+    waits: Callable[[], None] = lambda: None
+    opened: Callable[[str], None] = lambda url: None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a pipeline is run.
+
+    Without `until_end` it goes on after the horizon, for the page, until it is stopped. The page is served on `port`
+    (None: not at all) of `host`, which clients may call by the names `hosts` too. `accepted` names a new guarantee on a
+    source that was seen before. `check`: no new ledger begins where no record fits. A `standby` begins once no other
+    engine of the pipeline is there, and stands by again where another one has taken over.
+    """
+
+    until_end: bool = False
+    port: int | None = None
+    host: str = "127.0.0.1"
+    hosts: frozenset[str] = frozenset()
+    key_file: Path | None = None
+    accepted: str = ""
+    check: bool = True
+    standby: bool = False
 
 
 @asynccontextmanager
@@ -59,29 +82,16 @@ async def nothing(_: Run) -> AsyncIterator[None]:
 
 async def run_pipeline(
     pipeline: Path,
-    until_end: bool,
-    port: int | None,
-    key_file: Path | None,
+    options: RunOptions,
     setup: Setup = PRODUCT,
     *,
-    accepted: str = "",
-    check: bool = True,
     operator: Operator | None = None,
-    standby: bool = False,
-    host: str = "127.0.0.1",
-    hosts: frozenset[str] = frozenset(),
-    waits: Callable[[], None] = lambda: None,
-    opened: Callable[[str], None] = lambda url: None,
     beside: Callable[[Run], AbstractAsyncContextManager[None]] = nothing,
     ending: Callable[[Run], AbstractAsyncContextManager[None]] = signals,
 ) -> Run:
     """Load, build and run; return the run after its end.
 
-    Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
-    (None: not at all) of `host`, which clients may call by the names `hosts` too; `opened` learns its address. `beside`
-    is entered while the engine runs, `ending` before, and stops it: by signals, in a program of ours. A standby begins
-    once no other engine of the pipeline is there; `waits` learns that it is ready for that. It stands by again where
-    another one has taken over. `check`: no new ledger begins where no record fits.
+    `beside` is entered while the engine runs, `ending` before, and stops it: by signals, in a program of ours.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
@@ -89,44 +99,46 @@ async def run_pipeline(
     """
     told, spec = operator or Operator(), load(pipeline)
     told.tell("starting", pipeline=spec.name, version=__version__)
-    if until_end and spec.clock.horizon is None:
+    if options.until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     told.progress(f"Deriving what {spec.name} guarantees")
-    built, sealer = build(spec), sealer_for(spec, key_file)
-    if told.patient and not standby:
+    built, sealer = build(spec), sealer_for(spec, options.key_file)
+    if told.patient and not options.standby:
         await source_there(spec, told.starts)
     told.progress("Looking for a journal")
     new = await require_own(built, sealer, private=setup.private)
-    if new and check:
+    if new and options.check:
         told.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))
-    keep = 1 if port is None else KEPT_RELEASES
+    keep = 1 if options.port is None else KEPT_RELEASES
 
     def begun() -> Run:
         holder = Holder()
 
         def ports() -> Ports:
-            opened_ports = setup.adapters(spec, sealer, accepted, holder)
+            opened_ports = setup.adapters(spec, sealer, options.accepted, holder)
             opened_ports = replace(opened_ports, spans=spans, progress=told.progress)
             ends = partial(known_ends, opened_ports.source)
             return told.figures.watching(opened_ports, spec.source.warn_dead, ends)
 
         return Run(
-            built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby,
-            tell=told.tell,
+            built, ports(), setup, keep=keep, accepted=options.accepted, again=ports,
+            patient=options.standby, tell=told.tell,
         )  # fmt: skip
 
     async def live(this: Run) -> None:
         async with (
             ending(this),
-            standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
-            served(this, port, opened, host, hosts, spans),
+            standing_by(
+                presence_of(spec), this.stopped, told.waits if options.standby else None
+            ) as to_run,
+            served(this, options.port, told.opened, options.host, options.hosts, spans),
         ):
             if not to_run:
                 return
             async with beside(this), _announced(this, told), ticks_told(this, told.tell):
                 await this.until_end()
-            if not until_end and not this.stopped.is_set():
+            if not options.until_end and not this.stopped.is_set():
                 told.over()
                 await this.stopped.wait()
 
@@ -134,7 +146,7 @@ async def run_pipeline(
         figures_told(told.port, spec.name, told.figures, sealer),
         traced(told.traces, spec.name) as spans,
     ):
-        return await lived(begun, live, standby=standby, tell=told.tell)
+        return await lived(begun, live, standby=options.standby, tell=told.tell)
 
 
 async def lived(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.memories.seen_memory import SeenMemory
-from stream_dp.engine.messages.answering import Understanding
-from stream_dp.engine.ports import Ports
+from stream_dp.engine.messages.answering import Requests, Understanding
+from stream_dp.engine.ports import Audience, Ports
 from stream_dp.engine.recovery.recovery import NoiseMaker
 from stream_dp.engine.run_config import GROUP
 from stream_dp.errors import Outage, WorldError
@@ -171,11 +171,14 @@ class Run:
         words = SeriesWords(built, planner, TickTimes(built.spec, self.log), self._fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
-            replace(config, group=setup.group), router, ports, setup.make_noise, self._published,
-            planner=planner, subledgers=built.subledgers(), known=known, wanted=self._wanted,
-            messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
+            replace(config, group=setup.group), router, ports, setup.make_noise,
+            Audience(self._published, known, self._wanted),
+            requests=Requests(
+                planner, built.subledgers(), Understanding(messages, words),
+                built.spec.queries.per_tick, DerivingProcess(planner),
+            ),
             guard=guard_of(built.spec, config.origin, key),
-            seen=SeenMemory(built.layout.windows(built.spec)), deriver=DerivingProcess(planner),
+            memories=[SeenMemory(built.layout.windows(built.spec))],
         )  # fmt: skip
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 

@@ -11,7 +11,7 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.memories.identifiers import ByColumn
 from stream_dp.engine.memories.user_table import Hashes
-from stream_dp.engine.ticks.tick_assembler import NOBODY
+from stream_dp.engine.ports import NOBODY
 from stream_dp.pipeline.routing.layout import Slot
 from stream_dp.records.record_columns import BoolArray
 

@@ -20,10 +20,10 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.memories.identifiers import ByColumn
 from stream_dp.engine.memories.user_hash import UserHash
-from stream_dp.engine.memories.user_memory import Used, UserMemory
-from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.record_guard import Admitted, EveryRecord, RecordGuard
-from stream_dp.engine.ticks.tick_assembler import NOBODY
+from stream_dp.engine.memories.user_memory import UserMemory
+from stream_dp.engine.memories.user_table import Used
+from stream_dp.engine.ports import NOBODY, Batch
+from stream_dp.engine.ticks.record_guard import EveryRecord, RecordGuard
 from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -79,7 +79,7 @@ class UserGuard:
         self._homes = homes_of(self._spec, partitions)
         self._first, self._now = frozenset(partitions), len(partitions)
 
-    def admit(self, batch: Batch, passed: int) -> Admitted:
+    def admit(self, batch: Batch, passed: int) -> Batch:
         """Decide a batch of a partition where the ticks up to `passed` are over; warn of a partition that was added.
 
         Raises:
@@ -91,7 +91,7 @@ class UserGuard:
             self._now = batch.partition + 1  # numbered from 0 on
             _log.warning("%s", grown(len(self._first), self._now))
         if not batch.payloads:
-            return Admitted(batch)
+            return batch
         decoded = self._read(batch)
         users = UserNames.of(map(self._user_of, decoded.records))
         long, astray = users.long, self._homes.of(users.texts) != batch.partition
@@ -104,14 +104,14 @@ class UserGuard:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
         if stays.all():
-            return Admitted(batch, used, users=those)
+            return replace(batch, used=used, users=those)
         refused = [
             *decoded.refused,
             *self._dead(decoded, NAME_TOO_LONG, long),
             *self._dead(decoded, WRONG_PARTITION, astray & ~long),
         ]
         capped = int(np.count_nonzero(counting & ~kept))
-        return Admitted(_part(batch, stays, refused), used, capped, those)
+        return replace(_part(batch, stays, refused), used=used, capped=capped, users=those)
 
     def _read(self, batch: Batch) -> Decoded:
         """Return the records that say whose they are and when, in the order of the batch."""

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from live_acts import create_series
 from unit.journal.runtime_worlds import HORIZON, WIDTH, Router, World, batches, plan
 from unit.journal.seed_worlds import definition
 from unit.live.live_series_worlds import Stopping
@@ -91,7 +92,7 @@ async def after_a_series_was_created(monkeypatch: pytest.MonkeyPatch) -> list[in
     source.go(1)
     await world.until(1, run)
     before = len(world.store.commits)
-    await engine.create(definition("later"))
+    await create_series(engine, definition("later"))
     source.go(10**6)
     await run
     created, *after = world.commits()[before:]
@@ -109,7 +110,12 @@ async def test_a_reader_that_begins_again_without_the_bound_is_seen(
 ) -> None:
     """The twin."""
     again = Reader.again
-    monkeypatch.setattr(Reader, "again", lambda self, tasks, cut, _: again(self, tasks, cut, 100))
+
+    async def all_at_once(self: Reader, cut: Cut) -> None:
+        self._group = lambda: 100
+        await again(self, cut)
+
+    monkeypatch.setattr(Reader, "again", all_at_once)
     assert max(await after_a_series_was_created(monkeypatch)) > 2
 
 

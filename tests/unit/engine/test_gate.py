@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.gate import Gate
+from stream_dp.engine.ports import Ports
 from stream_dp.errors import WorldError
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, Release, decode, digest
 from stream_dp.journal.keys import Sealer
 from stream_dp.testing.manual_clock import ManualClock
@@ -70,7 +71,8 @@ async def world(
     journal = _Held(store, answer)
     await journal.open()
     grid = TickGrid(0, STEP, horizon)
-    gate = Gate(journal, sink, SEALER, clock, grid, block, hold, told.append)
+    ports = Ports(MemorySource((), partitions=()), journal, sink, clock, SEALER)
+    gate = Gate(ports, grid, block, hold, told.append)
     return _World(gate, sink, store, clock, answer, told)
 
 

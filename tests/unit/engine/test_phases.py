@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series
 from unit.journal.runtime_worlds import Waiting, World
 
 from stream_dp.engine.engine import Engine
@@ -124,7 +125,7 @@ async def test_an_engine_goes_through_its_phases_once() -> None:
     assert (world.store.commits, world.bodies) == before
     assert source.phases[3:] == []
     assert phase_of(engine) is EnginePhase.ENDED
-    for asked in (engine.halt("total"), engine.create(b"{}")):
+    for asked in (halt_series(engine, "total"), create_series(engine, b"{}")):
         with pytest.raises(
             UsageError, match="the engine has ended, so nothing is previewed, created, halted"
         ):
@@ -153,13 +154,13 @@ class Deaf(MemoryJournal):
 async def test_an_engine_that_fails_refuses_orders_and_is_not_ready() -> None:
     world = World()
     engine = world.engine(journal=Deaf(world.store))
-    waiting = asyncio.create_task(engine.halt("total"))
+    waiting = asyncio.create_task(halt_series(engine, "total"))
     await asyncio.sleep(0)
     with pytest.raises(WorldError, match="no broker"):
         await engine.run()
     assert phase_of(engine) is EnginePhase.FAILED
     assert not engine.ready.is_set()
-    for asked in (waiting, engine.halt("total")):
+    for asked in (waiting, halt_series(engine, "total")):
         with pytest.raises(UsageError, match="the engine has ended"):
             await asked
 
@@ -172,7 +173,7 @@ async def test_a_cancelled_engine_has_failed() -> None:
     await source.reached.wait()
     assert phase_of(engine) is EnginePhase.RUNNING
     with pytest.raises(UnknownMechanism):
-        await engine.halt("nobody")
+        await halt_series(engine, "nobody")
     assert phase_of(engine) is EnginePhase.RUNNING
     run.cancel()
     with pytest.raises(asyncio.CancelledError):

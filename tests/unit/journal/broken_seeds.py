@@ -1,15 +1,14 @@
 """Engines that take the seed of some noise from elsewhere than the port, or use one twice."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import NeedsDerivation
 from stream_dp.engine.recovery.recovery import Recovered, initial_states
 from stream_dp.engine.ticks.tick_assembler import ClosedTick
-from stream_dp.journal.commit import Commit, Created, Header
+from stream_dp.journal.commit import Commit, Header
 
 ZEROS = bytes(32)
 
@@ -23,6 +22,18 @@ def seeds_of(engine: Engine, seeds: Callable[[], bytes]) -> Iterator[None]:
         yield
     finally:
         engine._ports = ports
+
+
+def with_seeds(
+    engine: Engine, seeds: Callable[[], bytes], act: Callable[..., Awaitable[Any]]
+) -> Callable[..., Awaitable[Any]]:
+    """What is done at a cut, with other seeds than those of the port."""
+
+    async def acted(*derived: Any, **how: Any) -> Any:
+        with seeds_of(engine, seeds):
+            return await act(*derived, **how)
+
+    return acted
 
 
 class FirstSeedOfZeros(Engine):
@@ -46,9 +57,8 @@ class FirstNoiseOfZeros(Engine):
 class CreatedSeedOfZeros(Engine):
     """Everybody knows the first noise of a series that was created."""
 
-    async def _create(self, *wanted: Any, **how: Any) -> Created | NeedsDerivation:
-        with seeds_of(self, lambda: ZEROS):
-            return await super()._create(*wanted, **how)
+    async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
+        return await super()._done(with_seeds(self, lambda: ZEROS, act))
 
 
 class CreatedWithTheFirstSeed(Engine):
@@ -56,11 +66,10 @@ class CreatedWithTheFirstSeed(Engine):
 
     first: ClassVar[list[bytes]] = []
 
-    async def _create(self, *wanted: Any, **how: Any) -> Created | NeedsDerivation:
+    async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
         if not self.first:
             self.first.append(self._ports.seeds())
-        with seeds_of(self, lambda: self.first[0]):
-            return await super()._create(*wanted, **how)
+        return await super()._done(with_seeds(self, lambda: self.first[0], act))
 
 
 class OneSeedForAGroup(Engine):

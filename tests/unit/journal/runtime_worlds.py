@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Batch, Ports, Source
+from stream_dp.engine.ports import Audience, Batch, Ports, Source
 from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
 from stream_dp.engine.recovery.recovery import NoiseMaker
 from stream_dp.engine.run_config import RunConfig
@@ -190,7 +190,7 @@ class World:
         ports = self.ports(fuse, source)
         ports = ports if journal is None else replace(ports, journal=journal)
         self.told.clear()
-        return Engine(self.plan, Router(), ports, self.noise, self.told.append)
+        return Engine(self.plan, Router(), ports, self.noise, Audience(self.told.append))
 
     async def run(self, fuse: Fuse | None = None, **ports: Any) -> None:
         """Run an engine to its end."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from live_acts import create_series, halt_series
 from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.engine.engine import Engine
@@ -120,11 +121,13 @@ async def three_lives() -> Lives:
     async def ask(engine: Engine, tick: int) -> None:
         names = engine.admission.names
         if tick >= 1 and "a" not in names:
-            await engine.create(definition("a"))
+            await create_series(engine, definition("a"))
         if tick >= 7 and "b" not in names:
-            await engine.create(definition("b", statistic="histogram", by="country", method="tree"))
+            await create_series(
+                engine, definition("b", statistic="histogram", by="country", method="tree")
+            )
         if tick >= 10 and "a" in {s.series.name for s in engine.admission.registry.live}:
-            await engine.halt("a")
+            await halt_series(engine, "a")
 
     for fails in (
         lambda commit: 4 in commit.ticks,

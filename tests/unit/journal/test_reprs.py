@@ -72,7 +72,7 @@ PRIVATE: list[Any] = [
     COMMIT.snapshot,
     COMMIT.answers[0],
     Refused("kind", "detail", SECRET, (SECRET,), SECRET),
-    Batch(0, (BYTES,), (SECRET,), SECRET, refused=(SPAN,)),
+    Batch(0, (BYTES,), (SECRET,), SECRET, refused=(SPAN,), capped=SECRET),
     SPAN,
     letters(),
     Routed({4: ROW}, [SPAN], {4: SECRET}),
@@ -135,7 +135,7 @@ def test_the_check_can_fail() -> None:
 def test_every_private_value_of_the_runtime_is_checked() -> None:
     """A new dataclass or struct of the runtime is either in the list above or public by name."""
     public = {"Asked", "Charge", "Created", "Halted", "Header", "Series", "RunConfig", "Ports", "Halt", "Snapshot",
-              "Sealed", "_Form", "_Part", "_Private", "_Segment", "_Partition",
+              "Audience", "Sealed", "_Form", "_Part", "_Private", "_Segment", "_Partition",
               "Watched", "Unwatched", "Rank"}  # fmt: skip
     checked = {type(value).__name__ for value in PRIVATE} | {"Ask", "Tick"}
     found = set()

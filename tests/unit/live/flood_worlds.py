@@ -147,7 +147,7 @@ class FloodedWorld(MonitorWorld):
         """Whether all is executed and all ticks but the last are on record; notes what is held in memory."""
         if not hasattr(engine, "_chain"):
             return False
-        talk = engine._chain.now.conversation
+        talk = engine._conversation
         self.held = max(self.held, self.queue.place - max(0, talk.place))
         return talk.place >= messages and engine._chain.settled >= HORIZON - 1
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from live_acts import create_series, halt_series
 from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
 
 from stream_dp.engine.engine import Engine
@@ -59,12 +60,12 @@ async def at(engine: Engine, tick: int) -> None:
     """What is asked after a tick, unless an earlier run did it."""
     names = engine.admission.names
     if tick >= 2 and "a" not in names:
-        await engine.create(question("a", "0.4"))
+        await create_series(engine, question("a", "0.4"))
     if tick >= 4 and "b" not in names:
-        await engine.create(
-            question("b", "0.3", statistic="histogram", by="country", method="tree")
+        await create_series(
+            engine, question("b", "0.3", statistic="histogram", by="country", method="tree")
         )
     if tick >= 6 and "a" in {s.series.name for s in engine.admission.registry.live}:
-        await engine.halt("a")
+        await halt_series(engine, "a")
     if tick >= 7 and "c" not in names:
-        await engine.create(question("c", "0.7"))
+        await create_series(engine, question("c", "0.7"))

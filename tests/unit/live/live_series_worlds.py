@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Understanding
+from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Batch, Journal, Ports
 from stream_dp.engine.recovery.recovery import NoiseMaker
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
@@ -123,8 +123,11 @@ class World:
         self.planner = LiveSeriesPlanner(built.spec, router)
         words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())
         return Engine(
-            plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
-            messages=Understanding(SignedMessages("shop", SEALER.query_token), words),
+            plan, router, ports, self.noise,
+            requests=Requests(
+                self.planner, built.subledgers(),
+                Understanding(SignedMessages("shop", SEALER.query_token), words),
+            ),
         )  # fmt: skip
 
     def releases(self, series: str) -> dict[int, Any]:

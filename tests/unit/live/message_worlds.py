@@ -18,7 +18,7 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Answering, Understanding
+from stream_dp.engine.messages.answering import Answering, Requests, Understanding
 from stream_dp.engine.ports import Ports, Question
 from stream_dp.engine.series import Series
 from stream_dp.errors import RejectedMessage, UsageError
@@ -193,8 +193,11 @@ class MessageWorld(World):
         self.planner = LiveSeriesPlanner(built.spec, router)
         words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())
         return self.kind(
-            plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
-            messages=Understanding(SignedMessages("shop", SEALER.query_token), words), per_tick=self.per_tick,
+            plan, router, ports, self.noise,
+            requests=Requests(
+                self.planner, built.subledgers(),
+                Understanding(SignedMessages("shop", SEALER.query_token), words), self.per_tick,
+            ),
         )  # fmt: skip
 
     async def live(self, fuse: Fuse | None = None) -> None:

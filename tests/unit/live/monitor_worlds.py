@@ -17,8 +17,8 @@ from unit.live.message_worlds import (
 )
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Understanding
-from stream_dp.engine.ports import Ports
+from stream_dp.engine.messages.answering import Requests, Understanding
+from stream_dp.engine.ports import Audience, Ports
 from stream_dp.live.message_reader import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.query.fired_watches import FiredWatches
@@ -72,10 +72,13 @@ class MonitorWorld(MessageWorld):
         self.planner = LiveSeriesPlanner(built.spec, router)
         seen = FiredWatches()
         self.words = words = SeriesWords(built, self.planner, lambda tick: None, seen)
-        engine = self.kind(
-            plan, router, ports, self.noise, lambda release: seen.take(release, engine.admission.registry),
-            planner=self.planner, subledgers=built.subledgers(),
-            messages=Understanding(SignedMessages("shop", SEALER.query_token), words), per_tick=self.per_tick,
+        engine: Engine = self.kind(
+            plan, router, ports, self.noise,
+            Audience(lambda release: seen.take(release, engine.admission.registry)),
+            requests=Requests(
+                self.planner, built.subledgers(),
+                Understanding(SignedMessages("shop", SEALER.query_token), words), self.per_tick,
+            ),
         )  # fmt: skip
         return engine
 

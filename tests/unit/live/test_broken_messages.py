@@ -57,7 +57,7 @@ class RecordsThePlaceBefore(Answering):
     """Notes that a message was read before its answer is on record."""
 
     async def hear(self, questions: Any, *derived: Any, **how: Any) -> Any:
-        conversation = self._changes.chain.now.conversation
+        conversation = self._conversation
         conversation.place = conversation.recorded = questions[-1].place + 1
         await self._changes.flush()
         return await super().hear(questions, *derived, **how)

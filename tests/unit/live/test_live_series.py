@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series, preview_series
 from unit.live.live_series_steps import large, question, running, zero
 from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
@@ -21,7 +22,7 @@ from stream_dp.pipeline.routing.open_router import OpenRouter
 async def at_a_cut(engine: Engine) -> None:
     """Wait until the commit in flight is over."""
     with pytest.raises(UnknownMechanism):
-        await engine.halt("nothing")
+        await halt_series(engine, "nothing")
 
 
 @pytest.mark.parametrize("tick", [2, 3, 5])  # before, at and after an early record of a later tick
@@ -30,7 +31,7 @@ async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice(tick: 
     await alone.engine(MemorySource(batches(), partitions=(0, 1))).run()
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        created = await engine.create(question())
+        created = await create_series(engine, question())
         assert (created.start, created.number) == (tick + 1, 1)
 
     await running(world, tick, ask)
@@ -43,7 +44,7 @@ async def test_an_early_record_before_the_cut_does_not_count_in_fresh_columns() 
     world = World(noise=zero)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question())
+        await create_series(engine, question())
 
     await running(world, 3, ask)
     assert world.releases("large")[HORIZON - 1] == large(HORIZON - 1, 4)
@@ -60,7 +61,7 @@ async def test_how_far_the_reader_was_ahead_changes_nothing(ahead: int) -> None:
     world = World(noise=zero)
 
     async def ask(engine: Engine, source: Stopping) -> None:
-        asked = asyncio.create_task(engine.create(question()))
+        asked = asyncio.create_task(create_series(engine, question()))
         source.go(2 + ahead)
         created = await asked
         assert world.releases("large").keys() <= set(range(created.start, HORIZON))
@@ -87,7 +88,7 @@ async def test_nothing_is_read_while_a_creation_becomes_durable() -> None:
     engine = world.engine(source, Slow(world.store))
     run = asyncio.create_task(engine.run())
     await world.until(2)
-    await engine.create(question())
+    await create_series(engine, question())
     await run
     ((before, behind),) = left
     assert behind == before > 0
@@ -109,7 +110,7 @@ async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         monkeypatch.setattr(live_series, "chosen_for", slowly)
-        for asking in (engine.preview(question()), engine.create(question())):
+        for asking in (preview_series(engine, question()), create_series(engine, question())):
             task = asyncio.create_task(asking)
             assert await asyncio.to_thread(begun.wait, 30)
             looped.set()
@@ -136,15 +137,15 @@ async def test_a_preview_tells_nothing_of_a_tick_that_is_stepped_and_not_publish
 
     async def ask(engine: Engine, source: Stopping) -> None:
         await at_a_cut(engine)
-        before, _ = await engine.preview(question(epsilon="1"))
+        before, _ = await preview_series(engine, question(epsilon="1"))
         with monkeypatch.context() as patch:
             patch.setattr(MemorySink, "publish", hold)
             source.go(4)
             await holding.wait()
-            during, _ = await engine.preview(question(epsilon="1"))
+            during, _ = await preview_series(engine, question(epsilon="1"))
             released.set()
         await at_a_cut(engine)
-        after, _ = await engine.preview(question(epsilon="1"))
+        after, _ = await preview_series(engine, question(epsilon="1"))
         assert before.derivation == during.derivation != after.derivation
 
     await running(world, 2, ask)
@@ -165,7 +166,7 @@ async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_
                 break
             await asyncio.sleep(0)
         await at_a_cut(engine)
-        found, _ = await engine.preview(question(epsilon="1"))
+        found, _ = await preview_series(engine, question(epsilon="1"))
         seen.append(found.derivation)
     assert seen[0] == seen[1] == seen[2] != seen[3]
     source.go(HORIZON)
@@ -175,7 +176,7 @@ async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_
 async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
     """Whoever asked would else wait for ever: it is no longer in the inbox, and not executed yet."""
     engine = World().engine(Stopping(0))
-    asking = asyncio.create_task(engine.create(question()))
+    asking = asyncio.create_task(create_series(engine, question()))
     await asyncio.sleep(0)
     waiting = asyncio.create_task(engine._next())
     for _ in range(10):
@@ -205,7 +206,7 @@ async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
     )
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        created = await engine.create(asked % raw.encode())
+        created = await create_series(engine, asked % raw.encode())
         assert json.loads(created.definition)["where"][0]["equals"] == value
         assert engine.admission.subledgers.main.left == 0
         series = engine.admission.planner.running[created.number]  # type: ignore[union-attr]
@@ -222,7 +223,7 @@ async def test_releases_of_what_is_created_say_that_test_noise_is_not_private(no
     world = World() if noise is None else World(noise=noise)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question())
+        await create_series(engine, question())
 
     await running(world, 2, ask)
     bodies = [json.loads(body) for body in world.bodies]
@@ -268,7 +269,7 @@ async def test_quantiles_that_are_created_count_from_their_first_tick(
     text = f"{{name: half, statistic: quantiles, {of}, {over}, epsilon: 0.5}}"
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(text.encode())
+        await create_series(engine, text.encode())
 
     await running(world, 3, ask)
     bodies = [body for body in map(json.loads, world.bodies) if body["series"] == "half"]

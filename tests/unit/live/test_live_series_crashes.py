@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series
 from unit.live.live_series_steps import at, question, running
 from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
 
@@ -114,7 +115,7 @@ async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
     world = World()
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question())
+        await create_series(engine, question())
 
     await running(world, 2, ask)
     previous, sealed = b"", []
@@ -140,9 +141,9 @@ async def test_after_the_end_nothing_is_taken() -> None:
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
     with pytest.raises(UsageError, match="ended"):
-        await engine.create(question())
+        await create_series(engine, question())
     with pytest.raises(UsageError, match="ended"):
-        await engine.halt("large")
+        await halt_series(engine, "large")
 
 
 async def test_a_created_series_never_runs_on_with_another_mechanism(
@@ -161,7 +162,7 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
-    await engine.create(question())
+    await create_series(engine, question())
     source.go(5)
     await world.until(5)
     engine.stop()
@@ -192,10 +193,10 @@ async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     world = World()
 
     async def ask(engine: Engine, source: Stopping) -> None:
-        await engine.create(question())
+        await create_series(engine, question())
         source.go(5)
         await world.until(5)
-        await engine.halt("large")
+        await halt_series(engine, "large")
 
     await running(world, 2, ask)
     previous, sealed = b"", []
@@ -230,7 +231,7 @@ async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:
     run = asyncio.create_task(engine.run())
     await world.until(2)
     with pytest.raises(WorldError, match="it may be durable and paid for"):
-        await engine.create(question())
+        await create_series(engine, question())
     with pytest.raises(WorldError, match="no answer"):
         await run
     again = world.engine(MemorySource(batches(), partitions=(0, 1)))

@@ -5,6 +5,7 @@ import json
 from itertools import count
 from typing import Any
 
+from live_acts import create_series
 from unit.live.live_series_worlds import HORIZON, Stopping, World
 
 from stream_dp.errors import UsageError, WorldError
@@ -47,7 +48,7 @@ async def lived(world: World, fuse: list[int]) -> None:
             if run.done():
                 break
             if tick >= START - 1 and engine.ready.is_set() and "wide" not in engine.admission.names:
-                await engine.create(json.dumps(SUM).encode())
+                await create_series(engine, json.dumps(SUM).encode())
     except (UsageError, WorldError, Crash):
         pass
     await run

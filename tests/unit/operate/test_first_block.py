@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series, preview_series
 from unit.cli.test_ledger import summary_of
 from unit.live.live_series_steps import question, running
 from unit.live.live_series_worlds import PIPELINE, World
@@ -103,11 +104,11 @@ async def test_ledger_api_recovery_and_the_check_agree() -> None:
     world = World(pipeline=pipeline(PRIVACY))
 
     async def ask(engine: Engine, _source: Any) -> None:
-        await engine.create(question("later", "0.3"))
+        await create_series(engine, question("later", "0.3"))
         with pytest.raises(BudgetRefused, match="basic filter"):
-            await engine.create(question("dear", "0.5"))
-        await engine.halt("later")
-        await engine.create(question("again", "0.7"))  # the halt freed what has no delta
+            await create_series(engine, question("dear", "0.5"))
+        await halt_series(engine, "later")
+        await create_series(engine, question("again", "0.7"))  # the halt freed what has no delta
         shown = api_budget(engine_spec(world), engine.admission.subledgers, [])
         assert shown["delta"] == {"total": "0.000003", "spent": "0.000001", "left": "0.000002"}
         assert shown["unit"] == "epsilon"
@@ -168,14 +169,14 @@ async def test_what_the_pure_filter_cannot_take_changes_nothing(
         columns = [live.series.rows for live in engine.admission.registry.live]
         with monkeypatch.context() as patch:
             patch.setattr(live_series.PlannedSeries, "derivation", property(lambda _: derivation))
-            for attempt in (engine.create, engine.preview):
+            for attempt in (create_series, preview_series):
                 with pytest.raises(BudgetRefused, match=said):
-                    await attempt(question("large", "0.1"))
+                    await attempt(engine, question("large", "0.1"))
         after = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
         assert before == after
         assert columns == [live.series.rows for live in engine.admission.registry.live]
         assert engine.admission.subledgers.running == {}
-        await engine.create(question("large", "0.1"))
+        await create_series(engine, question("large", "0.1"))
 
     await running(world, 2, ask)
 

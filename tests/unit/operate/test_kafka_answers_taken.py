@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from live_acts import drained
 
 from stream_dp.client.kafka_messages import KafkaMessages
 from stream_dp.client.message_text import fresh_id, message_text
@@ -84,14 +85,14 @@ async def test_of_records_that_are_refused_together_each_has_its_own_reason() ->
     for place in range(100):
         kind = RefusalKind.USED if place in (HERE, 3) else RefusalKind.UNREADABLE
         talk.refuse(not_accepted(kind), place)
-    (line,) = talk.drain(AT)
+    (line,) = drained(talk, AT)
     with pytest.raises(NotAccepted, match="id: was used for another message"):
         await told([line.body])
     crowd = Conversation()
     for place in range(HERE - 60, HERE + 40):
         if place != HERE:
             crowd.refuse(not_accepted(RefusalKind.SIGNATURE), place)
-    (line,) = crowd.drain(AT)
+    (line,) = drained(crowd, AT)
     mine = answer({"series": "a"}, HERE)
     assert await told([mine, line.body]) == mine
     with pytest.raises(NotAccepted, match="signature: made neither"):

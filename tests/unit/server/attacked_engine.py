@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.operate.run.run_pipeline import run_pipeline
+from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Setup
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.testing.faults import Dawdling
@@ -51,8 +51,9 @@ def main(pipeline: str, files: str) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))
     setup = Setup(private=False, adapters=held, group=1)
-    tell = partial(print, flush=True)
-    asyncio.run(run_pipeline(Path(pipeline), True, 0, None, setup, opened=tell))
+    operator = Operator(opened=partial(print, flush=True))
+    options = RunOptions(until_end=True, port=0)
+    asyncio.run(run_pipeline(Path(pipeline), options, setup, operator=operator))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from unit.pipeline.routing.user_worlds import PIPELINE
 
 from stream_dp.engine.memories import identifiers
 from stream_dp.engine.memories.identifiers import Came
-from stream_dp.engine.memories.open_identifiers import OpenIdentifiers, added_behind
+from stream_dp.engine.memories.seen_memory import OpenIdentifiers, added_behind
 from stream_dp.engine.memories.user_table import Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, encode

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from live_acts import create_series, preview_series
 from unit.live.live_series_steps import question, running
 from unit.live.live_series_worlds import PIPELINE, World
 
@@ -140,9 +141,9 @@ async def test_a_live_series_under_a_pure_filter_is_refused_and_nothing_changes(
 
     async def ask(engine: Engine, _source: object) -> None:
         before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
-        for call in (engine.create, engine.preview):
+        for call in (create_series, preview_series):
             with pytest.raises(UsageError, match="counter gaussian needs a delta"):
-                await call(asked)
+                await call(engine, asked)
         after = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
         assert before == after
 
@@ -159,7 +160,7 @@ async def test_a_live_one_under_a_zcdp_filter_is_charged_its_rho_and_goes_on_aft
 
     async def ask(engine: Engine, _source: object) -> None:
         before = engine.admission.subledgers.main
-        await engine.create(question(epsilon="1", **HSS_QUESTION))
+        await create_series(engine, question(epsilon="1", **HSS_QUESTION))
         spent = engine.admission.subledgers.main.used.amount - before.used.amount
         assert spent / 10**24 == pytest.approx(float(RHO), rel=1e-9)
 
@@ -191,9 +192,9 @@ async def test_a_live_one_under_another_filter_is_refused_and_nothing_changes(
 
     async def ask(engine: Engine, _source: object) -> None:
         before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
-        for call in (engine.create, engine.preview):
+        for call in (create_series, preview_series):
             with pytest.raises((UsageError, BudgetRefused), match=said):
-                await call(question(epsilon="0.1", **HSS_QUESTION))
+                await call(engine, question(epsilon="0.1", **HSS_QUESTION))
         after = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
         assert before == after
 

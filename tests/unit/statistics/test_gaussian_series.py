@@ -5,6 +5,7 @@ from math import isqrt
 from typing import Any
 
 import pytest
+from live_acts import create_series, preview_series
 from unit.live.live_series_steps import question, running
 from unit.live.live_series_worlds import World
 
@@ -155,9 +156,9 @@ async def test_a_live_series_under_a_pure_filter_is_refused_and_nothing_changes(
 
     async def ask(engine: Engine, _source: object) -> None:
         before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
-        for call in (engine.create, engine.preview):
+        for call in (create_series, preview_series):
             with pytest.raises(UsageError, match="filter pure grants none"):
-                await call(question(method="gaussian"))
+                await call(engine, question(method="gaussian"))
         assert before == (
             len(world.drawn),
             len(world.store.commits),

@@ -10,6 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series
 from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, large
 from unit.statistics.parts.test_live_room_engine import forget_the_end, recovered
 
@@ -30,8 +31,8 @@ def world_of() -> MessageWorld:
 
 async def come_and_gone(engine: Engine, name: str, analyst: str = MAIN) -> None:
     """Create a series, and halt it."""
-    await engine.create(json.dumps(large(name, "0.001")).encode(), analyst)
-    await engine.halt(name)
+    await create_series(engine, json.dumps(large(name, "0.001")).encode(), analyst)
+    await halt_series(engine, name)
 
 
 def listed(world: MessageWorld, engine: Engine) -> list[tuple[str, str]]:
@@ -75,9 +76,9 @@ async def test_a_name_that_no_list_has_stays_used(monkeypatch: pytest.MonkeyPatc
         assert await recovered(engine)
         assert "first" not in [name for name, _ in listed(world, engine)]
         with pytest.raises(UsageError, match="is or was there; choose another name"):
-            await engine.create(json.dumps(large("first", "0.001")).encode())
+            await create_series(engine, json.dumps(large("first", "0.001")).encode())
         with pytest.raises(UnknownMechanism, match="never created, or has been halted"):
-            await engine.halt("first")
+            await halt_series(engine, "first")
         ask = json.dumps(
             {"id": "x", "until": "2025-10-09T12:00:00Z", "do": "ask", "series": "first"}
         )

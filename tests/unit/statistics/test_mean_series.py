@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_acts import create_series
 from unit.live.live_series_steps import zero
 from unit.live.live_series_worlds import HORIZON, Stopping, World
 from unit.mechanisms.broken_means import BareCounts, ScaleOfCounts
@@ -312,7 +313,7 @@ async def test_a_live_mean_counts_from_its_first_tick_on() -> None:
         "epsilon": "1/3",
         "by": "country",
     }
-    assert (await engine.create(json.dumps(asked).encode())).start == start
+    assert (await create_series(engine, json.dumps(asked).encode())).start == start
     source.go(HORIZON)
     await run
     told = [each for each in map(json.loads, world.bodies) if each["series"] == "far"]

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from live_acts import create_series
 from unit.journal.runtime_worlds import Crash, Fuse
 from unit.live.live_series_worlds import PIPELINE
 from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, sealed, text
@@ -184,6 +185,6 @@ async def test_code_that_creates_is_not_asked() -> None:
     world = MessageWorld(WITH_ANALYSTS)
 
     async def create(engine: Any) -> None:
-        assert (await engine.create(json.dumps(NOISY).encode())).start == 3
+        assert (await create_series(engine, json.dumps(NOISY).encode())).start == 3
 
     await world.told(create)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_acts import create_series
 from unit.live.live_series_steps import zero
 from unit.live.live_series_worlds import HORIZON, Stopping, World, record
 from unit.statistics.test_sum_series import FINE, PLAIN, WITHIN, bodies, built_of, file, rows_of
@@ -241,7 +242,7 @@ async def test_live_sums_go_below_nothing_and_are_asked_by_window() -> None:
     run = asyncio.create_task(engine.run())
     await world.until(start - 1)
     for definition in LIVE:
-        assert (await engine.create(json.dumps(definition).encode())).start == start
+        assert (await create_series(engine, json.dumps(definition).encode())).start == start
     source.go(9)
     await world.until(9)
     for window in ("tick", "3h", "ever"):

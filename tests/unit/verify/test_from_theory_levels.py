@@ -70,7 +70,7 @@ def rows_of(built: Built, records: Records) -> list[IntArray]:
     values = [json.dumps(one).encode() for one in records]
     guard = guard_of(built.spec, 0, SEALER.user_key())
     guard.begin((0,))
-    batch = guard.admit(Batch(0, values, range(len(values)), len(values)), -1).batch
+    batch = guard.admit(Batch(0, values, range(len(values)), len(values)), -1)
     router = Router(built.spec, 0)
     rows = router.route(batch).rows
     return [rows.get(tick, np.zeros(router.width, np.int64)) for tick in range(TICKS)]

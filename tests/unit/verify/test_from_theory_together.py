@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_acts import create_series
 from unit.verify.exact.raw_streams import (
     SEALER,
     Item,
@@ -30,6 +31,7 @@ from unit.verify.exact.raw_streams import (
 
 from stream_dp.core.messages import IntArray, Update
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.live.planner import LiveSeriesPlanner
@@ -129,8 +131,9 @@ def born_later(logs: Logs, asked: dict[str, Any], privacy: dict[str, str]) -> li
     source = Halting(logs)
     engine = Engine(
         plan, router, Ports(source, MemoryJournal(), MemorySink(bodies), ManualClock(10**12), SEALER),
-        lambda seed, number: ZeroNoise(), planner=LiveSeriesPlanner(spec, router),
-        subledgers=world.built.subledgers(), guard=guard_of(spec, plan.origin, SEALER.user_key()),
+        lambda seed, number: ZeroNoise(),
+        requests=Requests(LiveSeriesPlanner(spec, router), world.built.subledgers()),
+        guard=guard_of(spec, plan.origin, SEALER.user_key()),
     )  # fmt: skip
 
     async def run() -> None:
@@ -139,7 +142,7 @@ def born_later(logs: Logs, asked: dict[str, Any], privacy: dict[str, str]) -> li
             if bodies:
                 break
             await asyncio.sleep(0)
-        await engine.create(json.dumps(asked).encode())
+        await create_series(engine, json.dumps(asked).encode())
         source.free.set()
         await running
 

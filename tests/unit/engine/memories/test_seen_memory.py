@@ -19,7 +19,7 @@ def closed(tick: int, *identifiers: int) -> ClosedTick:
 def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
     memory, told = SeenMemory({COLUMN: 2}), []
     for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
-        (counted,), recorded = memory.settle([closed(tick, *identifiers)])
+        (counted,), fields = memory.record([closed(tick, *identifiers)])
         held = memory.content()[COLUMN]
-        told.append((int(counted.row[COLUMN]), list(recorded.get(COLUMN, {})), list(held)))
+        told.append((int(counted.row[COLUMN]), list(fields["arrived"].get(COLUMN, {})), list(held)))
     assert told == [(2, [0], [0]), (1, [], []), (1, [1], [1]), (0, [], [])]

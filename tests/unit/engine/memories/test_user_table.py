@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.core.messages import IntArray
-from stream_dp.engine.memories.user_memory import Used, UserMemory
-from stream_dp.engine.memories.user_table import Counted, Hashes, UserTable
+from stream_dp.engine.memories.user_memory import UserMemory
+from stream_dp.engine.memories.user_table import Counted, Hashes, Used, UserTable
+from stream_dp.engine.ticks.tick_assembler import Cut
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
@@ -209,12 +210,12 @@ def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
     assert early is not None
     assert memory.settle([used, early], 3).keys() == {0, 1}
     assert admitted(memory, [(1, 0), (2, 0)]) == [False, True]
-    memory.rewind()
+    memory.rewind(Cut())
     assert memory.settle([], 4) == {}
     assert memory.content().keys() == {1}
     assert admitted(memory, [(2, 1)]) == [True]
     assert memory.settle([], 8) == {}
-    memory.rewind()
+    memory.rewind(Cut())
     assert memory.content() == {}
 
 
@@ -249,9 +250,9 @@ def test_what_commits_record_is_the_memory_at_the_cut(seed: int) -> None:
         waiting = [used for used in waiting if not any(used is each for each in ready)]
         commits.append(Commit(0, b"", ticks=(tick,), users=memory.settle(ready, tick + 1)))
         if random.random() < 0.2:
-            memory.rewind()
+            memory.rewind(Cut())
             waiting = []
-    memory.rewind()
+    memory.rewind(Cut())
     again = UserMemory(3, 4)
     for commit in commits:
         again.replay(commit)

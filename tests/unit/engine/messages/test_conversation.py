@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from live_acts import drained
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.messages.addressed import Addressed
@@ -64,7 +65,7 @@ def test_the_same_message_is_the_one_with_the_same_content() -> None:
     conversation, first = Conversation(), replace(message("a", text=b"first"), content=b"what")
     assert kind_of(conversation, first) == ""
     again = Conversation()
-    again.replay(Commit(1, b"", answers=conversation.drain(AT)))
+    again.replay(Commit(1, b"", answers=drained(conversation, AT)))
     for one in (conversation, again):
         assert one.number_of(replace(first, text=b"again", until=NOW + 2 * HOUR)) == 1
         assert kind_of(one, replace(first, text=b"again")) == "repeated"
@@ -148,8 +149,7 @@ def test_a_restart_remembers_at_least_as_much() -> None:
         assert kind_of(conversation, said, stamp) == ""
         sent.append(said)
         conversation.place = number + 1
-        answers = conversation.drain(AT)
-        commits.append(Commit(number, b"", answers=answers, asked=conversation.settle()[0]))
+        commits.append(Commit(number, b"", **conversation.record(())[1]))
     again = Conversation()
     for commit in commits:
         again.replay(commit)
@@ -171,12 +171,13 @@ def test_the_rate_is_of_each_analyst_and_each_tick_also_after_a_restart() -> Non
         "rate",
     ]
     assert kind_of(conversation, message("b", analyst="bob")) == ""
-    answers = conversation.drain(AT)
+    answers = drained(conversation, AT)
     conversation.ticked()
     assert kind_of(conversation, message("a2", analyst="ann")) == ""
     again = Conversation(per_tick=2)
     again.replay(Commit(1, b"", answers=answers))
     assert kind_of(again, message("a3", analyst="ann")) == "rate"
+    assert kind_of(again, message("b2", analyst="bob")) == ""  # one is counted once
     again.replay(Commit(2, b"", ticks=(5,)))
     assert kind_of(again, message("a3", analyst="ann")) == ""
 
@@ -186,17 +187,17 @@ def test_all_refusals_between_two_ticks_share_an_answer_with_a_count_of_each_rea
     for place, kind in enumerate(["used", "used", "expired", "used"]):
         conversation.refuse(not_accepted(RefusalKind(kind)), place)
     assert kind_of(conversation, message("a")) == ""
-    said = [json.loads(answer.body) for answer in conversation.drain(AT)]
+    said = [json.loads(answer.body) for answer in drained(conversation, AT)]
     assert [(each["number"], each["id"]) for each in said] == [(1, "a"), (2, None)]
     line = said[1]
     assert (line["places"], line["refused"]["kind"]) == ([0, 1, 3], "used")
     assert [(each["places"], each["kind"]) for each in line["also"]] == [([2], "expired")]
     conversation.refuse(not_accepted(RefusalKind.USED), 5)
     assert not conversation.waits
-    assert conversation.drain(AT) == ()
+    assert drained(conversation, AT) == ()
     conversation.ticked()
     assert conversation.waits
-    (later,) = conversation.drain(AT)
+    (later,) = drained(conversation, AT)
     assert read_answer(later.body).places == (5,)
     conversation.refuse(not_accepted(RefusalKind.USED), 6)
     conversation.end()
@@ -209,7 +210,7 @@ def test_refusals_of_one_kind_for_two_reasons_are_counted_apart() -> None:
         with pytest.raises(NotAccepted) as refused:
             conversation.admit(message("a", until), NOW)
         conversation.refuse(refused.value, place)
-    (answer,) = conversation.drain(AT)
+    (answer,) = drained(conversation, AT)
     found = read_answer(answer.body)
     assert found.places == (0, 1)
     assert isinstance(found.refused, RefusedMessage)
@@ -222,19 +223,20 @@ def test_refusals_of_one_kind_for_two_reasons_are_counted_apart() -> None:
 def test_refusals_that_wait_outlive_a_restart_with_the_place_up_to_which_was_read() -> None:
     conversation = Conversation()
     conversation.refuse(not_accepted(RefusalKind.USED), 0)
-    first = conversation.drain(AT)
+    first = drained(conversation, AT)
     commits = [Commit(1, b"", answers=first, asked=1)]
     for place in (1, 2):
         conversation.refuse(not_accepted(RefusalKind.UNREADABLE), place)
     conversation.place = 3
-    asked, refused = conversation.settle()
-    commits.append(decode(encode(Commit(2, b"", charges=(), asked=asked, refused=refused))))
+    fields = conversation.record(())[1]
+    asked, refused = fields["asked"], fields["refused"]
+    commits.append(decode(encode(Commit(2, b"", **fields))))
     again = Conversation()
     for commit in commits:
         again.replay(commit)
     assert (again.place, again.due, again.next_number) == (3, False, 2)
     again.replay(Commit(3, b"", ticks=(5,), asked=asked, refused=refused))
-    (line,) = again.drain(AT)
+    (line,) = drained(again, AT)
     assert read_answer(line.body).places == (1, 2)
     again.replay(Commit(4, b"", answers=(line,), asked=asked))
     assert not again.waits
@@ -255,7 +257,7 @@ def test_an_answer_to_many_names_the_places_of_some_and_tells_what_became_of_eac
     for place in range(3000):
         kind = RefusalKind.UNREADABLE if place % 2 else RefusalKind.SIGNATURE
         conversation.refuse(not_accepted(kind), place)
-    (answer,) = conversation.drain(AT)
+    (answer,) = drained(conversation, AT)
     assert len(answer.body) < 1500
     found = read_answer(answer.body)
     assert found.records == 3000
@@ -288,7 +290,7 @@ def test_the_form_of_an_answer() -> None:
     )
     first = AnswerCut.before(0, TickGrid(0, HOUR))
     conversation.refuse(NotAccepted("used", "id: why"), 17)
-    (_, refused) = conversation.drain(first)
+    (_, refused) = drained(conversation, first)
     assert refused.body == (
         b'{"v":1,"number":2,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
         b'"refused":{"kind":"used","exit_code":2,"detail":"id: why"}}'

@@ -1,6 +1,7 @@
 """Runs that stop anywhere and go on: one version of every release, every event once, no noise used twice."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -115,7 +116,7 @@ def stop_after(engine: Engine, told: list[Release], number: int) -> None:
         if len(told) >= number:
             engine.stop()
 
-    engine._published = published
+    engine._audience = replace(engine._audience, published=published)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from live_acts import create_series, halt_series
 from unit.live.live_series_worlds import (
     HORIZON,
     PIPELINE,
@@ -79,10 +80,10 @@ async def lived(
             task = asyncio.create_task(running.run())
             await world.until(first, task)
             if live and first == 2:
-                await running.create(json.dumps(LIVE).encode())
+                await create_series(running, json.dumps(LIVE).encode())
             elif live:
-                await running.halt("german")
-                await running.create(json.dumps(NEXT).encode())
+                await halt_series(running, "german")
+                await create_series(running, json.dumps(NEXT).encode())
             source.go(last)
             await world.until(min(last, HORIZON - 1), task)
             running.stop()

@@ -22,7 +22,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.operate.observe.figures_beside import FiguresPort, figures_told
 from stream_dp.operate.observe.operator_figures import OperatorFigures
 from stream_dp.operate.observe.operator_metrics import FAMILIES, figures_text
-from stream_dp.operate.run.run_pipeline import Operator, run_pipeline
+from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
 from stream_dp.server import operator_server
 from stream_dp.server.operator_server import guarded
@@ -263,11 +263,9 @@ async def test_a_run_tells_its_figures_there_and_nothing_of_them_on_the_page(
             for path in PUBLIC:
                 found[path] = await client.get(f"{public}{path}")
 
-    operator = Operator(port=FiguresPort(0, None, private.append))
-    await run_pipeline(
-        tmp_path / "clicks.yaml", True, 0, key,
-        operator=operator, opened=page.set_result, beside=after,
-    )  # fmt: skip
+    operator = Operator(port=FiguresPort(0, None, private.append), opened=page.set_result)
+    options = RunOptions(until_end=True, port=0, key_file=key)
+    await run_pipeline(tmp_path / "clicks.yaml", options, operator=operator, beside=after)
     figures, name = told(found.pop("figures").text), "stream_dp_not_private_"
     assert figures[f"{name}records_total"] == 42
     assert sum(value for each, value in figures.items() if "dead_records" in each) == 5

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_acts import create_series
 from unit.live.live_series_steps import question
 from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, batches
 from unit.live.monitor_worlds import PIPELINE_M
@@ -51,7 +52,7 @@ async def second_start(built: Built, keep: int | None, *, create: bool = False) 
     while first.ticks < 3:  # noqa: ASYNC110 - steps of the loop, no time
         await asyncio.sleep(0)
     if create:
-        await first.engine.create(question())
+        await create_series(first.engine, question())
     source.go(8)
     while first.ticks < 9:  # noqa: ASYNC110 - steps of the loop, no time
         await asyncio.sleep(0)

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from live_acts import create_series, preview_series
 from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
@@ -122,9 +123,9 @@ async def test_what_the_parsers_choke_on_is_refused_and_the_engine_goes_on(
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
-    for asking in (engine.create, engine.preview):
+    for asking in (create_series, preview_series):
         with pytest.raises(UsageError) as caught:
-            await asking(text)
+            await asking(engine, text)
         assert str(caught.value) == f"series: {told}"
     source.go(HORIZON)
     await run

@@ -7,6 +7,7 @@ from typing import Any
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery.recovery import NoiseMaker
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
@@ -33,8 +34,10 @@ def engine_of(
     router = OpenRouter(built.spec, config.origin, built.layout, key)
     ports = Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(0), SEALER)
     return Engine(
-        config, router, ports, noise, planner=LiveSeriesPlanner(built.spec, router), subledgers=built.subledgers(),
-        guard=guard_of(built.spec, config.origin, key), seen=SeenMemory(built.layout.windows(built.spec)),
+        config, router, ports, noise,
+        requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()),
+        guard=guard_of(built.spec, config.origin, key),
+        memories=[SeenMemory(built.layout.windows(built.spec))],
     )  # fmt: skip
 
 

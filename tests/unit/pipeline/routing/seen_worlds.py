@@ -18,6 +18,7 @@ from unit.pipeline.routing.user_worlds import HORIZON, PIPELINE, SEALER, UserWor
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Ports, Source
 from stream_dp.engine.ticks.tick_assembler import Cut, TickAssembler
 from stream_dp.files.memory import MemorySource
@@ -83,15 +84,9 @@ def rows_of(spec: PipelineSpec, logs: Mapping[int, Log], random: Random) -> IntA
     found: list[IntArray] = []
     for batch in cut(logs, random):
         admitted = guard.admit(batch, ticks.passed(batch.partition))
-        ticks.add(
-            admitted.batch,
-            router.route(admitted.batch),
-            admitted.used,
-            admitted.capped,
-            admitted.users,
-        )
+        ticks.add(admitted, router.route(admitted))
         while closed := ticks.closed(random.randint(1, 3)):
-            found += [one.row for one in seen.settle(closed)[0]]
+            found += [one.row for one in seen.record(closed)[0]]
     return np.array(found)
 
 
@@ -116,8 +111,9 @@ class SeenWorld(UserWorld):
         )  # fmt: skip
         self.seen = self.make_seen(built.layout.windows(built.spec))
         return Engine(
-            plan, router, ports, NoiseStream, planner=LiveSeriesPlanner(built.spec, router),
-            subledgers=built.subledgers(), guard=guard_of(built.spec, plan.origin, key), seen=self.seen,
+            plan, router, ports, NoiseStream,
+            requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()),
+            guard=guard_of(built.spec, plan.origin, key), memories=[self.seen],
         )  # fmt: skip
 
     def recorded(self) -> list[tuple[int, ...]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series
 from unit.journal.runtime_worlds import Crash as Burnt
 from unit.journal.runtime_worlds import Fuse
 from unit.live.live_series_steps import at, large, question, zero
@@ -78,9 +79,9 @@ async def created(world: World, cut: int, *definitions: bytes, one_by_one: bool 
         await asyncio.sleep(0)
     if one_by_one:
         for each in definitions:
-            await engine.create(each)
+            await create_series(engine, each)
     else:
-        await asyncio.gather(*(engine.create(each) for each in definitions))
+        await asyncio.gather(*(create_series(engine, each) for each in definitions))
     source.go(HORIZON)
     await run
     return source
@@ -129,10 +130,10 @@ async def test_what_is_halted_before_it_begins_sees_no_tick_and_leaves_nothing()
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
-    await engine.create(question("a"))
-    halted = await engine.halt("a")
+    await create_series(engine, question("a"))
+    halted = await halt_series(engine, "a")
     assert halted.end == 4
-    await engine.create(question("b"))
+    await create_series(engine, question("b"))
     source.go(HORIZON)
     await run
     assert world.releases("a") == {}
@@ -147,7 +148,7 @@ async def test_at_the_last_tick_nothing_can_begin_later() -> None:
     run = asyncio.create_task(engine.run())
     await world.until(HORIZON - 2)
     with pytest.raises(UsageError, match="horizon"):
-        await engine.create(question())
+        await create_series(engine, question())
     source.go(HORIZON)
     await run
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from live_acts import create_series, halt_series, preview_series
 from msgspec.structs import replace
 from unit.live.live_series_steps import large, question, running, zero
 from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
@@ -23,14 +24,14 @@ async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:
     world = World(noise=zero)
 
     async def ask(engine: Engine, source: Stopping) -> None:
-        await engine.create(question("first", "1"))
+        await create_series(engine, question("first", "1"))
         with pytest.raises(BudgetRefused, match=r"asks for epsilon 0\.5; .* has 0 left"):
-            await engine.create(question("second"))
+            await create_series(engine, question("second"))
         source.go(5)
         await world.until(5)
-        halted = await engine.halt("first")
+        halted = await halt_series(engine, "first")
         assert halted == Halted(1, 6)
-        assert (await engine.create(question("second", "1"))).start == 6
+        assert (await create_series(engine, question("second", "1"))).start == 6
         assert engine.admission.subledgers.main.left == 0
 
     await running(world, 2, ask)
@@ -57,23 +58,23 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
             (b"\xff", UsageError),
         ):
             with pytest.raises(error):
-                await engine.create(bad)
+                await create_series(engine, bad)
             with pytest.raises(error) if error is UsageError else Nothing():
-                await engine.preview(bad)
+                await preview_series(engine, bad)
         with pytest.raises(UsageError, match="no such analyst"):
-            await engine.create(question(), "eve")
+            await create_series(engine, question(), "eve")
         for name in ("large", "orders"):
             with pytest.raises(UnknownMechanism):
-                await engine.halt(name)
+                await halt_series(engine, name)
         assert before == (
             len(world.drawn),
             len(world.store.commits),
             engine.admission.subledgers.main,
         )
-        _, preview = await engine.preview(question(epsilon="1.5"))
+        _, preview = await preview_series(engine, question(epsilon="1.5"))
         assert not preview.fits
         assert preview.largest.epsilon == 10**12
-        await engine.create(question(epsilon="1"))
+        await create_series(engine, question(epsilon="1"))
 
     await running(world, 2, ask)
     assert len(world.releases("large")) == 9
@@ -110,7 +111,7 @@ async def test_the_charge_is_durable_before_the_mechanism_draws() -> None:
     run = asyncio.create_task(engine.run())
     await world.until(2)
     before = streams.count(1)
-    asked = asyncio.create_task(engine.create(question()))
+    asked = asyncio.create_task(create_series(engine, question()))
     await asked
     source.go(HORIZON)
     await run
@@ -129,13 +130,13 @@ async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
     async def ask(engine: Engine, _source: Stopping) -> None:
         assert engine.admission.subledgers.main.left == 0
         with pytest.raises(BudgetRefused):
-            await engine.create(question("mine", "0.1"))
-        await engine.create(question("anns", "0.5"), "ann")
+            await create_series(engine, question("mine", "0.1"))
+        await create_series(engine, question("anns", "0.5"), "ann")
         with pytest.raises(BudgetRefused):
-            await engine.create(question("bens", "0.5"), "ben")
-        await engine.create(question("bens", "0.4"), "ben")
-        await engine.halt("anns")
-        await engine.create(question("anns2", "0.6"), "ann")
+            await create_series(engine, question("bens", "0.5"), "ben")
+        await create_series(engine, question("bens", "0.4"), "ben")
+        await halt_series(engine, "anns")
+        await create_series(engine, question("anns2", "0.6"), "ann")
 
     await running(world, 2, ask)
     charges = [(c.name, c.analyst) for commit in world.commits() for c in commit.charges]
@@ -155,10 +156,10 @@ async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         left = engine.admission.subledgers.main.left
-        await engine.create(question(epsilon="0.05"))
+        await create_series(engine, question(epsilon="0.05"))
         spent = left - engine.admission.subledgers.main.left
         assert spent > 0
-        await engine.halt("large")
+        await halt_series(engine, "large")
         assert engine.admission.subledgers.main.left == left - spent
 
     await running(world, 2, ask)
@@ -178,10 +179,10 @@ async def test_nothing_is_charged_for_what_cannot_be_placed(
         with monkeypatch.context() as patch:
             patch.setattr(live_series.PlannedSeries, "place", refuse)
             with pytest.raises(UsageError, match="no place"):
-                await engine.create(question(epsilon="1"))
+                await create_series(engine, question(epsilon="1"))
         assert engine.admission.subledgers.running == {}
         assert engine.admission.subledgers.main.left == 10**12
-        await engine.create(question(epsilon="1"))
+        await create_series(engine, question(epsilon="1"))
 
     await running(world, 2, ask)
 
@@ -217,12 +218,12 @@ async def test_a_plan_for_others_than_the_ledger_promises_to_is_refused(
             other = spec.privacy.model_copy(update=planned)
             world.planner.spec = spec.model_copy(update={"privacy": other})
             before = (len(world.drawn), len(world.store.commits), dict(ledgers))
-            for attempt in (engine.create, engine.preview):
+            for attempt in (create_series, preview_series):
                 with pytest.raises(BudgetRefused, match=f"{name} protects .*ledger promises to"):
-                    await attempt(question(name), analyst)
+                    await attempt(engine, question(name), analyst)
             assert (len(world.drawn), len(world.store.commits), ledgers) == before
             world.planner.spec = spec
-            assert (await engine.create(question(name), analyst)).start == 3
+            assert (await create_series(engine, question(name), analyst)).start == 3
 
     await running(world, 2, ask)
 
@@ -246,7 +247,7 @@ async def test_a_recorded_charge_must_be_the_derived_one_in_every_part(
     world = World(pipeline=PIPELINE | {"privacy": privacy})
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question("anns", "0.4"), "ann")
+        await create_series(engine, question("anns", "0.4"), "ann")
 
     await running(world, 3, ask)
     (commit,) = (commit for commit in world.commits() if commit.changes)

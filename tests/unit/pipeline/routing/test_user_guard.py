@@ -55,7 +55,7 @@ def rows_of(batches: Sequence[Batch], spec: PipelineSpec = SPEC) -> Any:
     made, router, ticks = guard(spec), Router(spec, 0), TickAssembler((0,), WIDTH)
     for batch in batches:
         found = made.admit(batch, ticks.passed(0))
-        ticks.add(found.batch, router.route(found.batch), found.used, found.capped)
+        ticks.add(found, router.route(found))
     return np.array([closed.row for closed in ticks.closed(HORIZON)])
 
 
@@ -221,9 +221,9 @@ def letters(found: Batch) -> list[tuple[str, str | None, int, int]]:
 def test_who_cannot_be_told_is_a_dead_letter() -> None:
     lacking = {"time": 0, "key": "a"}
     found = guard().admit(batch(record(), lacking, record(None), record(7), b"{", record()), -1)
-    assert list(found.batch.labels) == [100, 105]
-    assert len(found.batch.payloads) == 2
-    assert letters(found.batch) == [
+    assert list(found.labels) == [100, 105]
+    assert len(found.payloads) == 2
+    assert letters(found) == [
         ("missing_field", "customer", 101, 101),
         ("not_json", None, 104, 104),
         ("wrong_type", "customer", 102, 103),
@@ -236,14 +236,14 @@ def test_a_null_is_no_user_where_the_schema_admits_it() -> None:
         "customer": {"type": "integer", "nullable": "true"},
     }
     found = guard(specification(schema=schema)).admit(batch(record(3), record(None)), -1)
-    assert letters(found.batch) == [("wrong_type", "customer", 101, 101)]
+    assert letters(found) == [("wrong_type", "customer", 101, 101)]
 
 
 def test_late_records_and_those_of_no_tick_use_nothing() -> None:
     made = guard()
     outside = record(tick=HORIZON)
     found = made.admit(batch(*[record(tick=1)] * 5, *[outside] * 5, *[record(tick=2)] * 2), 1)
-    assert (len(found.batch.payloads), found.capped) == (12, 0)
+    assert (len(found.payloads), found.capped) == (12, 0)
     assert [used.counted.events.tolist() for used in found.used] == [[2]]
 
 
@@ -261,7 +261,7 @@ def test_records_of_many_windows_are_no_more_work_than_those_of_one() -> None:
         found = made.admit(batch(*records, *records), -1)
     finally:
         sys.setprofile(None)
-    assert (len(found.batch.payloads), found.capped) == (4000, 4000)
+    assert (len(found.payloads), found.capped) == (4000, 4000)
     assert calls["c_call"] < 8 * 8000
 
 
@@ -272,7 +272,7 @@ def test_a_tick_that_the_source_gives_is_that_of_all() -> None:
     )
     made = guard(spec)
     found = made.admit(batch(*[record(tick=99)] * 5, tick=5), 4)
-    assert (len(found.batch.payloads), found.capped) == (CAP, 2)
+    assert (len(found.payloads), found.capped) == (CAP, 2)
     assert made.admit(batch(record(), tick=7), 6).capped == 1
     assert made.admit(batch(record(), tick=8), 7).capped == 0
 
@@ -285,8 +285,8 @@ def test_what_lies_in_anothers_partition_is_dead() -> None:
     for partition in (0, 1, 2):
         found = made.admit(batch(*map(record, USERS), partition=partition), -1)
         home = [u for u in USERS if made._homes and made._homes.of([u.encode()])[0] == partition]
-        assert [json.loads(p)["customer"] for p in found.batch.payloads] == home
-        assert {reason for reason, *_ in letters(found.batch)} == {"wrong_partition"}
+        assert [json.loads(p)["customer"] for p in found.payloads] == home
+        assert {reason for reason, *_ in letters(found)} == {"wrong_partition"}
 
 
 def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies() -> None:
@@ -298,9 +298,9 @@ def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies() -> None:
         made, stay = guard(spec, partitions), []
         for partition in partitions:
             found = made.admit(batch(record(longest), record(longer), partition=partition), -1)
-            stay += [json.loads(each)["customer"] for each in found.batch.payloads]
-            assert ("name_too_long", "customer", 101, 101) in letters(found.batch)
-            assert ("wrong_partition", "customer", 101, 101) not in letters(found.batch)
+            stay += [json.loads(each)["customer"] for each in found.payloads]
+            assert ("name_too_long", "customer", 101, 101) in letters(found)
+            assert ("wrong_partition", "customer", 101, 101) not in letters(found)
         assert stay == [longest]
 
 
@@ -319,7 +319,7 @@ def test_a_share_of_users_counts_by_their_hash() -> None:
     made = guard(specification(privacy=privacy))
     users = [f"user {number}" for number in range(400)]
     found = made.admit(batch(*map(record, users)), -1)
-    kept = [json.loads(each)["customer"] for each in found.batch.payloads]
+    kept = [json.loads(each)["customer"] for each in found.payloads]
     assert kept == [u for u in users if int.from_bytes(hashed(u)[:8], "little") < 2**62]
     assert 50 < len(kept) == 400 - found.capped < 150
 

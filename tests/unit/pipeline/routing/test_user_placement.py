@@ -37,7 +37,7 @@ def dead_of(spec: PipelineSpec, place: Placement, payloads: list[bytes]) -> int:
     dead = 0
     for partition, lane in lanes.items():
         batch = Batch(partition, lane, range(len(lane)), len(lane))
-        dead += sum(span.records for span in guard.admit(batch, -1).batch.refused)
+        dead += sum(span.records for span in guard.admit(batch, -1).refused)
     return dead
 
 

@@ -114,8 +114,8 @@ def outcome(
     ticks, capped, used = TickAssembler((0, 1), routes.width), list[int](), list[Any]()
     for batch in given:
         admitted = guard.admit(shared(routes, batch), ticks.passed(batch.partition))
-        routed = routes.route(admitted.batch)
-        ticks.add(admitted.batch, routed, admitted.used, admitted.capped, admitted.users)
+        routed = routes.route(admitted)
+        ticks.add(admitted, routed)
         capped.append(admitted.capped)
         used += [(each.number, *(part.tolist() for part in each.counted)) for each in admitted.used]
     closed = [

@@ -14,6 +14,7 @@ from oracles.user_caps import Event, Log, Mark
 from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports, Source
 from stream_dp.files.memory import MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, decode
@@ -156,8 +157,8 @@ class UserWorld:
         )  # fmt: skip
         self.guard = self.make_guard(built.spec, plan.origin, SEALER.user_key())
         return Engine(
-            plan, router, ports, NoiseStream, planner=LiveSeriesPlanner(built.spec, router),
-            subledgers=built.subledgers(), guard=self.guard,
+            plan, router, ports, NoiseStream,
+            requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()), guard=self.guard,
         )  # fmt: skip
 
     def commits(self) -> list[Commit]:

@@ -246,7 +246,7 @@ async def test_the_dearest_message_is_refused_by_its_steps_and_a_file_has_no_suc
                 f"more steps to derive than a message may ({MESSAGE_STEPS:,})"
                 in answer["refused"]["detail"]
             )
-            steps.append(engine._chain.now.conversation._steps["ann"])
+            steps.append(engine._conversation._steps["ann"])
         few = json.loads(
             await engine.tell(text("f", "preview", "ann", series=dear(8)).encode(), "ann")
         )
@@ -261,7 +261,7 @@ async def test_the_steps_of_an_analyst_have_a_bound_in_each_tick() -> None:
     world = MessageWorld(WIDE)
 
     async def asked(engine: Engine) -> None:
-        talk = engine._chain.now.conversation
+        talk = engine._conversation
         talk.worked("ann", TICK_STEPS - 1)
         await engine.tell(text("m0", "preview", "ann", series=dear(8)).encode(), "ann")
         with pytest.raises(NotAccepted, match="as many steps before the next tick") as refused:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from live_acts import create_series, halt_series, preview_series
 from unit.live.live_series_worlds import World
 from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, large, sealed, text
 
@@ -56,9 +57,9 @@ def monitor(name: str, places: int) -> bytes:
 async def refused(engine: Engine, definition: bytes, analyst: str = MAIN) -> str:
     """What creating and previewing are refused with: the same."""
     said = list[str]()
-    for asking in (engine.preview, engine.create):
+    for asking in (preview_series, create_series):
         with pytest.raises(NoRoom) as told:
-            await asking(definition, analyst)
+            await asking(engine, definition, analyst)
         said.append(str(told.value))
     assert said[0] == said[1]
     return said[0]
@@ -68,13 +69,13 @@ async def test_live_series_of_a_ledger_have_room_for_so_many_entries_together() 
     """With a thousandth of epsilon an analyst could else have a million places, a megabyte in each commit."""
 
     async def ask(engine: Engine) -> None:
-        await engine.create(monitor("first", 15))
+        await create_series(engine, monitor("first", 15))
         told = await refused(engine, monitor("second", 6))
         assert "second has 6 entries" in told
         assert "so 5 fit; ask for fewer, or halt what is not needed of first (15)" in told
-        await engine.create(monitor("second", 5))
-        await engine.halt("first")
-        await engine.create(monitor("third", 15))
+        await create_series(engine, monitor("second", 5))
+        await halt_series(engine, "first")
+        await create_series(engine, monitor("third", 15))
 
     await world_of(entries="20").told(ask)
 
@@ -84,10 +85,10 @@ async def test_only_so_many_live_series_of_a_ledger_run_at_once() -> None:
 
     async def ask(engine: Engine) -> None:
         for name in "abc":
-            await engine.create(count(name), "ann")
+            await create_series(engine, count(name), "ann")
         assert (await refused(engine, count("d"), "ann")).endswith("halt one of a, b, c")
-        await engine.halt("b")
-        await engine.create(count("d"), "ann")
+        await halt_series(engine, "b")
+        await create_series(engine, count("d"), "ann")
         assert (await refused(engine, count("e"), "ann")).endswith("halt one of a, c, d")
 
     await world_of(series="3").told(ask)
@@ -99,7 +100,7 @@ async def test_each_window_is_counted() -> None:
     async def ask(engine: Engine) -> None:
         told = await refused(engine, count("long", windows=["2h", "3h", "4h"]))
         assert "long has 5 entries" in told
-        await engine.create(count("short", windows=["2h", "3h"]))
+        await create_series(engine, count("short", windows=["2h", "3h"]))
 
     await world_of(entries="3").told(ask)
 
@@ -153,7 +154,7 @@ async def long_names(world: MessageWorld, *names: str) -> list[str]:
     async def ask(engine: Engine) -> None:
         assert await recovered(engine)
         if "mine" not in engine.admission.names:
-            await engine.create(monitor("mine", 3), "ann")
+            await create_series(engine, monitor("mine", 3), "ann")
         for at, name in enumerate(names):
             watch = {"name": name, "above": 3, "where": [{"field": "country", "equals": "DE"}]}
             said = text(f"{name}{at}"[-9:], "watch", "ann", series="mine", watch=watch)
@@ -233,7 +234,7 @@ async def test_a_refusal_changes_nothing_and_what_fits_is_admitted_under_the_sam
     world = world_of(series="1", entries="9")
 
     async def ask(engine: Engine) -> None:
-        await engine.create(count("a"), "ann")
+        await create_series(engine, count("a"), "ann")
 
         def now() -> tuple[Any, ...]:
             ledgers = engine.admission.subledgers
@@ -250,9 +251,9 @@ async def test_a_refusal_changes_nothing_and_what_fits_is_admitted_under_the_sam
         await refused(engine, count("b"), "ann")
         await refused(engine, monitor("c", 10), "bob")
         assert now() == before
-        await engine.halt("a")
-        await engine.create(count("b"), "ann")
-        await engine.create(monitor("c", 9), "bob")
+        await halt_series(engine, "a")
+        await create_series(engine, count("b"), "ann")
+        await create_series(engine, monitor("c", 9), "bob")
 
     await world.told(ask)
 
@@ -263,10 +264,10 @@ async def test_each_ledger_has_its_share_of_the_total() -> None:
     async def fill(engine: Engine) -> None:
         for analyst, names in ((MAIN, "ab"), ("ann", "cd"), ("bob", "e")):
             for name in names:
-                await engine.create(count(name), analyst)
+                await create_series(engine, count(name), analyst)
         told = await refused(engine, count("f"), "ann")
         assert "analyst ann has 2 of the 2 that may run at once (an even share of " in told
-        await engine.create(count("f"), "bob")
+        await create_series(engine, count("f"), "bob")
 
     async def look(engine: Engine) -> None:
         assert await recovered(engine)
@@ -290,7 +291,7 @@ async def others_are_free(world: MessageWorld) -> list[str]:
             *(("operators", 6, MAIN), ("also_bobs", 3, "bob")),
         ):
             try:
-                await engine.create(monitor(name, places), analyst)
+                await create_series(engine, monitor(name, places), analyst)
             except NoRoom:
                 found.append(name)
         told = await refused(engine, count("more"), "ann")
@@ -326,12 +327,12 @@ async def holds_after_a_restart(world: MessageWorld) -> bool:
     held = list[bool]()
 
     async def fill(engine: Engine) -> None:
-        await engine.create(monitor("anns", 6), "ann")
+        await create_series(engine, monitor("anns", 6), "ann")
 
     async def more(engine: Engine) -> None:
         assert await recovered(engine)
         with suppress(NoRoom):
-            await engine.create(count("next"), "ann")
+            await create_series(engine, count("next"), "ann")
         held.append("next" not in engine.admission.names)
 
     await world.told(fill)
@@ -385,7 +386,7 @@ async def runs_on(world: MessageWorld) -> Sequence[str]:
 
     async def fill(engine: Engine) -> None:
         for name in "abc":
-            await engine.create(count(name), "ann")
+            await create_series(engine, count(name), "ann")
 
     async def look(engine: Engine) -> None:
         if not await recovered(engine):
@@ -394,11 +395,11 @@ async def runs_on(world: MessageWorld) -> Sequence[str]:
         assert ledger.spent == 3 * 10**9
         running.extend(live.series.name for live in engine.admission.registry.live if live.created)
         told.append(await refused(engine, count("d"), "ann"))
-        await engine.halt("a")
-        await engine.halt("b")
+        await halt_series(engine, "a")
+        await halt_series(engine, "b")
         told.append(await refused(engine, count("d"), "ann"))
-        await engine.halt("c")
-        await engine.create(count("d"), "ann")
+        await halt_series(engine, "c")
+        await create_series(engine, count("d"), "ann")
 
     await world.told(fill)
     forget_the_end(world)

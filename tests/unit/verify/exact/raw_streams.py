@@ -20,6 +20,7 @@ from stream_dp.core.messages import Message, Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.series import Series
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
@@ -147,8 +148,8 @@ class World:
         key, layout = SEALER.user_key(), self.built.layout
         engine = Engine(
             plan, OpenRouter(self.spec, plan.origin, layout, key), ports, make,
-            subledgers=self.built.subledgers(), guard=guard_of(self.spec, plan.origin, key),
-            seen=SeenMemory(layout.windows(self.spec)),
+            requests=Requests(subledgers=self.built.subledgers()),
+            guard=guard_of(self.spec, plan.origin, key), memories=[SeenMemory(layout.windows(self.spec))],
         )  # fmt: skip
         asyncio.run(engine.run())
         commits = [decode(SEALER.open(n, each)) for n, each in enumerate(store.commits)]
