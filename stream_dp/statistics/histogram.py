@@ -8,13 +8,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.choice.cadence import (
-    ReleaseEvery,
-    cadence_words,
-    tree_choice,
-    without_tree,
-)
-from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian
+from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian, by_tree
 from stream_dp.statistics.choice.choose_hss import (
     CounterKind,
     Demand,
@@ -32,7 +26,6 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
     later: ClassVar[tuple[str, ...]] = (
-        "release_every",
         "expected_shape",
         "counter",
         *WindowedSeries.later,
@@ -43,7 +36,6 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
-    release_every: ReleaseEvery = 1
 
     @property
     def counted(self) -> str:
@@ -53,14 +45,14 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by_text} {self.over}{cadence_words(self.release_every)}"
+        return f"histogram by {self.by_text} {self.over}"
 
     @classmethod
     def problems(
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
-        """Return those of every grouped series, a cadence without a tree, and an inner counter without an HSS."""
-        found = [*without_tree(at, series), *super().problems(at, series, fields)]
+        """Return those of every grouped series, and an inner counter without an HSS."""
+        found = super().problems(at, series, fields)
         method = getattr(series, "method", "hss")
         if getattr(series, "counter", "tree") == "gaussian" and method != "hss":
             why = f"gaussian is the counter inside an HSS, and this method is {method}: name method hss"
@@ -73,7 +65,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
             return self._unguessed(self.windowed(setting, self.method))
         if self.method == "gaussian":
             return self._unguessed(by_gaussian(setting, self.epsilon))
-        tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
+        tree = by_tree(setting, self.epsilon, "method: tree")
         if self.method == "tree":
             return self._unguessed(tree)
         demand = Demand(

@@ -17,8 +17,8 @@ from stream_dp.core.messages import IntArray
 from stream_dp.engine.made_series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.answer_laws import Contrasts
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
+from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.records.scalars import Name, problem

@@ -16,8 +16,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Rank, Shape, name_bytes
-from stream_dp.mechanisms.serving import Bands, clipped
-from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import ExpectedEvents
 from stream_dp.statistics.choice.profiles import ExpectedShape

@@ -16,6 +16,8 @@ from stream_dp.pipeline.file.expected import is_model, kinds_at, tag_of
 from stream_dp.records.scalars import PATTERNS
 
 UNKNOWN = "is not a known key"
+GONE = {"release_every": "is gone: every series is released at every tick; leave it out"}
+"""Keys that files of former versions had."""
 _MAPPING, _LIST = "must be a mapping (key: value)", "must be a list"
 _MESSAGES = {
     "missing": "is missing",
@@ -126,6 +128,8 @@ def _either(names: Sequence[str]) -> str:
 
 
 def _unknown(error: ErrorDetails, written: Written) -> str:
+    if (gone := GONE.get(str(error["loc"][-1]))) is not None:
+        return gone
     known, homes = _known(error, written), error.get("ctx", {}).get("homes", ())
     if homes:
         return f"is no key here; it belongs to {' or to '.join(homes)}"

@@ -45,9 +45,6 @@ def not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
             f"'{over.name}' has a value for each key, and '{of.name}' does not have the same keys: give both the same "
             "by, or divide by a total"
         )
-    cadences = {getattr(each, "release_every", 1) for each in (of, over)}
-    if len(cadences) > 1:
-        found.append(f"'{of.name}' and '{over.name}' must have the same release_every")
     return found
 
 

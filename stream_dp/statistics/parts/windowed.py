@@ -62,11 +62,8 @@ class WindowedSeries(SeriesSpec):
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
         """Return those of every series, and those of its windows among themselves."""
-        said: list[Any] = [
-            getattr(series, key, other) if key in cls.model_fields else other
-            for key, other in (("method", "tree"), ("release_every", 1))
-        ]
-        return [*window_problems(at, series, *said), *super().problems(at, series, fields)]
+        method = getattr(series, "method", "tree") if "method" in cls.model_fields else "tree"
+        return [*window_problems(at, series, method), *super().problems(at, series, fields)]
 
     @classmethod
     def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:

@@ -14,10 +14,9 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.how_many import how_many
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.mechanisms.windows.forest_shape import ForestShape, best_forest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
 from stream_dp.statistics.choice.choice import Choice, Setting, tree_counter
@@ -98,7 +97,7 @@ def spans_of(setting: Setting, declared: Sequence[str]) -> tuple[int, ...]:
 def windowed(mechanism: Any, setting: Setting, declared: Sequence[str], why: str) -> Choice:
     """Choose a mechanism that answers these windows: the band of each is the error to expect."""
     names = views(declared)
-    bands = [ViewBands(mechanism, place, setting.confidence) for place in range(len(names))]
+    bands = [Bands(Answer(mechanism, place), setting.confidence) for place in range(len(names))]
     expected = {
         name: lambda tick, band=band: band(tick, None)
         for name, band in zip(names, bands, strict=True)
@@ -149,13 +148,8 @@ def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsi
     return f"{made}; the {what} so far has {share} of the {of}" if share else made
 
 
-def window_problems(
-    at: Place, series: Any, method: str = "tree", cadence: object = 1
-) -> list[InitErrorDetails]:
-    """Return what a series, or a sketch of it, says of windows and must not.
-
-    `method` makes its releases, at every tick or by the key release_every at every `cadence`-th.
-    """
+def window_problems(at: Place, series: Any, method: str = "tree") -> list[InitErrorDetails]:
+    """Return what a series, or a sketch of it, says of windows and must not; `method` makes its releases."""
     windows, one = getattr(series, "windows", ()), getattr(series, "window", None)
     found, seen = [], dict[int | str, str]()
     if one is not None and windows:
@@ -181,10 +175,6 @@ def window_problems(
     if method not in ("tree", "auto", "gaussian"):
         why = "windows are made by a forest of their own: leave method out"
         found.append(problem((*at, "method"), why))
-    elif cadence not in (1, "1"):
-        found.append(
-            problem((*at, "release_every"), "windows are released at every tick: leave it out")
-        )
     return found
 
 

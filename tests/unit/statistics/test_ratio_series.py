@@ -11,7 +11,8 @@ import pytest
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import Shape, read
-from stream_dp.mechanisms.noise_contrasts import NoiseLaw, contrast_widths
+from stream_dp.mechanisms.noise_contrasts import contrast_widths
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.plan_view import PlanView
 from stream_dp.pipeline.builder import Built, build
@@ -50,9 +51,8 @@ series:
   - {name: rate_ever, statistic: count, windows: [2h, ever], epsilon: 1}
   - {name: leaders, statistic: top, by: country, k: 2, epsilon: 1}
   - {name: medians, statistic: quantiles, of: amount, clamp: [0, 10], buckets: 10, at: [0.5], windows: [2h], epsilon: 1}
-  - {name: held, statistic: count, release_every: 4, epsilon: 1}
 """
-LINE = 30
+LINE = 29
 START = "  - {name: share, statistic: ratio, "
 GRID = TickGrid(0, 1000, 8)
 
@@ -122,7 +122,6 @@ REFUSED = {
         "over", "by_country",
         f"'by_country' has a value for each key, and 'by_tag' does not have the same keys: {KEYS}",
     ),
-    "of: held, over: all": ("over", "all", "'held' and 'all' must have the same release_every"),
     "of: late, over: all, digits: 10": ("digits", "10", "must be less than or equal to 9"),
 }  # fmt: skip
 

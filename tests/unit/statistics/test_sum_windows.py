@@ -19,10 +19,8 @@ from stream_dp.engine.ports import Batch
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import event_rows
 from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import build
@@ -152,8 +150,8 @@ def test_what_was_there_without_windows_is_as_it_was(tmp_path: Path) -> None:
         ("windows: [9h], by: nowhere",
          ["75: series[0].windows[0]: is longer than the horizon: 8 ticks of 1h",
           "84: series[0].by: 'nowhere' is not in the schema"]),
-        ("windows: [2h], release_every: 2",
-         ["80: series[0].release_every: is not a known key; known are statistic, name, epsilon, where, title, "
+        ("windows: [2h], told_every: 2",
+         ["80: series[0].told_every: is not a known key; known are statistic, name, epsilon, where, title, "
           "description, unit, window, "
           "windows, of, clamp, step, by"]),
     ],
@@ -185,7 +183,7 @@ def test_no_record_changes_a_row_by_more_than_the_forest_is_made_for(tmp_path: P
     ]
     rows = [rows_of(built, {"amount": 33.3, "tags": ["gift"]}, one) for one in contents]
     rows.append(rows_of(built, {"amount": 33.3, "tags": ["gift"]}))
-    relation, largest = event_rows(forest, Neighbors.REPLACE), 0
+    relation, largest = forest.rows.relation(Neighbors.REPLACE), 0
     for left in rows:
         for right in rows:
             assert relation.accept(left, right) is not None

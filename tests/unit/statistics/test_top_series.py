@@ -18,8 +18,7 @@ from stream_dp.journal.release import Rank, Shape, read
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.serving import ones_of
-from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.serving import Differences, all_at_once
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load
@@ -181,7 +180,7 @@ def test_the_plan_has_the_error_of_all_values_at_once(tmp_path: Path) -> None:
 def test_a_top_list_costs_what_the_histogram_costs(tmp_path: Path) -> None:
     made = built(tmp_path, by="seats", method="tree")
     (chosen,) = made.chosen
-    assert (chosen.mechanism.width, ones_of(chosen.mechanism)) == (4, 3)
+    assert (chosen.mechanism.width, chosen.mechanism.rows.ones) == (4, 3)
     assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
 
 
@@ -247,7 +246,6 @@ def test_the_api_says_how_many_ranks_there_are(tmp_path: Path) -> None:
         ({"windows": "[90m]"}, "windows[0]", "no whole number of ticks"),
         ({"windows": "[3d]"}, "windows[0]", "longer than the horizon"),
         ({"windows": "[2h]", "method": "hss"}, "method", "windows are made by a forest"),
-        ({"release_every": "2"}, "release_every", "is not a known key"),
     ],
 )
 def test_nonsense_is_refused_with_its_place(

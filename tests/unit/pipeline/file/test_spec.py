@@ -116,7 +116,6 @@ def _set(*path: str | int, value: Any) -> Callable[[Data], None]:
             "series.1.histogram.expected_shape",
             "'even', 'zipf' or 'bursts'",
         ),
-        (_set("series", 0, "release_every", value="0"), "series.0.count.release_every", "1"),
         (_set("series", 2, "threshold", value="0"), "series.2.threshold", "greater than"),
         (_set("confidence", value="1"), "confidence", "strictly between"),
     ],
@@ -131,12 +130,6 @@ def test_nobody_has_to_guess_the_volume(data: Data, kind: str) -> None:
     series = {"name": "m", "statistic": kind, "by": "airline", "epsilon": "1", "method": "hss"}
     spec = PipelineSpec.model_validate(data | {"series": [series]})
     assert getattr(spec.series[0], "expected_events", 0) is None
-
-
-@pytest.mark.parametrize("method", ["auto", "hss"])
-def test_a_cadence_is_for_trees(data: Data, method: str) -> None:
-    data["series"][1] |= {"release_every": "24", "method": method}
-    refuses(data, "series.1.release_every", "method tree")
 
 
 def test_a_domain_without_duplicates_and_other(data: Data) -> None:

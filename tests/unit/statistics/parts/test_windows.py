@@ -13,8 +13,7 @@ from stream_dp.core.messages import Query, Update
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import read
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.states import STATES
 from stream_dp.mechanisms.windows.forest_shape import FLAT
 from stream_dp.mechanisms.windows.window_forest import WindowForest
@@ -175,10 +174,6 @@ NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
         (
             f"windows: {NINE}",
             [("[1m", "windows", "has 9 windows, and one forest answers at most 8")],
-        ),
-        (
-            "window: 1h, release_every: 3",
-            [("3}", "release_every", "windows are released at every tick: leave it out")],
         ),
         ("by: country, window: 1h, method: hss", [("hss", "method", METHOD)]),
         (
