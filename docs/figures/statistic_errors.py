@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from scipy.stats import lognorm
 
 from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
 from stream_dp.mechanisms.quotients import quotient
+from stream_dp.mechanisms.serving import Answer, Contrasts
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -199,7 +199,7 @@ def means() -> Picture:
 def ratios() -> Picture:
     """A day's share, by how many records it is of."""
     entry = {"statistic": "count", "windows": ["24h"]}
-    noise = NoisyAnswer(planned(entry).chosen[0].mechanism, 1)
+    noise = Answer(planned(entry).chosen[0].mechanism, 1)
     widths = Contrasts(noise, noise, CONFIDENCE)(23)
     some, all_ = (
         answer(entry | {"statistic": "histogram", "by": "run"}, 24, seed=seed)[RUNS:]
@@ -259,7 +259,7 @@ def gauges() -> Picture:
     """How many are there now, by how long it has been counted."""
     gauge = {"statistic": "gauge", "of": "kind", "plus": "up", "minus": "down"}
     half = {"statistic": "count", "epsilon": "0.15", "method": "tree"}
-    count = NoisyAnswer(planned(half).chosen[0].mechanism)
+    count = Answer(planned(half).chosen[0].mechanism)
     apart = Contrasts(count, count, CONFIDENCE)
     come, gone = (
         {

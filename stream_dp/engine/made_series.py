@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from msgspec import UNSET
-
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import (
@@ -85,7 +83,6 @@ class MadeSeries:
             tick=tick,
             end=grid.end_text(tick),
             **self._content(make, tick, said),
-            as_of=said[0].get("as_of", UNSET),
             confidence=self.confidence,
             not_private=not self.private,
         )

@@ -106,8 +106,7 @@ class Series:
     of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
     analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all. `unit`: what 1 in
     an answer is as a number; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts.
-    `tell` and `told_bytes` are those of a series without views. `as_of(tick)`: of one that is released at deadlines
-    and held in between, the tick at whose end it holds, None before the first.
+    `tell` and `told_bytes` are those of a series without views.
     """
 
     name: str
@@ -128,7 +127,6 @@ class Series:
     amounts: bool = False
     tell: Tell | None = None
     told_bytes: int | None = None
-    as_of: Callable[[int], int | None] | None = None
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -179,7 +177,6 @@ class Series:
             end=grid.end_text(tick),
             **self._content(tick, state, answer),
             counts_band=counted,
-            as_of=UNSET if self.as_of is None else self.as_of(tick),
             confidence=self.confidence,
             not_private=not self.private,
         )

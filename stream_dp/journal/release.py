@@ -32,7 +32,6 @@ _End: TypeAlias = int | float | None
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
-_AS_OF = re.compile(rb',"as_of":(?:null|[0-9]+)(?=,"not_private":|}$)')
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
 
 
@@ -143,8 +142,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     greatest and the single tick first. `band` is the half-width that holds with `confidence`; windows have one each,
     and no other. A quotient has no band but the ends of its interval: `low` and `high` beside `value`, `lows` and
     `highs` beside `values` in the order of their keys; null is an end that is open, and a value that there is not.
-    `not_private` marks noise of the test kit, which protects nobody. `as_of` stands where the value is held between
-    deadlines: the tick of the last one, at whose end value and band hold; null before the first, where nothing is told.
+    `not_private` marks noise of the test kit, which protects nobody.
     """
 
     name: str | UnsetType = UNSET
@@ -161,7 +159,6 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     highs: tuple[_End, ...] | UnsetType = UNSET
     counts_band: int | float | UnsetType = UNSET
     confidence: float
-    as_of: _Number | UnsetType | None = UNSET
     not_private: bool = False
 
     def __post_init__(self) -> None:
@@ -297,12 +294,12 @@ def write(released: Released) -> bytes:
 
 
 def former(body: bytes) -> bytes:
-    """Return the bytes that former versions wrote of the same release: without `as_of`, a bucket as a range.
+    """Return the bytes that former versions wrote of the same release: a bucket as a range.
 
-    >>> former(b'{"value":{"value":3,"bucket":[2,4]},"confidence":0.95,"as_of":7}')
+    >>> former(b'{"value":{"value":3,"bucket":[2,4]},"confidence":0.95}')
     b'{"value":{"value":3,"low":2,"high":4},"confidence":0.95}'
     """
-    return _BUCKET.sub(rb'"low":\1,"high":\2', _AS_OF.sub(b"", body))
+    return _BUCKET.sub(rb'"low":\1,"high":\2', body)
 
 
 def is_recorded(recorded: bytes, written: bytes) -> bool:

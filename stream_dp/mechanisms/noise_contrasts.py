@@ -21,12 +21,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, NEGLIGIBLE, Term, Terms
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, NEGLIGIBLE, Term
 from stream_dp.mechanisms.quotients import Widths
 
 CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
@@ -38,17 +38,6 @@ SLOPES = tuple(
 )
 
 Floats = NDArray[np.float64]
-
-
-class NoiseLaw(NamedTuple):
-    """The noise in one answer: DLap `terms`, a normal part of this `variance`, and at most `rest` of whatever else."""
-
-    terms: Terms = ()
-    variance: float = 0.0
-    rest: float = 0.5
-
-
-NOTHING = NoiseLaw(rest=0.0)
 
 
 @lru_cache(maxsize=LAWS_KEPT)

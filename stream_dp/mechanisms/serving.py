@@ -1,13 +1,15 @@
 """What a mechanism must have to serve a series: besides its law, a derivation, an error band and an audit's opening.
 
-Rules: all three are in the mechanism's own file. A band is computed from what `public` returns and from nothing else,
-so it cannot depend on private state. The check that a mechanism claims what is derived for it is here, outside of it.
+Rules: all of it is in the mechanism's own file. A band, and the law of the noise, is computed from what `public`
+returns and from nothing else, so it cannot depend on private state. The check that a mechanism claims what is derived
+for it is here, outside of it.
 """
 
 import sys
 from collections.abc import Callable, Hashable
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,15 +18,21 @@ from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relation import Relation
-from stream_dp.core.row_relations import event
+from stream_dp.core.row_law import RowLaw
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import require_exact_class
+from stream_dp.mechanisms.noise_contrasts import contrast_widths
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.quotients import Widths
+from stream_dp.mechanisms.row_check import checked
 
 MOST_BYTES = 1 << 18  # of the bands that are remembered of a mechanism, with what they depend on
 _ENTRY_BYTES = 150
+WIDTHS_KEPT = 256  # of a quotient, some 3 kB each
 
 S = TypeVar("S")
+WidthsAt: TypeAlias = Callable[[int], Widths]
+"""The widths at a tick."""
 
 
 class Derivable(Protocol):
@@ -48,7 +56,10 @@ class Banded(Protocol):
     """What has a band, by public values alone."""
 
     def public(self, updates: int, state: Any) -> Hashable:
-        """Return the public values that the band of the answer after `updates` updates depends on."""
+        """Return the public values that the band of the answer after `updates` updates depends on.
+
+        Without a state (None) what the number of updates alone says; None where that is not enough.
+        """
         ...
 
     def band(self, public: Any, confidence: float) -> int:
@@ -59,6 +70,18 @@ class Banded(Protocol):
 class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
     """A mechanism whose answers are published: one answer after each update, with a band."""
 
+    @property
+    def rows(self) -> RowLaw:
+        """What one event changes in its rows."""
+        ...
+
+    def noise(self, public: Any, view: int | None = None) -> NoiseLaw | None:
+        """Return the law of the noise in each value of an answer, or of its view at this place, at these public values.
+
+        None: it depends on what the mechanism has decided, or values have no noise of one law.
+        """
+        ...
+
     def opening(self) -> tuple[int, int]:
         """Return how many other events an audit's adversary puts into columns 0 and 1 beside its one event.
 
@@ -66,12 +89,6 @@ class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
         Noise protects a decision least where it is nearly taken; (0, 0) where counts decide nothing.
         """
         ...
-
-
-def ones_of(mechanism: object) -> int:
-    """Return the most entries of its row that one event may set: the mechanism's `ones`, 1 where it has none."""
-    ones: int = getattr(mechanism, "ones", 1)
-    return ones
 
 
 class Viewed(ServingMechanism[S], Protocol[S]):
@@ -86,24 +103,145 @@ class Viewed(ServingMechanism[S], Protocol[S]):
         ...
 
 
-class _Remembered:
-    """Half-widths by what they depend on, up to `MOST_BYTES`: beyond that all are forgotten."""
+class CountRows:
+    """Rows of counts. No fields: those of a mechanism are its own; without `ones`, rows are one-hot."""
 
-    def __init__(self) -> None:
+    width: int
+    neighbors: Neighbors
+    ones: int = 1
+
+    @property
+    def rows(self) -> RowLaw:
+        """What one event changes in its rows."""
+        return RowLaw(self.width, self.neighbors, self.ones)
+
+    @property
+    def l1(self) -> int:
+        """What one event changes in a row in all."""
+        return self.rows.l1
+
+    def checked_row(self, row: IntArray) -> IntArray:
+        """Return a row of counts.
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        return checked(row, self.width)
+
+
+class Additive:
+    """Noise of a known law is added to what is counted: the law says the band, and counts decide nothing."""
+
+    def noise(self, public: Any, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise."""
+        raise NotImplementedError
+
+    def band(self, public: Any, confidence: float) -> int:
+        """Return the quantile of the noise at what `public` returned."""
+        return self.noise(public).band(confidence)
+
+    def view_band(self, place: int, public: Any, confidence: float) -> int:
+        """Return the quantile of the noise in the view at `place`."""
+        return self.noise(public, place).band(confidence)
+
+    def opening(self) -> tuple[int, int]:
+        """Return (0, 0): no decision is taken by counts."""
+        return 0, 0
+
+
+class Deciding:
+    """What is released depends on what was decided by counts."""
+
+    def noise(self, public: Any, view: int | None = None) -> None:
+        """Return nothing: the law depends on what was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a mechanism answers; of one with windows, the window at `place`."""
+
+    mechanism: Any
+    place: int | None = None
+
+    def public(self, updates: int, state: Any = None) -> Any:
+        """Return the public values that its noise after so many updates depends on."""
+        if self.place is None:
+            return self.mechanism.public(updates, state)
+        return self.mechanism.view_public(self.place, updates, state)
+
+    def band(self, public: Any, confidence: float) -> int:
+        """Return the half-width that holds with `confidence` for one value."""
+        if self.place is None:
+            half: int = self.mechanism.band(public, confidence)
+        else:
+            half = self.mechanism.view_band(self.place, public, confidence)
+        return half
+
+    def law(self, public: Any) -> NoiseLaw:
+        """Return the law of the noise at what `public` returned.
+
+        Raises:
+            NotDerivable: there is none.
+        """
+        law: NoiseLaw | None = self.mechanism.noise(public, self.place)
+        if law is None:
+            kind = type(self.mechanism).__name__
+            raise NotDerivable(f"the noise of {kind} depends on what it has decided")
+        return law
+
+
+class Differences(Answer):
+    """From which difference of two released counts on their order is told: a band of all differences at once.
+
+    With the stated confidence every order that is told is right, among all pairs of entries, whatever the data are: an
+    order is told wrongly only where the errors of its two entries differ by more than the band, and the failure is
+    shared out over the pairs. Where noise is added the law of the difference of two is known; it is narrower than two
+    bands. An HSS lags behind: an entry may be too high by its noise alone (`excess`), and too low by its whole band.
+    What is published clipped at 0 differs by less and tells no other order.
+    """
+
+    def band(self, public: Any, confidence: float) -> int:
+        """Return the half-width that holds with `confidence` for all differences at once; 0 where there are none."""
+        width, failure = self.mechanism.width, 1 - confidence
+        if width < 2:
+            return 0
+        law: NoiseLaw | None = self.mechanism.noise(public, self.place)
+        if law is not None:
+            return law.difference(failure / (width * (width - 1) // 2))
+        half = failure / 2 / width  # too low and too high, each for all entries
+        return int(self.mechanism.band(public, 1 - half) + self.mechanism.excess(public, half))
+
+
+def all_at_once(confidence: float, number: int) -> float:
+    """Return the confidence of each of `number` statements that hold all at once with `confidence` (Bonferroni).
+
+    >>> round(all_at_once(0.95, 5), 6)
+    0.99
+    """
+    return 1 - (1 - confidence) / max(1, number)
+
+
+class Bands:
+    """The bands of what has some, remembered up to `MOST_BYTES` with what they depend on: beyond, all are forgotten."""
+
+    def __init__(self, mechanism: Banded, confidence: float) -> None:
+        self._mechanism = mechanism
+        self._confidence = confidence
         self._known: dict[Hashable, int] = {}
         self._bytes = 0
 
-    def __call__(self, key: Hashable, computed: Callable[[], int]) -> int:
-        """Return that of `key`, which is computed where it is not remembered."""
-        found = self._known.get(key)
-        if found is None:
-            found, size = computed(), _ENTRY_BYTES + _size(key)
+    def __call__(self, tick: int, state: Any) -> int:
+        """Return the half-width of the release of tick `tick`; ticks count from 0, the first update."""
+        key = self._mechanism.public(tick + 1, state)
+        half = self._known.get(key)
+        if half is None:
+            half, size = self._mechanism.band(key, self._confidence), _ENTRY_BYTES + _size(key)
             if self._bytes + size > MOST_BYTES:
                 self._known.clear()
                 self._bytes = 0
-            self._known[key] = found
+            self._known[key] = half
             self._bytes += size
-        return found
+        return half
 
 
 def _size(key: Any) -> int:
@@ -112,39 +250,30 @@ def _size(key: Any) -> int:
     return sys.getsizeof(key) + sum(map(_size, parts))
 
 
-class ViewBands:
-    """The bands of one view of a mechanism, as `Bands` remembers them."""
+class Contrasts:
+    """The widths of the quotient of two answers with independent noise, remembered: `contrasts(tick)`.
 
-    def __init__(self, mechanism: Viewed[Any], place: int, confidence: float) -> None:
-        self._mechanism = mechanism
-        self._place = place
-        self._confidence = confidence
-        self._known = _Remembered()
-
-    def __call__(self, tick: int, state: Any) -> int:
-        """Return the half-width; ticks count from 0, the mechanism's first update."""
-        key = self._mechanism.view_public(self._place, tick + 1, state)
-        return self._known(
-            key, lambda: self._mechanism.view_band(self._place, key, self._confidence)
-        )
-
-
-def weight_of(mechanism: object) -> int:
-    """Return the most that one event adds to an entry, its sign left out: the mechanism's `weight`, 1 without one."""
-    weight: int = getattr(mechanism, "weight", 1)
-    return weight
-
-
-def event_rows(mechanism: Any, neighbors: Neighbors, events: int = 1) -> Relation:
-    """Return the relation of one event on the mechanism's rows under these neighbours, which may be another's step.
-
-    `events`: as many of one user, of a mechanism that has a relation of its own.
+    `farthest`: what the true quotient does not exceed in absolute value, in units of answers.
     """
-    own = getattr(mechanism, "event_rows", None)
-    if own is not None:
-        found: Relation = own(neighbors, events)
-        return found
-    return event(neighbors, mechanism.width, ones_of(mechanism))
+
+    def __init__(
+        self, of: Answer, over: Answer, confidence: float, farthest: Fraction | None = None
+    ) -> None:
+        self._answers = of, over
+        self._failure = 1 - confidence
+        self._farthest = farthest
+        self._known: dict[Hashable, Widths] = {}
+
+    def __call__(self, tick: int) -> Widths:
+        """Return the widths, in units of answers; ticks count from 0, the mechanisms' first update."""
+        of, over = self._answers
+        key = of.public(tick + 1), over.public(tick + 1)
+        if key not in self._known:
+            if len(self._known) >= WIDTHS_KEPT:
+                self._known.clear()
+            laws = of.law(key[0]), over.law(key[1])
+            self._known[key] = contrast_widths(*laws, self._failure, self._farthest)
+        return self._known[key]
 
 
 def changes_of(mechanism: Any, events: int) -> int:
@@ -153,22 +282,8 @@ def changes_of(mechanism: Any, events: int) -> int:
     Of rows that count identifiers at their first tick each event changes `changes`; where they count the users
     themselves, all events of one together do.
     """
-    changes: int = getattr(mechanism, "changes", 1)
+    changes: int = mechanism.rows.changes
     return changes if mechanism.guarantee.users is not None else changes * events
-
-
-class Bands:
-    """The bands of one mechanism, remembered: `bands(tick, state)` is that of the release of its tick `tick`."""
-
-    def __init__(self, mechanism: Banded, confidence: float) -> None:
-        self._mechanism = mechanism
-        self._confidence = confidence
-        self._known = _Remembered()
-
-    def __call__(self, tick: int, state: Any) -> int:
-        """Return the half-width; ticks count from 0, the mechanism's first update."""
-        key = self._mechanism.public(tick + 1, state)
-        return self._known(key, lambda: self._mechanism.band(key, self._confidence))
 
 
 def clipped(answer: IntArray) -> IntArray:

@@ -13,12 +13,15 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState
-from stream_dp.mechanisms.linear.coarse_counter import CoarseState
-from stream_dp.mechanisms.linear.counter import CounterState
+from stream_dp.mechanisms.linear.counter import (
+    CounterState,
+    HandOverCounter,
+    HandOverState,
+    HybridCounter,
+    HybridState,
+)
 from stream_dp.mechanisms.linear.cut_off_counter import CutOffState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter, HandOverState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.linear.lattice_noise import LatticeState
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
@@ -49,7 +52,6 @@ STATES = Codec(
         AlertsState,
         ArrivalCounterState,
         Child,
-        CoarseState,
         ColumnsAbove,
         CompositionState,
         CountWatchers,

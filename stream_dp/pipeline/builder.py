@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.ledger import Ledger
@@ -21,15 +21,11 @@ from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.serving import (
+    Answer,
     Bands,
     ServingMechanism,
-    ViewBands,
-    Viewed,
     derived,
-    ones_of,
-    weight_of,
 )
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
@@ -89,7 +85,7 @@ class Chosen:
                 SeriesView(
                     name,
                     named,
-                    _from(start, ViewBands(self._viewed, place, sure)),
+                    _from(start, Bands(Answer(self.mechanism, place), sure)),
                     teller(place),
                     told,
                     self.spec.numbers,
@@ -105,30 +101,12 @@ class Chosen:
             amounts=self.spec.amount is not None,
             tell=None if self.spec.views else teller(None),
             told_bytes=None if self.spec.views else told,
-            as_of=_deadlines(start, self.mechanism),
         )
-
-    @property
-    def _viewed(self) -> Viewed[Any]:
-        """The mechanism of a series with views."""
-        return cast("Viewed[Any]", self.mechanism)
 
 
 def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
     """The bands of a mechanism whose first tick is `start`."""
     return lambda tick, state: band(tick - start, state)
-
-
-def _deadlines(start: int, mechanism: Any) -> Callable[[int], int | None] | None:
-    """At which tick the answer of a mechanism whose first tick is `start` holds; None where that is the same one."""
-    if not isinstance(mechanism, CoarseCounter):
-        return None
-
-    def as_of(tick: int) -> int | None:
-        updates = mechanism.told_at(tick - start + 1)
-        return None if updates is None else start + updates - 1
-
-    return as_of
 
 
 def _told_from(start: int, tell: Tell | None) -> Tell | None:
@@ -324,19 +302,19 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
 
 def _require_weight(series: SeriesSpec, mechanism: ServingMechanism[Any], weight: int) -> None:
     """Do nothing where the mechanism's guarantee is for events of such amounts."""
-    if weight_of(mechanism) < weight:
+    if mechanism.rows.weight < weight:
         raise NotDerivable(
             f"{series.name}: one event may add {weight} units to an entry, and {type(mechanism).__name__} is made for "
-            f"{weight_of(mechanism)}"
+            f"{mechanism.rows.weight}"
         )
 
 
 def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:
     """Do nothing where the mechanism's guarantee is for events of so many entries."""
-    if ones_of(mechanism) < ones:
+    if mechanism.rows.ones < ones:
         raise NotDerivable(
             f"{series.name}: one event may set {ones} entries of its rows, for "
             f"'{grouping_text(series.grouped_by)}' is a list; "
-            f"{type(mechanism).__name__} is made for {ones_of(mechanism)}. Use another statistic or method, or declare "
-            "a smaller `most:`"
+            f"{type(mechanism).__name__} is made for {mechanism.rows.ones}. Use another statistic or method, or "
+            "declare a smaller `most:`"
         )

@@ -18,6 +18,8 @@ from stream_dp.core.near_names import meant, near_names
 from stream_dp.records.scalars import PATTERNS
 
 UNKNOWN = "is not a known key"
+GONE = {"release_every": "is gone: every series is released at every tick; leave it out"}
+"""Keys that files of former versions had."""
 _MAPPING, _LIST = "must be a mapping (key: value)", "must be a list"
 _MESSAGES = {
     "missing": "is missing",
@@ -215,6 +217,8 @@ def message(error: ErrorDetails, written: Written = NOTHING) -> str:
 
 
 def _unknown(error: ErrorDetails, written: Written) -> str:
+    if (gone := GONE.get(str(error["loc"][-1]))) is not None:
+        return gone
     known, homes = _known(error, written), error.get("ctx", {}).get("homes")
     if homes:
         return f"is no key here; it belongs to {' or to '.join(homes)}"

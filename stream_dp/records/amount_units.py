@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.linear.event_amounts import MOST_UNITS
+from stream_dp.core.row_law import MOST_UNITS
 from stream_dp.records.conditions import Test, typed
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.record_columns import Numbers

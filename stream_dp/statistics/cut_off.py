@@ -14,10 +14,9 @@ from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
 from stream_dp.mechanisms.linear.cut_off_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
-from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands, Contrasts
 from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.identifier_columns import CapUse
@@ -78,7 +77,7 @@ class CutOffSeries(SeriesSpec):
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""
-        either = NoisyAnswer(mechanism, place or 0)
+        either = Answer(mechanism, place or 0)
         widths = Contrasts(either, either, confidence, SHARE[1])
         first: int = mechanism.users.window if place else 0
 
@@ -122,7 +121,7 @@ class CutOffSeries(SeriesSpec):
             raise TypeError("users are cut off where they are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
         places = range(max(1, len(self.views)))
-        bands = [ViewBands(mechanism, place, setting.confidence) for place in places]
+        bands = [Bands(Answer(mechanism, place), setting.confidence) for place in places]
         cap = f"more than {how_many(users.cap, 'event')}"
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (

@@ -121,7 +121,7 @@ class GaugeSeries(SingleOrKeyed):
             )
             chosen = steady(counter, "a gauge is a tree counter", setting)
         gauge: Any = chosen.mechanism
-        return chosen.saying(f"one event changes it by up to {gauge.l1} in all")
+        return chosen.saying(f"one event changes it by up to {gauge.rows.l1} in all")
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         """Return the gauge, or that of each key; nothing over windows, for the totals of a run are none."""

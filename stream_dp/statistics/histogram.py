@@ -8,13 +8,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.choice.cadence import (
-    ReleaseEvery,
-    cadence_words,
-    method_problems,
-    tree_choice,
-)
-from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian
+from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian, by_tree
 from stream_dp.statistics.choice.choose_hss import (
     CounterKind,
     Demand,
@@ -25,6 +19,7 @@ from stream_dp.statistics.choice.choose_hss import (
 from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries
+from stream_dp.statistics.parts.windows import method_problems
 
 
 class HistogramSeries(WindowedSeries, GroupedSeries):
@@ -32,7 +27,6 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
     later: ClassVar[tuple[str, ...]] = (
-        "release_every",
         "expected_shape",
         "counter",
         *WindowedSeries.later,
@@ -43,7 +37,6 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
-    release_every: ReleaseEvery = 1
 
     @property
     def counted(self) -> str:
@@ -53,17 +46,11 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by_text} {self.over}{cadence_words(self.release_every)}"
-
-    @property
-    def cadence(self) -> int:
-        """What `release_every` says."""
-        return self.release_every
+        return f"histogram by {self.by_text} {self.over}"
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, a cadence without a tree, and an inner counter without an HSS."""
-        problems = super().own_problems()
-        problems += method_problems(self.declared, self.method, self.release_every)
+        """Return those of every series, a method that is not for windows, and an inner counter without an HSS."""
+        problems = [*super().own_problems(), *method_problems(self.declared, self.method)]
         if self.counter == "gaussian" and self.method != "hss":
             why = f"gaussian is the counter inside an HSS, and this method is {self.method}: name method hss"
             problems.append(problem(("counter",), why))
@@ -75,7 +62,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
             return self._unguessed(self.windowed(setting, self.method))
         if self.method == "gaussian":
             return self._unguessed(by_gaussian(setting, self.epsilon))
-        tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
+        tree = by_tree(setting, self.epsilon, "method: tree")
         if self.method == "tree":
             return self._unguessed(tree)
         demand = Demand(

@@ -16,11 +16,10 @@ from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Shape, name_bytes
-from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer, WidthsAt
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
-from stream_dp.mechanisms.serving import Bands, ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.centred_amounts import Addend, Centred, Known
 from stream_dp.records.conditions import Where
@@ -120,7 +119,7 @@ class MeanSeries(AmountSeries):
     def _widths(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> WidthsAt:
         """How far sums less a mean of them times counts are from 0, in units; from the middle no mean is farther."""
         each: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
-        sums, counts = (NoisyAnswer(one, place) for one in each)
+        sums, counts = (Answer(one, place) for one in each)
         reach = max(map(abs, self.amount.units))
         return Contrasts(sums, counts, confidence, Fraction(reach))
 
@@ -202,8 +201,5 @@ class MeanSeries(AmountSeries):
 
 def _half_width(mechanism: Any, place: int | None, setting: Setting) -> int:
     """The band of one of the two at the last tick."""
-    confidence = setting.confidence
-    bands = (
-        Bands(mechanism, confidence) if place is None else ViewBands(mechanism, place, confidence)
-    )
+    bands = Bands(Answer(mechanism, place), setting.confidence)
     return bands((setting.horizon or ENDLESS) - 1, None)

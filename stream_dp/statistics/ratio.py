@@ -18,8 +18,8 @@ from stream_dp.core.near_names import meant
 from stream_dp.engine.made_series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.answer_laws import Contrasts
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
+from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.conditions import Where, implies, tests_of
@@ -284,8 +284,6 @@ def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
             f"'{over.name}' has a value for each key, and '{of.name}' does not have the same keys: give both the same "
             "by, or divide by a total"
         )
-    if of.cadence != over.cadence:
-        problems.append(f"'{of.name}' and '{over.name}' must have the same release_every")
     return problems
 
 

@@ -56,7 +56,7 @@ class SumSeries(AmountSeries):
         windows = {name: self._shown(error) for name, error in chosen.windows.items()}
         shown = replace(chosen, expected=self._shown(chosen.expected), windows=windows)
         sums: Any = chosen.mechanism
-        changed = decimal_text(sums.l1 * self.step)
+        changed = decimal_text(sums.rows.l1 * self.step)
         return shown.saying(f"one event changes it by up to {changed} in all")
 
     def windowed(self, setting: Setting, method: str = "tree") -> Choice:

@@ -16,19 +16,18 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Rank, Shape, name_bytes
-from stream_dp.mechanisms.serving import Bands, clipped
-from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
 from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.groupings import rank_problems
 from stream_dp.records.schema import Fields
-from stream_dp.statistics.choice.cadence import method_problems
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import ExpectedEvents
 from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.statistics.histogram import HistogramSeries
 from stream_dp.statistics.parts.series_spec import GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries
+from stream_dp.statistics.parts.windows import method_problems
 
 MOST_RANKS = 100
 MOST_TIED = 20

@@ -19,7 +19,6 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.serving import ones_of
 from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.forced import Forced
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
@@ -265,12 +264,11 @@ def neighbours_stay_neighbours(case: Case) -> None:
     same places, up to the rows: a suitable sequence of pairs that touches as many sub-mechanisms as `touches` says.
     What they answer themselves must be equal: it follows from the answers of the parts (the response property).
     """
-    relation = case.make().guarantee.neighbors
-    base = list(islice(rows(case.make().width), 6))
+    composite: Any = case.make()
+    relation, ones = composite.guarantee.neighbors, composite.rows.ones
+    base = list(islice(rows(composite.width), 6))
     for bits in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 0)):
-        for tick, (left, right) in _one_event(
-            relation, base[0].size, len(base), ones_of(case.make())
-        ):
+        for tick, (left, right) in _one_event(relation, base[0].size, len(base), ones):
             both = [
                 [Update(row + one if t == tick else row) for t, row in enumerate(base)]
                 for one in (left, right)

@@ -36,6 +36,7 @@ journal: {kind: sqlite, path: toy.journal}
 series:
   - {name: per_tick, statistic: rate, epsilon: 0.4}
   - {name: late, statistic: rate, where: [{field: country, equals: FR}], epsilon: 0.1}
+  - {name: share, statistic: ratio, of: late, over: per_tick}
 """
 LOOK = """
 import json, sys
@@ -51,6 +52,14 @@ run = Run(build(spec), open_ports(spec, sealer_for(spec, None)))
 said = run.view().pipeline()
 Pipeline.model_validate(said)  # as the API does
 print(json.dumps(said["series"]))
+"""
+ORDER = """
+from fractions import Fraction
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.serving import Bands, Differences
+from stream_dp.mechanisms.tick_noise import TickNoise
+each = TickNoise(3, Fraction(1, 2), Neighbors.ADD_REMOVE)
+print(each.band(None, 0.95), Bands(Differences(each), 0.95)(0, None))
 """
 
 
@@ -155,14 +164,16 @@ MAIN = ("-c", "from stream_dp.cli.main import main; main()")
 def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
     plan = json.loads(run(toy, *MAIN, "plan", "toy.yaml", "--json"))
     assert [(s["name"], s["mechanism"], float(s["epsilon"])) for s in plan["series"]] == [
-        ("per_tick", "TickNoise", 0.4), ("late", "TickNoise", 0.1),
+        ("per_tick", "TickNoise", 0.4), ("late", "TickNoise", 0.1), ("share", "post-processing", 0),
     ]  # fmt: skip
     run(toy, *MAIN, "run", "toy.yaml", "--until-end")
     releases = [json.loads(line) for line in (toy / "toy.releases.jsonl").read_text().splitlines()]
     assert [(r["series"], r["tick"]) for r in releases] == [
-        (name, tick) for tick in range(5) for name in ("per_tick", "late")
+        (name, tick) for tick in range(5) for name in ("per_tick", "late", "share")
     ]
-    assert all(isinstance(r["value"], int) and r["band"] > 0 for r in releases)
+    rates = [r for r in releases if r["series"] != "share"]
+    assert all(isinstance(r["value"], int) and r["band"] > 0 for r in rates)
+    assert all(r["low"] is not None for r in releases if r["series"] == "share")
     assert json.loads(run(toy, *MAIN, "ledger", "toy.yaml", "--json"))["private"] is True
     sure = ("--confidence", "0.9999999999")  # bounds that luck breaks once in 10^10 runs
     found = json.loads(run(toy, *MAIN, "audit", "toy.yaml", "--runs", "200", *sure, "--json"))
@@ -173,6 +184,11 @@ def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
         "name": "per_tick", "statistic": "rate", "by": None, "shape": "scalar", "about": "rate per tick",
         "meaning": None, "parameters": {}, "nonnegative": True, "error_unit": "events",
     }  # fmt: skip
+
+
+def test_an_order_of_rates_is_told_by_more_than_one_band(toy: Path) -> None:
+    band, apart = map(int, run(toy, "-c", ORDER).split())
+    assert band < apart < 2 * band
 
 
 def test_without_its_line_the_statistic_is_unknown(toy: Path, root: Path) -> None:

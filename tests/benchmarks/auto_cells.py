@@ -24,7 +24,7 @@ from benchmarks.hss_streams import KINDS, Stream, flights
 
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.statistics.choice.cadence import tree_choice
+from stream_dp.statistics.choice.choice import by_tree
 from stream_dp.statistics.choice.choose_hss import Demand, better_choice
 from stream_dp.statistics.choice.profiles import ExpectedShape
 
@@ -74,18 +74,14 @@ class Cell:
 
     def measured(self) -> dict[str, Summary]:
         """The errors of all forms."""
-        deadlines = 1_024 if self.kind == "flights" else 64
         truth = _truth(self.kind, self.width, self.ticks)
-        return {
-            form: errors(form, self.stream, truth, self.epsilon, self.runs, deadlines)
-            for form in FORMS
-        }
+        return {form: errors(form, self.stream, truth, self.epsilon, self.runs) for form in FORMS}
 
     def chosen(self, events: int | None, shape: ExpectedShape | None = None) -> str:
         """Which form `auto` chooses where so many events, and this shape, are expected."""
         public = setting(self.stream)
         demand = Demand(public, None, self.epsilon, events, shape)
-        found = better_choice(demand, tree_choice(public, self.epsilon, 1, "")).mechanism
+        found = better_choice(demand, by_tree(public, self.epsilon, "")).mechanism
         return (
             "joint"
             if isinstance(found, HSS)

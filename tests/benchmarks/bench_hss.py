@@ -2,7 +2,7 @@
 
 The forms are those of `hss_forms`, at epsilon 1 under add_remove (the Gaussian one at (1, 1e-6)): RMSE over all runs,
 ticks and categories, and the mean of a run's largest error, each +- the spread (standard deviation) of one run's. The
-coarse tree has 64 deadlines, for the flights 1,024. The time of a step is that of one run of the mechanism itself.
+time of a step is that of one run of the mechanism itself.
 
 Run: PYTHONPATH=.:tests python tests/benchmarks/bench_hss.py [name of a stream ...]. Fails where HSS misses what it must
 reach (`MUST`), within 10 % and what chance explains.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from benchmarks.hss_blocks import Truth
-from benchmarks.hss_forms import DEADLINES, FORMS, Summary, errors, mechanism, step_time
+from benchmarks.hss_forms import FORMS, Summary, errors, mechanism, step_time
 from benchmarks.hss_streams import (
     Stream,
     bursty,
@@ -38,15 +38,14 @@ MUST = {("flights", "bins"): (12.8, None), ("bursty", "joint"): (None, 0.23)}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A stream, made when it is its turn, and how often the coarse tree is released."""
+    """A stream, made when it is its turn."""
 
     made: Callable[[], Stream]
-    deadlines: int = DEADLINES
     runs: int = RUNS
 
 
 CASES: dict[str, Case] = {
-    "flights": Case(flights, 1_024),
+    "flights": Case(flights),
     "even": Case(lambda: even(SHORT, 100, 10_000)),
     "zipf": Case(lambda: skewed(SHORT, 100, 10_000)),
     "nearly empty": Case(lambda: nearly_empty(SHORT, 100, 100)),
@@ -84,9 +83,9 @@ def main(names: list[str]) -> int:
         truth = Truth(stream.rows)
         tree = None
         for form in FORMS:
-            found = errors(form, stream, truth, ONE, case.runs, case.deadlines)
+            found = errors(form, stream, truth, ONE, case.runs)
             tree = tree or found
-            step = step_time(mechanism(form, stream, ONE, case.deadlines), stream.rows)
+            step = step_time(mechanism(form, stream, ONE), stream.rows)
             failed = failed or missed(name, form, found, tree)
             print(line(name, form, found, tree, step), flush=True)
     return int(failed)

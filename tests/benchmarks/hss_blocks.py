@@ -15,7 +15,6 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
@@ -156,15 +155,6 @@ def path_errors(path: IntArray, truth: Truth) -> Errors:
     off = np.maximum(path, -truth.counts)  # what is published is not below 0
     total = sum(float(np.dot(part.ravel(), part.ravel())) for part in off.astype(np.float64))
     return Errors(math.sqrt(total / off.size), int(np.abs(off).max()))
-
-
-def coarse_pieces(coarse: CoarseCounter, path: IntArray, truth: Truth) -> list[Piece]:
-    """What a coarse tree publishes, whose counter has this noise."""
-    pieces = [(0, np.zeros(coarse.width, dtype=np.int64))]
-    ends = [*range(coarse.every - 1, truth.ticks, coarse.every), truth.ticks - 1]
-    for deadline, tick in enumerate(sorted(set(ends))):
-        pieces.append((tick, np.maximum(truth.counts[tick] + path[deadline], 0)))
-    return pieces
 
 
 def joint_errors(pieces: list[Piece], truth: Truth) -> Errors:

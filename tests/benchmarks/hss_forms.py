@@ -1,10 +1,9 @@
 """The forms of a histogram that are compared, all of them the product's own mechanisms, and their errors.
 
-`tree` releases at every tick; `coarse` is the same tree at public deadlines, its last value held in between; `joint`
-and `bins` are the two forms of HSS, self-tuned; `gauss` is the Gaussian counter of the same epsilon at DELTA. Rules:
-what is published is never below 0; an error is that of one released value at one tick, the largest is over all
-categories and ticks of a run. Errors are those of whole runs in blocks (`hss_blocks`), with exact integer noise; the
-time of a step is that of the mechanism, step by step.
+`tree` is a tree counter; `joint` and `bins` are the two forms of HSS, self-tuned; `gauss` is the Gaussian counter of
+the same epsilon at DELTA. Rules: what is published is never below 0; an error is that of one released value at one
+tick, the largest is over all categories and ticks of a run. Errors are those of whole runs in blocks (`hss_blocks`),
+with exact integer noise; the time of a step is that of the mechanism, step by step.
 """
 
 import math
@@ -21,7 +20,6 @@ from benchmarks.hss_blocks import (
     Truth,
     bins_errors,
     bins_run,
-    coarse_pieces,
     counter_path,
     joint_errors,
     joint_run,
@@ -35,7 +33,6 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.noise import NoiseStream, fresh_seed
@@ -44,8 +41,7 @@ from stream_dp.statistics.choice.choose_hss import Demand, bins_hss, joint_hss
 
 ADD = Neighbors.ADD_REMOVE
 DELTA = Fraction(1, 10**6)
-DEADLINES = 64
-FORMS = ("tree", "coarse", "joint", "bins", "gauss")
+FORMS = ("tree", "joint", "bins", "gauss")
 WIDEST = 1000  # columns of a counter that stands for many runs
 MOST_NOISE = 1 << 24  # values of a path
 
@@ -77,15 +73,11 @@ def setting(stream: Stream) -> Setting:
     return Setting(width, ADD, ticks, 0.95, ones=stream.ones)
 
 
-def mechanism(
-    form: str, stream: Stream, epsilon: Fraction, deadlines: int = DEADLINES, runs: int = 1
-) -> Any:
+def mechanism(form: str, stream: Stream, epsilon: Fraction, runs: int = 1) -> Any:
     """The mechanism of this form; a counter for several runs has the columns of all of them."""
     ticks, width = stream.rows.shape[0], stream.rows.shape[1] * runs
     if form == "tree":
         return Counter(width, epsilon, ADD, ticks, stream.ones)
-    if form == "coarse":
-        return CoarseCounter(width, epsilon, ADD, ticks, -(-ticks // deadlines), stream.ones)
     if form == "gauss":
         rho = gaussian_budget(ApproxDP(epsilon, DELTA)) ** 2 / 2
         return GaussianCounter(width, rho, ADD, ticks, stream.ones, gdp=True)
@@ -93,14 +85,7 @@ def mechanism(
     return bins_hss(demand) if form == "bins" else joint_hss(demand)
 
 
-def errors(
-    form: str,
-    stream: Stream,
-    truth: Truth,
-    epsilon: Fraction,
-    runs: int,
-    deadlines: int = DEADLINES,
-) -> Summary:
+def errors(form: str, stream: Stream, truth: Truth, epsilon: Fraction, runs: int) -> Summary:
     """The errors of several runs of this form."""
     if form in ("joint", "bins"):
         one = mechanism(form, stream, epsilon)
@@ -109,15 +94,8 @@ def errors(
     together = min(runs, max(1, min(WIDEST, MOST_NOISE // truth.ticks) // width))
     found: list[Errors] = []
     while len(found) < runs:
-        counter = mechanism(form, stream, epsilon, deadlines, together)
-        inner = counter.counter if form == "coarse" else counter
-        path = _path(inner, len(found))
-        for part in np.split(path, together, axis=1):
-            if form == "coarse":
-                pieces = coarse_pieces(mechanism(form, stream, epsilon, deadlines), part, truth)
-                found.append(joint_errors(pieces, truth))
-            else:
-                found.append(path_errors(part, truth))
+        path = _path(mechanism(form, stream, epsilon, together), len(found))
+        found += [path_errors(part, truth) for part in np.split(path, together, axis=1)]
     return Summary.of(found[:runs])
 
 

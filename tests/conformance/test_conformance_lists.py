@@ -10,8 +10,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.testing.conformance import Case, NotConforming, checks_of, neighbours_stay_neighbours
 

@@ -16,12 +16,9 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
@@ -40,8 +37,7 @@ from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
@@ -213,16 +209,6 @@ def sums_with_ever(horizon: int | None) -> Case:
     )
 
 
-def coarse(horizon: int | None, relation: Neighbors) -> Case:
-    """The case of a counter with deadlines."""
-    return Case(
-        name=f"CoarseCounter {horizon} {relation}",
-        make=lambda: CoarseCounter(3, ONE, relation, horizon, 4),
-        horizon=horizon,
-        column=lambda: CoarseCounter(1, ONE, relation, horizon, 4),
-    )
-
-
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -376,19 +362,15 @@ def per_bin(relation: Neighbors, horizon: int | None) -> Case:
 NODES = WindowForest(7, ONE, REPLACE, (1, 6), LEVELS, 2)
 CASES = [
     counter(1, TICKS, ADD),
-    counter(4, 40, ADD),
     counter(3, 100, REPLACE),
     gaussian(1, TICKS, ADD),
     gaussian(4, 40, REPLACE),
     gaussian(5, None, ADD, ones=3),
-    hybrid(1, ADD),
     hybrid(4, REPLACE),
     sums(1, TICKS, ADD),
     sums(4, None, REPLACE),
-    hand_over(1, ADD),
     hand_over(4, REPLACE),
     forest(1, ADD, (1,)),
-    forest(4, REPLACE, (7,), LEVELS),
     forest(3, ADD, (1, 3, 8), LEVELS),
     gaussian_forest(1, ADD, (1,)),
     gaussian_forest(4, REPLACE, (1, 7), LEVELS),
@@ -396,15 +378,12 @@ CASES = [
     gaussian_with_ever(None),
     with_ever(TICKS),
     with_ever(None),
-    sum_forest(1, ADD, (1,)),
     sum_forest(4, REPLACE, (1, 7), LEVELS),
     sums_with_ever(TICKS),
     sums_with_ever(None),
     means(TICKS, ADD),
     means(None, REPLACE),
     means_over_windows(REPLACE),
-    coarse(TICKS, ADD),
-    coarse(None, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
     sparse((5, 0, 2), 150, ADD, Largest(2)),

@@ -10,7 +10,7 @@ from statistical.fed_twice import FedTwice
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.counter import HandOverSchedule
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
@@ -50,7 +50,7 @@ class FreshNodes(SeparateCounters):
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
         """One node."""
-        return OneNode(TreeShape(2, 1), 1 / self.column_epsilon, width)
+        return OneNode(TreeShape(2, 1), 1 / self.unit_epsilon, width)
 
 
 class Small(PerBinHSS):
@@ -108,7 +108,7 @@ class L0FreeCounters(FreshNodes):
     """Every column's counter at the whole epsilon."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 

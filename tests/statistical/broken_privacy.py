@@ -11,9 +11,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.mechanisms.hss.hss import HSS, HSSState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.watches.alerts import Alerts, AlertsState
@@ -25,14 +23,14 @@ class HeightForgotten(Counter):
     @cached_property
     def tree(self) -> TreeNoise:
         """The tree with too little noise."""
-        return TreeNoise(TreeShape.best(self.horizon), 1 / self.column_epsilon, self.width)
+        return TreeNoise(TreeShape.best(self.horizon), 1 / self.unit_epsilon, self.width)
 
 
 class WidthForgotten(Counter):
     """Every column at the full epsilon, also under replace (L0 forgotten)."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 
@@ -41,7 +39,7 @@ class WidthForgottenHybrid(HybridCounter):
     """The same for the hybrid counter."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 
@@ -50,7 +48,7 @@ class WidthForgottenHandOver(HandOverCounter):
     """The same for the hand-over counter."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 
@@ -61,7 +59,7 @@ class TotalsFree(HybridCounter):
     def inner(self, epoch: int) -> TreeNoise:
         """Too little noise inside the epochs."""
         tree = super().inner(epoch)
-        return replace(tree, scale=Fraction(tree.shape.height) / self.column_epsilon)
+        return replace(tree, scale=Fraction(tree.shape.height) / self.unit_epsilon)
 
 
 class CheapQueryNoise(SparseVector):

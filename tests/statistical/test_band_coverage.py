@@ -20,10 +20,8 @@ from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, error
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands

@@ -16,7 +16,6 @@ from benchmarks.hss_blocks import (
     Truth,
     bins_errors,
     bins_run,
-    coarse_pieces,
     counter_path,
     joint_errors,
     joint_run,
@@ -28,7 +27,6 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
@@ -190,17 +188,6 @@ def test_counters_in_blocks() -> None:
         path = counter_path(counter, SeededNoise(3))
         assert (np.maximum(path + truth.counts, 0) == answers).all()
         assert_same_errors(path_errors(path, truth), answers, events)
-
-
-@pytest.mark.parametrize("every", [1, 7, 50, TICKS])
-def test_a_coarse_tree_in_blocks(every: int) -> None:
-    events = rows(2, 6)
-    truth, coarse = Truth(events), CoarseCounter(2, Fraction(1), ADD, TICKS, every)
-    answers = stepped(coarse, events, SeededNoise(4))
-    assert isinstance(coarse.counter, Counter)
-    pieces = coarse_pieces(coarse, counter_path(coarse.counter, SeededNoise(4)), truth)
-    assert (held(pieces, TICKS) == answers).all()
-    assert_same_errors(joint_errors(pieces, truth), answers, events)
 
 
 def test_block_noise_hands_every_sample_out_once() -> None:

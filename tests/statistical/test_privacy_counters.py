@@ -18,9 +18,7 @@ from statistical import broken_privacy as broken
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.testing.noise import Draw, ScriptedNoise, ZeroNoise
 

@@ -19,7 +19,7 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

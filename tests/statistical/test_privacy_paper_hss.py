@@ -193,7 +193,7 @@ def test_it_asks_for_the_papers_noise() -> None:
     single = {scale for scale, values in noise.drawn_at if len(values) == 1}
     assert single == {6 / EPSILON, 12 / EPSILON, 3 / EPSILON}
     assert mechanism.counter.guarantee.neighbors is Neighbors.REPLACE
-    assert getattr(mechanism.counter, "column_epsilon") == EPSILON / 3 / 4  # noqa: B009 - of any counter
+    assert getattr(mechanism.counter, "unit_epsilon") == EPSILON / 3 / 4  # noqa: B009 - of any counter
 
 
 # --- the exact loss -----------------------------------------------------------------------------

@@ -19,11 +19,10 @@ from statistical.test_band_coverage import covers
 
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.answer_laws import Contrasts, WidthsAt
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.quotients import Widths, quotient
-from stream_dp.mechanisms.serving import clipped
+from stream_dp.mechanisms.serving import Contrasts, WidthsAt, clipped
 from stream_dp.statistics.parts.made_of import Input
 
 ADD, HALF, RUNS, TICKS, WIDTH = Neighbors.ADD_REMOVE, Fraction(1, 2), 200, 40, 12

@@ -25,7 +25,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.value_levels import FRACTION_BITS, ValueLevels
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree
-from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
@@ -190,7 +190,7 @@ def test_ranks_are_within_their_margins_and_these_are_tight(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_told_buckets_miss_their_ranks_by_less_than_the_band(name: str) -> None:
     mechanism, _ = CASES[name]
-    bands = [ViewBands(mechanism, place, CONFIDENCE) for place in range(mechanism.tree.views)]
+    bands = [Bands(Answer(mechanism, place), CONFIDENCE) for place in range(mechanism.tree.views)]
     runs = looked(name)
     assert covers([[max(o.missed) <= bands[o.place](o.tick, None) for o in run] for run in runs])
 

@@ -20,11 +20,9 @@ from statistical.band_runs import CONFIDENCE, noise_of
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.serving import Bands, ViewBands
-from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.serving import Answer, Bands, Differences, all_at_once
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.windows.window_forest import WindowForest
@@ -90,7 +88,7 @@ def ends(name: str) -> tuple[Ends, ...]:
     """The ends of all runs."""
     mechanism, place, _ = SERIES[name]
     each = all_at_once(CONFIDENCE, WIDTH)
-    bands = Bands(mechanism, each) if place is None else ViewBands(mechanism, place, each)
+    bands = Bands(Answer(mechanism, place), each)
     differences = Bands(Differences(mechanism, place), CONFIDENCE)
     found = []
     for run in range(RUNS):
@@ -137,9 +135,7 @@ def test_all_values_are_within_their_band_as_often_as_stated(name: str) -> None:
 def test_a_band_for_a_single_value_tells_wrong_orders_and_misses_values(name: str) -> None:
     """Where all are equal, the greatest of many values is one of the largest errors."""
     mechanism, place, _ = SERIES[name]
-    bands = (
-        Bands(mechanism, CONFIDENCE) if place is None else ViewBands(mechanism, place, CONFIDENCE)
-    )
+    bands = Bands(Answer(mechanism, place), CONFIDENCE)
     single = bands(TICKS - 1, None)
     assert not consistent(sum(end.wrong(single) for end in ends(name)))
     assert not consistent(sum(end.outside(single) for end in ends(name)))

@@ -21,11 +21,10 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape, best_forest
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
@@ -98,7 +97,7 @@ def answers(name: str) -> tuple[IntArray, IntArray]:
 def errors(name: str, place: int, published: Forest | None = None) -> Errors:
     """The errors of one view, with its bands or with those of another forest."""
     off, _ = answers(name)
-    bands = ViewBands(published or FORESTS[name], place, CONFIDENCE)
+    bands = Bands(Answer(published or FORESTS[name], place), CONFIDENCE)
     each = np.array([bands(tick, None) for tick in TICKS])
     shape = off[:, :, place].shape
     return Errors(

@@ -33,12 +33,19 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.hss.inner_counter import Inner, InnerCounter, error_bound, inner_counter
+from stream_dp.mechanisms.hss.inner_counter import (
+    Closing,
+    Inner,
+    InnerCounter,
+    error_bound,
+    inner_counter,
+)
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.hss.self_tuned import SelfTuned
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share, moved_up
-from stream_dp.mechanisms.noise_quantiles import lagging_quantile
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
+from stream_dp.mechanisms.serving import CountRows, Deciding
 
 COUNTER = 0
 FAILURE = 0.05
@@ -63,7 +70,7 @@ class HSSState:
 
 @wire("hss", 2, rests_on=(Inner, SparseVector))
 @dataclass(frozen=True)
-class HSS:
+class HSS(CountRows, Deciding):
     """The `quantity` of `width` columns, or all of them (None).
 
     `kappa` scales the public threshold gamma; None: it is self-tuned and needs no guess of the volume (`self_tuned`).
@@ -102,6 +109,11 @@ class HSS:
         """Pure DP at the sum of the three shares."""
         epsilon = self.threshold_epsilon + self.query_epsilon + self.counter_epsilon
         return Guarantee(PureDP(epsilon), self.neighbors)
+
+    @property
+    def closing(self) -> Closing:
+        """What closes its intervals, and which counter they go into."""
+        return Closing(self._query_scale, self.counter, apart=False)
 
     @cached_property
     def counter(self) -> InnerCounter:
@@ -203,11 +215,13 @@ class HSS:
         )
         return derive((parts,), composite)
 
-    def public(self, updates: int, state: HSSState) -> tuple[int, int, bytes]:
+    def public(self, updates: int, state: HSSState | None) -> tuple[int, int, bytes] | None:
         """Return the number of queries and of closed intervals, and h where a band depends on it.
 
-        With a horizon gamma is the same at every query.
+        With a horizon gamma is the same at every query. Without a state nothing.
         """
+        if state is None:
+            return None
         query = self.horizon or max(1, state.queries)
         read_off = self.quantity is not None and self._watched is None
         return query, state.intervals, state.released.tobytes() if read_off else b""
@@ -228,6 +242,10 @@ class HSS:
         if self.quantity is None:
             return half
         return self.quantity.spread(np.frombuffer(released, dtype=np.int64), half)
+
+    def excess(self, public: tuple[int, int, bytes], failure: float) -> int:
+        """Return what an entry exceeds its count by with at most `failure`: only the counter's noise lifts it."""
+        return laplace_quantile(tuple(self.counter.noise_terms(public[1])), 2 * failure)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query after so many closed intervals.

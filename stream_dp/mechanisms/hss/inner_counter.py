@@ -5,22 +5,31 @@ Bounds are functions of public numbers. This file knows no sparse vector and no 
 """
 
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.bounds import index_probability, laplace_sum_tail
 from stream_dp.mechanisms.hss.quantities import ErrorLaw
+from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 
 Inner = HandOverCounter  # the class that `inner_counter` makes, for those that rest on it
 GaussianInner = GaussianCounter  # that of `gaussian_inner_counter`
 
 
-class InnerCounter(Mechanism[Any], Protocol):
+class Counts(Protocol):
+    """A counter with the noise of its answers known beforehand."""
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in a column's answer after so many updates."""
+        ...
+
+
+class InnerCounter(Mechanism[Any], Counts, Protocol):
     """A counter for any number of updates, with the noise of its answers known beforehand."""
 
     def derivation(self) -> Derivation:
@@ -34,6 +43,17 @@ class InnerCounter(Mechanism[Any], Protocol):
     def most_noise_terms(self, updates: int) -> list[Term]:
         """Return the noises of the answer with the largest variance under the tree or epoch of `updates`."""
         ...
+
+
+class Closing(NamedTuple):
+    """The scale of the noises that close the intervals of an HSS, and the counter that their sums go into.
+
+    `apart`: each column has intervals of its own.
+    """
+
+    scale: Fraction
+    counter: Counts
+    apart: bool
 
 
 def inner_counter(width: int, epsilon: Fraction, neighbors: Neighbors, ones: int) -> InnerCounter:

@@ -25,10 +25,12 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.hss.inner_counter import Closing
 from stream_dp.mechanisms.hss.self_tuned import SelfTuned
 from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share, moved_up
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
-from stream_dp.mechanisms.noise_quantiles import lagging_quantile
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
+from stream_dp.mechanisms.serving import CountRows, Deciding
 from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
@@ -54,7 +56,7 @@ class PerBinState:
 
 @wire("per-bin-hss", 1, rests_on=(CountWatchers, SeparateCounters))
 @dataclass(frozen=True)
-class PerBinHSS:
+class PerBinHSS(CountRows, Deciding):
     """Histogram of `width` columns, each released anew when it has grown by about its self-tuned threshold.
 
     Answers of shape (width,), never negative. `horizon` is the number of queries where it is known; `ones` the most
@@ -85,6 +87,11 @@ class PerBinHSS:
         """The sparse vectors."""
         return CountWatchers(self.width, self.watch_epsilon, self.neighbors, self.ones)
 
+    @property
+    def closing(self) -> Closing:
+        """What closes the intervals of each column, and which counters they go into."""
+        return Closing(self.watchers.scale, self.counters, apart=True)
+
     @cached_property
     def counters(self) -> SeparateCounters:
         """The counters behind them."""
@@ -93,7 +100,7 @@ class PerBinHSS:
     @cached_property
     def tuned(self) -> SelfTuned:
         """The public thresholds."""
-        return SelfTuned(1 / self.counters.column_epsilon, self.watchers.scale, self.horizon)
+        return SelfTuned(1 / self.counters.unit_epsilon, self.watchers.scale, self.horizon)
 
     def gamma(self, query: int, intervals: int) -> int:
         """The public threshold of a column at the query-th query after its `intervals` closed intervals."""
@@ -123,8 +130,13 @@ class PerBinHSS:
         )
         return derive((derive(each, Fixed("sub-mechanisms")),), composite)
 
-    def public(self, updates: int, state: PerBinState) -> tuple[int, Hashable]:
-        """Return the number of queries (its next power of two) and the numbers of closed intervals there are."""
+    def public(self, updates: int, state: PerBinState | None) -> tuple[int, Hashable] | None:
+        """Return the number of queries (its next power of two) and the numbers of closed intervals there are.
+
+        Without a state nothing.
+        """
+        if state is None:
+            return None
         return self._rounded(max(1, state.queries)), frozenset(state.intervals.tolist())
 
     def band(self, public: tuple[int, frozenset[int]], confidence: float) -> int:
@@ -137,6 +149,11 @@ class PerBinHSS:
         """
         query, intervals = public
         return max(self._column_band(query, each, confidence) for each in intervals)
+
+    def excess(self, public: tuple[int, frozenset[int]], failure: float) -> int:
+        """Return what a column exceeds its count by with at most `failure`: only its counter's noise lifts it."""
+        laws = (self.counters.noise_terms(intervals) for intervals in public[1])
+        return max(laplace_quantile(tuple(terms), 2 * failure) for terms in laws)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query of a column that has closed so many intervals."""

@@ -22,6 +22,7 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows
 
 SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 
@@ -38,7 +39,7 @@ class SparseVectorState:
 
 @wire("sparse-vector", 1)
 @dataclass(frozen=True, slots=True)
-class SparseVector:
+class SparseVector(CountRows):
     """Is q(offset + sum of rows) > threshold?
 
     Answers of shape (1,): 1 above (and halt), 0 not above. With one event q changes by at most D (its sensitivity),

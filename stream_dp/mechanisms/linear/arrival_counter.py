@@ -19,12 +19,17 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import EventRows, RowSpace
+from stream_dp.core.row_law import ArrivalLaw
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.column_counter import UpdatesAlone
-from stream_dp.mechanisms.linear.counter import Counter, CounterState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    CounterState,
+    HybridCounter,
+    HybridState,
+    Linear,
+)
+from stream_dp.mechanisms.noise_law import NoiseLaw
 
 TEST = "tests/unit/mechanisms/test_arrivals_exact.py"
 
@@ -40,7 +45,7 @@ class ArrivalCounterState:
 
 @wire("arrival-counter", 1, rests_on=(Counter, HybridCounter))
 @dataclass(frozen=True)
-class ArrivalCounter(UpdatesAlone):
+class ArrivalCounter(Linear[ArrivalCounterState]):
     """Answers of shape (1,): identifiers since the window of `arrivals` began, for any number of windows.
 
     Without windows: so far, for at most `horizon` updates, or for any number (up to 2^40) where it is None.
@@ -56,7 +61,7 @@ class ArrivalCounter(UpdatesAlone):
     >>> state = distinct.init(ZeroNoise())
     >>> for row in (3, 4, 5):
     ...     state, _ = distinct.step(state, Update(np.array([row])), ZeroNoise())
-    >>> distinct.step(state, Query(), ZeroNoise())[1], distinct.changes
+    >>> distinct.step(state, Query(), ZeroNoise())[1], distinct.rows.changes
     (array([5]), 2)
     """
 
@@ -71,11 +76,6 @@ class ArrivalCounter(UpdatesAlone):
         return 1
 
     @property
-    def changes(self) -> int:
-        """The most units by which the rows of neighbours differ, over all ticks."""
-        return self.arrivals.changes
-
-    @property
     def guarantee(self) -> Guarantee:
         """Pure DP at `epsilon`, for whom the arrivals say."""
         return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.arrivals.users)
@@ -83,17 +83,16 @@ class ArrivalCounter(UpdatesAlone):
     @cached_property
     def inner(self) -> Counter | HybridCounter:
         """The counter of one window."""
-        share, window = self.epsilon / self.changes, self.arrivals.window
+        share, window = self.epsilon / self.rows.changes, self.arrivals.window
         lengths = [length for length in (window, self.horizon) if length is not None]
         if not lengths:
             return HybridCounter(1, share, self.neighbors)
         return Counter(1, share, self.neighbors, min(lengths))
 
-    def event_rows(self, neighbors: Neighbors, events: int = 1) -> EventRows:
-        """Return the relation on rows of `events` events, or of all events of the users that it is for."""
-        moves = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
-        most = moves * events * self.changes
-        return EventRows(self.neighbors, most, space=RowSpace(self.width))
+    @property
+    def rows(self) -> ArrivalLaw:
+        """What one event changes in its rows."""
+        return ArrivalLaw(1, self.neighbors, changes=self.arrivals.changes)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -113,17 +112,13 @@ class ArrivalCounter(UpdatesAlone):
         window = self.arrivals.window
         return updates if window is None or not updates else (updates - 1) % window + 1
 
-    def band(self, public: int, confidence: float) -> int:
-        """Return the quantile of the noise in the answer after so many updates of the window; from its exact law."""
-        return self.inner.band(public, confidence)
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the answer after so many updates of the window."""
+        return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
         """Return the same: there is one view."""
         return self.public(updates, state)
-
-    def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return the same: there is one view."""
-        return self.band(public, confidence)
 
     def init(self, noise: Noise) -> ArrivalCounterState:
         """Return the first state: nobody was there."""

@@ -1,31 +1,181 @@
-"""Continual counters: how many events so far, per column, at every step of a declared horizon.
+"""Continual counters and sums: rows so far, per column, with tree noise added at every step.
 
-One column is a counter, several columns are a histogram of counters: an event touches L0 columns (over one-hot
-rows 1 under add_remove, 2 under replace), so each column runs at epsilon / L0 ([HSV] Cor 5.5 with k = L0).
-The answer is the exact integer count plus integer tree noise. This file knows no ticks and no names.
+A linear mechanism is a law of its rows, a structure of trees over time and the noise of their nodes. What an event
+changes in a row in all (`l1`) says what one unit of it may spend (`unit_epsilon`); every tree that an update lies in
+has a part of that, and the noise of a tree is private for any integer stream (`tree` has the proof). Three structures:
+one tree over a declared horizon; a hybrid, and trees that hand over, for any number of updates. The answer is the exact
+integer total plus integer noise. A new kind states its rows, its trees and how they advance, no step of its own. This
+file knows no ticks and no names.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from stream_dp.core.derivation import Derivation
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.situations import Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.how_many import how_many
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
+from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.column_counter import ColumnCounter
-from stream_dp.mechanisms.linear.columns import columns_derivation
-from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState, rounded
+from stream_dp.mechanisms.linear.tree_shape import TreeShape, worst_prefix
+from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.row_check import checked, require_left
+from stream_dp.mechanisms.row_check import require_left
+from stream_dp.mechanisms.serving import Additive, CountRows
 
 SOURCE = "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares"
+HYBRID_SOURCE = "hybrid of trees (Chan, Shi, Song 2011)"
+HAND_OVER_SOURCE = (
+    "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1), decoded by least squares"
+)
+TOTALS_SHARE = Fraction(3, 10)
+TOTALS_SHAPE = TreeShape(arity=8, height=2)
+LAST_EPOCH = 40
+LAST_TREE = 17  # about 2^40 updates
+
+S = TypeVar("S")
+
+
+class PureShares:
+    """A pure claim at `epsilon`, and the part of it that one unit of an event's change may spend."""
+
+    epsilon: Fraction
+    neighbors: Neighbors
+
+    @property
+    def l1(self) -> int:
+        """What one event changes in a row in all."""
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon`."""
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    @property
+    def unit_epsilon(self) -> Fraction:
+        """What one unit may spend: epsilon / l1; over counts that is a column's share, epsilon / L0."""
+        return self.epsilon / self.l1
+
+
+class TreeTerms:
+    """Noises of trees, whose number and scales follow from the number of updates."""
+
+    def noise_terms(self, updates: int) -> Sequence[Term]:
+        """Return the independent noises in the answer after `updates` updates, before it is rounded."""
+        raise NotImplementedError
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the answer after `public` updates."""
+        return NoiseLaw(tuple(self.noise_terms(public))) if public else NOTHING
+
+
+class Linear(Additive, Generic[S]):
+    """Totals of rows plus noise, all columns updated together: the law depends on the number of updates alone."""
+
+    forest: ClassVar[None] = None
+
+    @property
+    def ever(self) -> Self:
+        """What counts so far: itself."""
+        return self
+
+    def public(self, updates: int, state: Any) -> int:
+        """Return the number of updates: the noise in an answer depends on nothing else."""
+        return updates
+
+    def checked_row(self, row: IntArray) -> IntArray:
+        """Return a row that the mechanism is made for (RejectedMessage: a bad one)."""
+        raise NotImplementedError
+
+    def advanced(self, state: S, total: IntArray, noise: Noise) -> S:
+        """Return the state after one more update, with this total (RejectedMessage: there may be none)."""
+        raise NotImplementedError
+
+    def value(self, state: S) -> IntArray:
+        """Return the noise in an answer, as integers."""
+        raise NotImplementedError
+
+    def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:
+        """Add a row, or answer the noisy totals, shape (width,).
+
+        Raises:
+            RejectedMessage: a bad row, or an update beyond the last one.
+        """
+        before: IntArray = state.total  # type: ignore[attr-defined]  # every state of a kind has one
+        if isinstance(message, Query):
+            return state, before + self.value(state)
+        return self.advanced(state, before + self.checked_row(message.row), noise), None
+
+
+class TreeCounter(TreeTerms, PureShares, Linear[S]):
+    """A linear mechanism with the noise of trees.
+
+    Privacy claim: `epsilon`-DP for its rows under `neighbors`, at every prefix, adaptively: an event changes one
+    update, which lies in one node of each level of `trees`; over counts the columns are composed in parallel ([HSV] Cor
+    5.5, k = L0).
+    """
+
+    @property
+    def trees(self) -> tuple[TreeNoise, ...]:
+        """The trees that an update lies in: one of each kind."""
+        raise NotImplementedError
+
+    def fine(self, state: S) -> IntArray:
+        """Return the noise in an answer, in fixed point as a tree's."""
+        raise NotImplementedError
+
+    def value(self, state: S) -> IntArray:
+        """Return the noise in an answer, as integers."""
+        return rounded(self.fine(state))
+
+
+class CountedRows(CountRows, TreeCounter[S]):
+    """Rows of counts; every column has its share."""
+
+    def _by_columns(self, subject: str, source: str) -> Derivation:
+        """Derive the guarantee (NotDerivable: the noise is too small for `epsilon`)."""
+        return columns_derivation(
+            subject, source, self.trees, self.unit_epsilon, self.neighbors, self.ones
+        )
+
+
+def columns_derivation(
+    subject: str,
+    source: str,
+    trees: Sequence[TreeNoise],
+    column_epsilon: Fraction,
+    neighbors: Neighbors,
+    ones: int = 1,
+) -> Derivation:
+    """Derive what a counter of `width` columns guarantees, each with the noise of `trees` at `column_epsilon`.
+
+    An event sets at most `ones` of the columns.
+
+    Raises:
+        NotDerivable: the noise is too small for `column_epsilon`, or no rule covers the columns.
+    """
+    width = trees[0].width
+    each = Guarantee(PureDP(column_epsilon), neighbors)
+    paid = sum((tree.shape.height / tree.scale for tree in trees), Fraction(0))
+    sums = " + ".join(f"{tree.shape.height} / {text(tree.scale)}" for tree in trees)
+    why = f"height / scale = {sums}, at most {text(column_epsilon)}"
+    one = leaf(subject, each, source, (Condition("noise", paid <= column_epsilon, why),))
+    touched = Touched.columns(neighbors, width, ones=ones)
+    return derive((one,), Parallel(f"{width} column(s)", touched, (width,)))
 
 
 @wire("counter-state", 1)
@@ -39,14 +189,10 @@ class CounterState:
 
 @wire("counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class Counter(ColumnCounter):
-    """`width` continual counters for at most `horizon` updates.
+class Counter(CountedRows[CounterState]):
+    """`width` continual counters for at most `horizon` updates: one tree.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows).
-
-    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively: k-ary tree of l1
-    sensitivity = height (as Andersson, Pagh et al., arXiv 2408.07021), decoded by least squares (`tree` has the proof);
-    columns composed in parallel by [HSV] Cor 5.5. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
     >>> from stream_dp.core.messages import Update
@@ -67,7 +213,12 @@ class Counter(ColumnCounter):
     def tree(self) -> TreeNoise:
         """The noise process; node scale = height / column epsilon."""
         shape = TreeShape.best(self.horizon)
-        return TreeNoise(shape, Fraction(shape.height) / self.column_epsilon, self.width)
+        return TreeNoise(shape, Fraction(shape.height) / self.unit_epsilon, self.width)
+
+    @property
+    def trees(self) -> tuple[TreeNoise, ...]:
+        """The tree."""
+        return (self.tree,)
 
     def noise_terms(self, updates: int) -> list[Term]:
         """The independent noises in the answer after `updates` updates, before it is rounded."""
@@ -80,29 +231,227 @@ class Counter(ColumnCounter):
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
         """
-        return columns_derivation(
-            f"one counter, {how_many(self.horizon, 'update')}",
-            SOURCE,
-            (self.tree,),
-            self.column_epsilon,
-            self.neighbors,
-            self.ones,
-        )
+        return self._by_columns(f"one counter, {how_many(self.horizon, 'update')}", SOURCE)
 
     def init(self, noise: Noise) -> CounterState:
         """Return the first state: all counts zero."""
         return CounterState(np.zeros(self.width, dtype=np.int64), self.tree.init(noise))
 
-    def step(
-        self, state: CounterState, message: Message, noise: Noise
-    ) -> tuple[CounterState, IntArray | None]:
-        """Add a row, or answer the noisy counts, shape (width,).
+    def advanced(self, state: CounterState, total: IntArray, noise: Noise) -> CounterState:
+        """Return the state after one more update, with this total."""
+        require_left(state.tree.prefix, self.horizon)
+        return CounterState(total, self.tree.advance(state.tree, noise))
+
+    def fine(self, state: CounterState) -> IntArray:
+        """Return the noise in an answer, in fixed point."""
+        return self.tree.fine(state.tree)
+
+
+@wire("hybrid-counter-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class HybridState:
+    """`total`: exact counts, private. `epoch`: its number; `inner`, `totals`: the two noises."""
+
+    total: IntArray
+    epoch: int
+    inner: TreeState
+    totals: TreeState
+
+
+@wire("hybrid-counter", 2, rests_on=(TreeNoise,))
+@dataclass(frozen=True)
+class HybridCounter(CountedRows[HybridState]):
+    """`width` continual counters for any number of updates (up to 2^40), whatever it is (Chan, Shi, Song 2011).
+
+    Epoch e covers 2^e updates and runs a tree of its own at (1-w) of the budget; the totals of the finished epochs go
+    into one tree of at most 40 steps at w of it (w and its shape are best for 2^10 to 2^20 updates). An update lies in
+    one epoch (parallel over the epochs, [HSV] Cor 5.5 with k = 1) and in one total, so the two add up to the whole.
+    """
+
+    horizon: ClassVar[None] = None
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    ones: int = 1
+
+    @cached_property
+    def totals(self) -> TreeNoise:
+        """The tree over finished epochs."""
+        scale = TOTALS_SHAPE.height / (TOTALS_SHARE * self.unit_epsilon)
+        return TreeNoise(TOTALS_SHAPE, scale, self.width)
+
+    def inner(self, epoch: int) -> TreeNoise:
+        """The tree inside this epoch."""
+        while epoch >= len(self._inners):
+            shape = TreeShape.best(1 << len(self._inners))
+            scale = shape.height / ((1 - TOTALS_SHARE) * self.unit_epsilon)
+            self._inners.append(TreeNoise(shape, scale, self.width))
+        return self._inners[epoch]
+
+    @cached_property
+    def _inners(self) -> list[TreeNoise]:
+        """The trees of the epochs needed so far."""
+        return []
+
+    @property
+    def trees(self) -> tuple[TreeNoise, ...]:
+        """An epoch's tree, and that of the totals."""
+        return self.inner(0), self.totals
+
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        epoch = max(0, updates.bit_length() - 1)  # an epoch ends with its own last update
+        inside = updates and updates - (1 << epoch) + 1
+        return [*self.inner(epoch).terms(inside), *self.totals.terms(epoch)]
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: an epoch's tree noise and that of the totals, the columns in parallel.
 
         Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon.
+            NotDerivable: the noise is too small for `epsilon`.
         """
-        if isinstance(message, Query):
-            return state, state.total + self.tree.value(state.tree)
-        row = checked(message.row, self.width)
-        require_left(state.tree.prefix, self.horizon)
-        return CounterState(state.total + row, self.tree.advance(state.tree, noise)), None
+        return self._by_columns("one counter, any number of updates", HYBRID_SOURCE)
+
+    def most_noise_terms(self, updates: int) -> list[Term]:
+        """The noises of the answer with the largest variance in the epoch that `updates` lies in."""
+        epoch = max(0, updates.bit_length() - 1)
+        inner = self.inner(epoch)
+        return [*inner.terms(worst_prefix(inner.shape, 1 << epoch)), *self.totals.terms(epoch)]
+
+    def init(self, noise: Noise) -> HybridState:
+        """Return the first state: all counts zero, epoch 0."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return HybridState(zeros, 0, self.inner(0).init(noise), self.totals.init(noise))
+
+    def advanced(self, state: HybridState, total: IntArray, noise: Noise) -> HybridState:
+        """Return the state after one more update, with this total."""
+        epoch, inner, totals = state.epoch, state.inner, state.totals
+        if inner.prefix == 1 << epoch:
+            if epoch == LAST_EPOCH:
+                raise RejectedMessage("this counter has had 2^40 updates; create a new one")
+            totals = self.totals.advance(totals, noise)
+            epoch, inner = epoch + 1, self.inner(epoch + 1).init(noise)
+        return HybridState(total, epoch, self.inner(epoch).advance(inner, noise), totals)
+
+    def fine(self, state: HybridState) -> IntArray:
+        """Return the noise in an answer, in fixed point."""
+        return self.inner(state.epoch).fine(state.inner) + self.totals.fine(state.totals)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverSchedule:
+    """When one tree hands over to the next: tree n takes `first` * `growth`^n updates, its own last one included.
+
+    >>> HandOverSchedule(64, 4).place(64), HandOverSchedule(64, 4).place(65)
+    ((0, 64), (1, 1))
+    """
+
+    first: int
+    growth: int
+
+    def size(self, number: int) -> int:
+        """How many updates the tree of this number takes."""
+        return self.first * int(self.growth**number)
+
+    def place(self, updates: int) -> tuple[int, int]:
+        """(number of the tree, updates inside it) after so many updates."""
+        number = 0
+        while updates > self.size(number):
+            updates, number = updates - self.size(number), number + 1
+        return number, updates
+
+
+@wire("hand-over-counter-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class HandOverState:
+    """`total`: exact counts, private. `number`: which tree is at work; `tree`: its noise.
+
+    `base`: the noise in the last answers of the finished trees, private, in fixed point as a tree's.
+    """
+
+    total: IntArray
+    number: int
+    base: IntArray
+    tree: TreeState
+
+
+@wire("hand-over-counter", 1, rests_on=(TreeNoise,))
+@dataclass(frozen=True)
+class HandOverCounter(CountedRows[HandOverState]):
+    """`width` continual counters for any number of updates (up to 2^40), best for the first thousand.
+
+    Each tree takes four times the updates of the one before, at the whole budget; what it answered last stays for good,
+    and the next tree adds to it. An update lies in one tree ([HSV] Cor 5.5, k = 1), so no budget goes to totals; the
+    price is the noise of all finished trees.
+    """
+
+    schedule: ClassVar[HandOverSchedule] = HandOverSchedule(64, 4)
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    ones: int = 1
+
+    def tree(self, number: int) -> TreeNoise:
+        """The tree of this number."""
+        while number >= len(self._trees):
+            shape = TreeShape.best(self.schedule.size(len(self._trees)))
+            scale = shape.height / self.unit_epsilon
+            self._trees.append(TreeNoise(shape, scale, self.width))
+        return self._trees[number]
+
+    @cached_property
+    def _trees(self) -> list[TreeNoise]:
+        """The trees needed so far."""
+        return []
+
+    @property
+    def trees(self) -> tuple[TreeNoise, ...]:
+        """One of the trees."""
+        return (self.tree(0),)
+
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        number, inside = self.schedule.place(updates)
+        return [*self._finished_terms(number), *self.tree(number).terms(inside)]
+
+    def most_noise_terms(self, updates: int) -> list[Term]:
+        """The noises of the answer with the largest variance under the tree of `updates`."""
+        number, _ = self.schedule.place(updates)
+        tree = self.tree(number)
+        worst = worst_prefix(tree.shape, self.schedule.size(number))
+        return [*self._finished_terms(number), *tree.terms(worst)]
+
+    def _finished_terms(self, number: int) -> list[Term]:
+        """The noises in the last answers of the trees before this one."""
+        return [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: the tree that an update lies in, the columns in parallel.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return self._by_columns("one counter, any number of updates", HAND_OVER_SOURCE)
+
+    def init(self, noise: Noise) -> HandOverState:
+        """Return the first state: all counts zero, the first tree."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return HandOverState(zeros, 0, zeros, self.tree(0).init(noise))
+
+    def advanced(self, state: HandOverState, total: IntArray, noise: Noise) -> HandOverState:
+        """Return the state after one more update, with this total."""
+        number, base, tree = state.number, state.base, state.tree
+        if tree.prefix == self.schedule.size(number):
+            if number == LAST_TREE:
+                raise RejectedMessage("this counter has had 2^40 updates; create a new one")
+            base = base + self.tree(number).fine(tree)
+            number, tree = number + 1, self.tree(number + 1).init(noise)
+        return HandOverState(total, number, base, self.tree(number).advance(tree, noise))
+
+    def fine(self, state: HandOverState) -> IntArray:
+        """Return the noise in an answer, in fixed point."""
+        return state.base + self.tree(state.number).fine(state.tree)

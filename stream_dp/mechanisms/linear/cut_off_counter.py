@@ -21,12 +21,14 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import EventRows, RowSpace
+from stream_dp.core.row_law import ArrivalLaw
 from stream_dp.core.users import Users
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, ArrivalCounterState
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import Additive
 
 ENTRIES = 2
 
@@ -43,7 +45,7 @@ class CutOffState:
 
 @wire("cut-off-counter", 1)
 @dataclass(frozen=True)
-class CutOffCounter:
+class CutOffCounter(Additive):
     """Answers of shape (4,): active and cut off since the window of `users` began, then both of the window before.
 
     Where `users` are protected for ever, of shape (2,): so far, for at most `horizon` updates, or for any number.
@@ -72,11 +74,6 @@ class CutOffCounter:
         return ENTRIES
 
     @property
-    def changes(self) -> int:
-        """The most units by which the rows of neighbours differ, over all ticks and both entries."""
-        return ENTRIES * self.inner.changes
-
-    @property
     def guarantee(self) -> Guarantee:
         """Pure DP at `epsilon` for the users."""
         return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.users)
@@ -87,10 +84,11 @@ class CutOffCounter:
         theirs = Arrivals(self.users.window, self.users)
         return ArrivalCounter(self.epsilon / ENTRIES, self.neighbors, self.horizon, theirs)
 
-    def event_rows(self, neighbors: Neighbors, events: int = 1) -> EventRows:
-        """Return the relation on rows of all events of one user; or of so many, of which each may move as much."""
-        most = events * self.changes
-        return EventRows(self.neighbors, most, space=RowSpace(self.width))
+    @property
+    def rows(self) -> ArrivalLaw:
+        """What all events of one user change in its rows, in both entries."""
+        changes = ENTRIES * self.inner.rows.changes
+        return ArrivalLaw(ENTRIES, self.neighbors, changes=changes, moved=1)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -106,23 +104,15 @@ class CutOffCounter:
         """Return how many updates the window has had."""
         return self.inner.public(updates, None)
 
-    def band(self, public: int, confidence: float) -> int:
-        """Return the quantile of the noise in either answer of the open window; from its exact law."""
-        return self.inner.band(public, confidence)
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in either answer after so many updates of a window."""
+        return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
         """Return how many updates the window at `place` has had: the one before, all of them."""
         if place and self.users.window is not None:
             return self.users.window
         return self.public(updates, state)
-
-    def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return the same quantile for so many updates."""
-        return self.band(public, confidence)
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
 
     def init(self, noise: Noise) -> CutOffState:
         """Return the first state: nobody was there."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, isqrt
-from statistics import NormalDist
 
 import numpy as np
 
@@ -20,16 +19,18 @@ from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee
 from stream_dp.core.how_many import how_many
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.column_counter import UpdatesAlone
+from stream_dp.mechanisms.linear.counter import Linear
 from stream_dp.mechanisms.linear.decays import MOST_STEPS, decays_for
 from stream_dp.mechanisms.linear.lattice_noise import LatticeNoise, LatticeState, covered
+from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.row_check import checked, require_left
+from stream_dp.mechanisms.row_check import require_left
+from stream_dp.mechanisms.serving import CountRows
 
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
 MOST_RHO = 1000
@@ -48,7 +49,7 @@ class GaussianCounterState:
 
 @wire("gaussian-counter", 1, rests_on=(LatticeNoise,))
 @dataclass(frozen=True)
-class GaussianCounter(UpdatesAlone):
+class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     """`width` continual counters for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows). `gdp`: it claims sqrt(2 rho)-Gaussian DP,
@@ -102,7 +103,7 @@ class GaussianCounter(UpdatesAlone):
         """
         if not 0 < self.rho <= MOST_RHO or not 1 <= self.steps <= MOST_STEPS:
             raise NotDerivable("a Gaussian counter needs a rho in (0, 1000] and 1 to 2^40 updates")
-        unit = 2 * self.rho / self.neighbors.l0(self.width, self.ones)
+        unit = 2 * self.rho / self.rows.l0
         found = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
         return found.for_gdp if self.gdp else found
 
@@ -119,7 +120,7 @@ class GaussianCounter(UpdatesAlone):
 
     def _noise(self) -> Condition:
         """The noise that will be drawn: squared shifts in all columns that an event touches, over its variance."""
-        touched, lattice = self.neighbors.l0(self.width, self.ones), self.lattice
+        touched, lattice = self.rows.l0, self.lattice
         shifts = covered(lattice.decays, lattice.bits, self.steps)
         if self.gdp:
             mu = discrete_gaussian(lattice.variance, Fraction(touched * shifts)).mu
@@ -131,13 +132,13 @@ class GaussianCounter(UpdatesAlone):
         why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
         return Condition("noise", paid <= self.rho, why)
 
-    def band(self, public: int, confidence: float) -> int:
-        """Return the quantile of the noise in the answer after `public` updates: a normal law, and its roundings."""
-        if public == 0:
-            return 0
-        quantile = -NormalDist().inv_cdf((1 - confidence) / 2)
-        widest = quantile * self.lattice.deviation(public) + self.lattice.drift(public)
-        return max(0, ceil(widest - 0.5))
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the answer after `public` updates: a normal one, and roundings."""
+        if not public:
+            return NOTHING
+        drift = self.lattice.drift(public)
+        variance = self.lattice.deviation(public) ** 2
+        return NoiseLaw((), variance, 0.5 + drift, between=2 * drift)
 
     def noise_terms(self, updates: int) -> list[Term]:
         """DLap terms whose sum has no lighter tails than the noise in the answer after `updates`.
@@ -161,17 +162,13 @@ class GaussianCounter(UpdatesAlone):
         """Return the first state: all counts zero; draws nothing."""
         return GaussianCounterState(np.zeros(self.width, dtype=np.int64), self.lattice.init())
 
-    def step(
-        self, state: GaussianCounterState, message: Message, noise: Noise
-    ) -> tuple[GaussianCounterState, IntArray | None]:
-        """Add a row, or answer the noisy counts, shape (width,).
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon.
-        """
-        if isinstance(message, Query):
-            return state, state.total + self.lattice.value(state.noise)
-        row = checked(message.row, self.width)
+    def advanced(
+        self, state: GaussianCounterState, total: IntArray, noise: Noise
+    ) -> GaussianCounterState:
+        """Return the state after one more update, with this total."""
         require_left(state.noise.steps, self.steps)
-        after = self.lattice.advance(state.noise, noise)
-        return GaussianCounterState(state.total + row, after), None
+        return GaussianCounterState(total, self.lattice.advance(state.noise, noise))
+
+    def value(self, state: GaussianCounterState) -> IntArray:
+        """Return the noise in an answer, as integers."""
+        return self.lattice.value(state.noise)

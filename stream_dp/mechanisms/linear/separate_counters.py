@@ -1,7 +1,7 @@
 """Continual counters whose columns close their updates apart: trees of different ages in one block of arrays.
 
 A column's update is what has come since it was closed last; a `CloseQuery` names the columns that close now, and each
-answers its exact total plus the noise of its own trees, handed over from one to the next as in `hand_over_counter`, but
+answers its exact total plus the noise of its own trees, handed over from one to the next as in `HandOverCounter`, but
 after 96, 768, 6,144, ... updates: best where columns have some tens of them to a thousand. Rules: which columns close,
 and when, is public; columns of one age are advanced together. This file knows no thresholds and no ticks.
 """
@@ -21,14 +21,18 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.column_counter import ColumnShares
-from stream_dp.mechanisms.linear.columns import columns_derivation
-from stream_dp.mechanisms.linear.hand_over_counter import SOURCE
-from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.counter import (
+    HAND_OVER_SOURCE,
+    HandOverSchedule,
+    PureShares,
+    TreeTerms,
+    columns_derivation,
+)
 from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState, rounded
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +67,7 @@ class SeparateState:
 
 @wire("separate-counters", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class SeparateCounters(ColumnShares):
+class SeparateCounters(TreeTerms, CountRows, PureShares):
     """`width` counters for any number of updates, each closed at public times of its own.
 
     Answers to a `CloseQuery` of shape (columns,). `ones`: the most entries of a row that one event sets.
@@ -84,7 +88,7 @@ class SeparateCounters(ColumnShares):
         """This tree's noise, for so many columns."""
         while number >= len(self._shapes):
             shape = TreeShape.best(self.schedule.size(len(self._shapes)))
-            self._shapes.append((shape, shape.height / self.column_epsilon))
+            self._shapes.append((shape, shape.height / self.unit_epsilon))
         shape, scale = self._shapes[number]
         return TreeNoise(shape, scale, width)
 
@@ -108,9 +112,9 @@ class SeparateCounters(ColumnShares):
         """
         return columns_derivation(
             "one column's counter: trees one after the other, an update in one",
-            SOURCE,
+            HAND_OVER_SOURCE,
             (self.tree(0, self.width),),
-            self.column_epsilon,
+            self.unit_epsilon,
             self.neighbors,
             self.ones,
         )

@@ -1,10 +1,9 @@
 """Continual sums: how much so far, per column, where an event adds an integer amount instead of 1.
 
 An event adds one amount, which lies between `lowest` and `highest`, to the entries it sets. What changes between
-neighbours is the l1 norm of a row's difference (`event_amounts`), and a tree's noise is private for any integer stream:
-to explain a difference y at a step its nodes are shifted by R y, whose norm is the height times that of y (`tree` has
-the proof). So all columns together are one leaf. The noise is that of a counter at epsilon / l1. This file knows no
-ticks, no names and no grid: amounts are whole units.
+neighbours is the l1 norm of a row's difference (`AmountLaw`), and a tree's noise is private for any integer stream: to
+explain a difference y at a step its nodes are shifted by R y, whose norm is the height times that of y (`tree` has the
+proof). So all columns together are one leaf. This file knows no ticks, no names and no grid: amounts are whole units.
 """
 
 from dataclasses import dataclass
@@ -17,19 +16,21 @@ import numpy as np
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.core.derivation import Condition, Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.column_counter import UpdatesAlone
-from stream_dp.mechanisms.linear.counter import Counter, CounterState
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    CounterState,
+    HybridCounter,
+    HybridState,
+    TreeCounter,
+)
 from stream_dp.mechanisms.linear.event_amounts import EventAmounts
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.linear.tree import TreeNoise
-from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.row_check import checked_amounts
+from stream_dp.mechanisms.noise_quantiles import Term
 
 SOURCE = (
     "k-ary tree on integer rows, l1 sensitivity = height times that of a row (arXiv 2408.07021)"
@@ -47,17 +48,15 @@ class SumCounterState:
 
 @wire("sum-counter", 1, rests_on=(Counter, HybridCounter))
 @dataclass(frozen=True)
-class SumCounter(EventAmounts, UpdatesAlone):
+class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     """`width` continual sums for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
     An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing.
 
-    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively: tree noise for
-    rows that differ by `l1` in all.
-
+    >>> from stream_dp.core.messages import Query, Update
     >>> from stream_dp.testing.noise import ZeroNoise
     >>> sums = SumCounter(1, Fraction(1), Neighbors.ADD_REMOVE, 10, lowest=-5, highest=240)
-    >>> sums.l1, sums.noise.epsilon
+    >>> sums.l1, sums.unit_epsilon
     (240, Fraction(1, 240))
     >>> state, _ = sums.step(sums.init(ZeroNoise()), Update(np.array([-3])), ZeroNoise())
     >>> sums.step(state, Query(), ZeroNoise())[1]
@@ -79,25 +78,17 @@ class SumCounter(EventAmounts, UpdatesAlone):
         """Refuse amounts that are none."""
         self._require_amounts()
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
-        return Guarantee(PureDP(self.epsilon), self.neighbors)
-
     @cached_property
-    def noise(self) -> Counter | HybridCounter:
+    def counter(self) -> Counter | HybridCounter:
         """The counter whose noise is added, which is private for rows that differ by 1 in all."""
-        share = self.epsilon / self.l1
         if self.horizon is None:
-            return HybridCounter(self.width, share, Neighbors.ADD_REMOVE)
-        return Counter(self.width, share, Neighbors.ADD_REMOVE, self.horizon)
+            return HybridCounter(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE)
+        return Counter(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE, self.horizon)
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """The trees whose nodes an update lies in."""
-        if isinstance(self.noise, HybridCounter):
-            return (self.noise.inner(0), self.noise.totals)
-        return (self.noise.tree,)
+        """Those of the counter."""
+        return self.counter.trees
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -114,37 +105,19 @@ class SumCounter(EventAmounts, UpdatesAlone):
 
     def noise_terms(self, updates: int) -> list[Term]:
         """The independent noises in the answer after `updates` updates, before it is rounded."""
-        return list(self.noise.noise_terms(updates))
-
-    def band(self, public: int, confidence: float) -> int:
-        """Return the quantile of the noise in the answer after `public` updates, in units; from its exact law."""
-        return laplace_quantile(tuple(self.noise_terms(public)), 1 - confidence)
+        return self.counter.noise_terms(updates)
 
     def init(self, noise: Noise) -> SumCounterState:
         """Return the first state: all sums zero."""
-        return SumCounterState(np.zeros(self.width, dtype=np.int64), self.noise.init(noise))
+        return SumCounterState(np.zeros(self.width, dtype=np.int64), self.counter.init(noise))
 
-    def step(
-        self, state: SumCounterState, message: Message, noise: Noise
-    ) -> tuple[SumCounterState, IntArray | None]:
-        """Add a row of units, or answer the noisy sums, shape (width,).
+    def advanced(self, state: SumCounterState, total: IntArray, noise: Noise) -> SumCounterState:
+        """Return the state after one more update, with this total."""
+        counter: Any = self.counter
+        return SumCounterState(total, counter.advanced(state.noise, state.noise.total, noise))
 
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon.
-        """
-        if isinstance(message, Query):
-            _, drawn = self._forward(state.noise, message, noise)
-            return state, None if drawn is None else state.total + drawn
-        row = checked_amounts(message.row, self.width)
-        nothing = Update(np.zeros(self.width, dtype=np.int64))
-        after, _ = self._forward(state.noise, nothing, noise)
-        return SumCounterState(state.total + row, after), None
-
-    def _forward(
-        self, state: CounterState | HybridState, message: Message, noise: Noise
-    ) -> tuple[CounterState | HybridState, IntArray | None]:
-        counter: Any = self.noise
-        after: tuple[CounterState | HybridState, IntArray | None] = counter.step(
-            state, message, noise
-        )
-        return after
+    def fine(self, state: SumCounterState) -> IntArray:
+        """Return the noise in an answer, in fixed point."""
+        counter: Any = self.counter
+        fine: IntArray = counter.fine(state.noise)
+        return fine

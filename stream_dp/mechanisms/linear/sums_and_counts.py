@@ -21,17 +21,16 @@ from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import AMOUNTS, COUNTS, HalvedRows, user
+from stream_dp.core.row_law import HalvedLaw
+from stream_dp.core.row_relations import AMOUNTS, COUNTS
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
 from stream_dp.mechanisms.row_check import checked, checked_amounts
 from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import (
     SumsAndEver,
     WindowsAndEver,
@@ -87,7 +86,8 @@ class SumsAndCounts:
         for name in ("width", "neighbors", "ones"):
             if getattr(self.sums, name) != getattr(self.counts, name):
                 raise NotDerivable(f"sums and counts differ in {name}")
-        if _windows(self.sums) != _windows(self.counts):
+        evers = (self.sums.ever is None, self.counts.ever is None)
+        if _windows(self.sums) != _windows(self.counts) or evers[0] != evers[1]:
             raise NotDerivable("sums and counts differ in windows")
         if _horizon(self.sums) != _horizon(self.counts):
             raise NotDerivable("sums and counts differ in horizon")
@@ -108,25 +108,14 @@ class SumsAndCounts:
         return self.sums.ones
 
     @property
-    def weight(self) -> int:
-        """The largest amount of an event, its sign left out."""
-        return self.sums.weight
-
-    @property
-    def lowest(self) -> int:
-        """The least amount of an event."""
-        return self.sums.lowest
-
-    @property
-    def highest(self) -> int:
-        """The largest amount of an event."""
-        return self.sums.highest
+    def rows(self) -> HalvedLaw:
+        """What one event changes in its rows."""
+        return HalvedLaw.of(self.sums.rows, self.counts.rows)
 
     @property
     def views(self) -> int:
         """How many windows its answers show; 1 where they show what was so far."""
-        windows, ever = _windows(self.sums)
-        return max(1, len(windows) + ever)
+        return len(_windows(self.sums)) + (self.sums.ever is not None)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -142,11 +131,6 @@ class SumsAndCounts:
         """
         both = (self.sums.derivation(), self.counts.derivation())
         return derive(both, Fixed("sums and counts of the same events"))
-
-    def event_rows(self, neighbors: Neighbors, events: int = 1) -> HalvedRows:
-        """Return the relation on rows of `events` events: that of each half."""
-        counts = user(neighbors, events, width=self.counts.width, ones=self.ones)
-        return HalvedRows(self.sums.event_rows(neighbors, events), counts)
 
     def takes(self, message: object) -> bool:
         """Whether the message is a query or a row of amounts and counts."""
@@ -177,6 +161,9 @@ class SumsAndCounts:
         pairs = zip(windows, public, strict=True)
         bands: list[int] = [each.view_band(place, known, confidence) for each, known in pairs]
         return max(bands)
+
+    def noise(self, public: Any, view: int | None = None) -> None:
+        """Return nothing: sums and counts have a law each."""
 
     def opening(self) -> tuple[int, int]:
         """Return (0, 0): no decision is taken by counts."""
@@ -215,15 +202,11 @@ def _epsilon(mechanism: Sums | Counts) -> Fraction:
     return differential_privacy(mechanism.guarantee.measure).epsilon
 
 
-def _windows(mechanism: Sums | Counts) -> tuple[tuple[int, ...], bool]:
-    """The windows that a mechanism answers, and whether what was so far behind them."""
-    if isinstance(mechanism, SumsAndEver | WindowsAndEver):
-        return mechanism.forest.windows, True
-    return getattr(mechanism, "windows", ()), False
+def _windows(mechanism: Sums | Counts) -> tuple[int, ...]:
+    """The windows that a mechanism answers."""
+    return () if mechanism.forest is None else mechanism.forest.windows
 
 
 def _horizon(mechanism: Sums | Counts) -> int | None:
-    """The updates that it is made for; None: any number."""
-    so_far = mechanism.ever if isinstance(mechanism, SumsAndEver | WindowsAndEver) else mechanism
-    found: int | None = getattr(so_far, "horizon", None)
-    return found
+    """The updates that what it answers so far is made for; None: any number."""
+    return None if mechanism.ever is None else mechanism.ever.horizon

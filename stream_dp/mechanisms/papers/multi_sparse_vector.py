@@ -21,6 +21,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class MultiSparseVectorState:
 
 @wire("multi-sparse-vector", 1)
 @dataclass(frozen=True)
-class MultiSparseVector:
+class MultiSparseVector(CountRows):
     """Is the sum of rows over views[j] and the query's columns < threshold, for each armed coordinate j?
 
     Answers of shape (coordinates,): 1 below (and the coordinate halts), 0 not below or halted before.

@@ -18,6 +18,7 @@ from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss.quantities import Quantity
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 
@@ -32,7 +33,7 @@ class NoisyQuantityState:
 
 @wire("noisy-quantity", 1)
 @dataclass(frozen=True, slots=True)
-class NoisyQuantity:
+class NoisyQuantity(CountRows):
     """q(offset + sum of rows) plus discrete Laplace noise of scale D / epsilon; answers of shape (1,).
 
     Privacy claim: `epsilon`-DP under `neighbors`, adaptively, for events of at most `ones` ones: an event is in the row

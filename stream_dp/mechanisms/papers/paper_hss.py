@@ -32,6 +32,7 @@ from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.serving import CountRows, Deciding
 
 RELATION = Neighbors.REPLACE  # with `ones` = width: ~_H, one whole row is another
 
@@ -55,7 +56,7 @@ class PaperHSSState:
 
 @wire("paper-hss", 1, rests_on=(Inner, PaperSparseVector, NoisyQuantity))
 @dataclass(frozen=True)
-class PaperHSS:
+class PaperHSS(CountRows, Deciding):
     """The `quantity` of `width` columns by Alg. 4 with parameters `epsilon` and `beta`.
 
     Answers: shape (1,), never negative. `horizon` is the number of steps where it is known. The error bounds are for
@@ -90,12 +91,12 @@ class PaperHSS:
             )
 
     @property
-    def neighbors(self) -> Neighbors:
+    def neighbors(self) -> Neighbors:  # type: ignore[override]  # no parameter
         """The relation, always `replace`."""
         return RELATION
 
     @property
-    def ones(self) -> int:
+    def ones(self) -> int:  # type: ignore[override]  # no parameter
         """All of a row: its neighbours replace it whole."""
         return self.width
 
@@ -193,8 +194,13 @@ class PaperHSS:
         )
         return derive((parts,), composite)
 
-    def public(self, updates: int, state: PaperHSSState) -> tuple[int, int, int]:
-        """Return the number of steps, of closed intervals, and how far Thresh lies above what is released."""
+    def public(self, updates: int, state: PaperHSSState | None) -> tuple[int, int, int] | None:
+        """Return the number of steps, of closed intervals, and how far Thresh lies above what is released.
+
+        Without a state nothing.
+        """
+        if state is None:
+            return None
         behind = state.threshold - self.quantity.of(state.released)
         return self.horizon or max(1, state.steps), state.intervals, max(0, behind)
 

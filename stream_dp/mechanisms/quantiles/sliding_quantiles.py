@@ -27,12 +27,14 @@ from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.quantiles.rank_margins import Floats, rank_margins
 from stream_dp.mechanisms.quantiles.value_levels import FRACTION_BITS
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree, ValueTreeState
+from stream_dp.mechanisms.serving import Deciding
 
 PARTS = 100
 """Places inside a bucket."""
@@ -45,7 +47,7 @@ _KEPT = 64  # margins of so many moments are remembered
 
 @wire("sliding-quantiles", 1)
 @dataclass(frozen=True)
-class SlidingQuantiles:
+class SlidingQuantiles(Deciding):
     """Answers of shape (views * len(at) * EACH,): of each quantile of each view what `EACH` says.
 
     `at` are the quantiles, increasing, each between 0 and 1. With probability `confidence` no true bucket of any
@@ -75,6 +77,11 @@ class SlidingQuantiles:
     def neighbors(self) -> Neighbors:
         """The neighbours of the tree."""
         return self.tree.neighbors
+
+    @property
+    def rows(self) -> RowLaw:
+        """What one event changes in its rows."""
+        return RowLaw(self.width, self.neighbors)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -180,7 +187,7 @@ class SlidingQuantiles:
 
         Each quantile has its part of the failures, and two ranks that may fail, on one side each.
         """
-        terms = self.tree.view_terms(place, public)
+        terms = self.tree.noise(public, place).terms
         return rank_margins(terms, *self._spread, (1 - confidence) / len(self.at))
 
 

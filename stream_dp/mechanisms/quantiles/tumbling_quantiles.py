@@ -40,6 +40,7 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows, Deciding
 
 SOURCE = "noisy maximum with one-sided noise (McKenna, Sheldon 2020; Ding, Kifer et al. 2021)"
 TEST = "tests/unit/verify/exact/test_small_quantiles.py"  # exact, against every adversary
@@ -63,7 +64,7 @@ class TumblingQuantilesState:
 
 @wire("tumbling-quantiles", 1)
 @dataclass(frozen=True, slots=True)
-class TumblingQuantiles:
+class TumblingQuantiles(CountRows, Deciding):
     """Answers of shape (len(windows) * len(at),): of each window that ended last, the bucket of each quantile.
 
     `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of a

@@ -20,14 +20,15 @@ from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
-from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
+from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import Additive
 from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
 from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver, WindowsAndEverState
@@ -47,7 +48,7 @@ class ValueTreeState:
 
 @wire("value-tree", 1)
 @dataclass(frozen=True)
-class ValueTree:
+class ValueTree(Additive):
     """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, one view of `counts` after another.
 
     The first entries of a row are the buckets; the last `unranked` ones hold events without a value.
@@ -86,6 +87,11 @@ class ValueTree:
         return self.counts.neighbors
 
     @property
+    def rows(self) -> RowLaw:
+        """What one event changes in its rows."""
+        return RowLaw(self.width, self.neighbors)
+
+    @property
     def guarantee(self) -> Guarantee:
         """That of the counts."""
         return self.counts.guarantee
@@ -102,12 +108,13 @@ class ValueTree:
     @property
     def views(self) -> int:
         """How many windows, the count so far among them, its answers show."""
-        match self.counts:
-            case WindowsAndEver():
-                return len(self.counts.forest.windows) + 1
-            case WindowForest():
-                return len(self.counts.windows)
-        return 1
+        return self._windows + (self.counts.ever is not None)
+
+    @property
+    def _windows(self) -> int:
+        """How many windows there are, the count so far left out."""
+        forest = self.counts.forest
+        return 0 if forest is None else len(forest.windows)
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
         """Return the number of updates: noise depends on nothing else."""
@@ -115,43 +122,23 @@ class ValueTree:
 
     def band(self, public: int, confidence: float) -> int:
         """Return the largest half-width of a node's count, over the views."""
-        terms = (tuple(self.view_terms(v, self.view_public(v, public))) for v in range(self.views))
-        return max(laplace_quantile(each, 1 - confidence) for each in terms)
+        views = ((view, self.view_public(view, public)) for view in range(self.views))
+        return max(self.view_band(view, known, confidence) for view, known in views)
 
-    def view_public(self, place: int, updates: int) -> int:
+    def view_public(self, place: int, updates: int, state: Any = None) -> int:
         """Return the number of updates, as far as the noise of the view at `place` depends on it."""
-        counts: Any = self.counts
-        return updates if self.view_ever(place) else counts.view_public(place, updates, None)
+        forest = self.counts.forest
+        if forest is None or self.view_ever(place):
+            return updates
+        return forest.view_public(place, updates, None)
 
     def view_ever(self, place: int) -> bool:
         """Whether the view at `place` shows counts so far."""
-        match self.counts:
-            case WindowsAndEver():
-                return place == len(self.counts.forest.windows)
-            case WindowForest():
-                return False
-        return True
+        return place >= self._windows
 
-    def view_terms(self, place: int, public: int) -> list[Term]:
-        """The independent noises in a node's count of the view at `place`, before it is rounded."""
-        match self.counts:
-            case WindowsAndEver():
-                if self.view_ever(place):
-                    return self._so_far_terms(self.counts, public)
-                return self.counts.forest.noise_terms(place, public)
-            case WindowForest():
-                return self.counts.noise_terms(place, public)
-        return list(self.counts.noise_terms(public))
-
-    def _so_far_terms(self, counts: WindowsAndEver, public: int) -> list[Term]:
-        """Those of what is told as the counts so far: first of the longest window, then of the counter."""
-        if public <= counts.covered:
-            return counts.forest.noise_terms(counts.longest, public)
-        return [Term(*term) for term in counts.ever.noise_terms(public)]
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in a node's count of a view."""
+        return self.counts.noise(public, view)
 
     def init(self, noise: Noise) -> ValueTreeState:
         """Return the first state: nothing counted."""

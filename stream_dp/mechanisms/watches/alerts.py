@@ -25,6 +25,7 @@ from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss.sparse_vector import SOURCE
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows, Deciding
 from stream_dp.mechanisms.watches.false_alarms import (
     crossing_chance,
     enough_margin,
@@ -45,7 +46,7 @@ class AlertsState:
 
 @wire("alerts", 1)
 @dataclass(frozen=True, slots=True)
-class Alerts:
+class Alerts(CountRows, Deciding):
     """Answers of shape (width,): 1 where the key's count since its last alert reached `threshold`, else 0.
 
     `ones`: the most keys that one event counts in, once in each.

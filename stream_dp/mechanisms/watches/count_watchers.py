@@ -25,6 +25,7 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss.sparse_vector import SOURCE
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import CountRows
 
 REARMED = "tests/statistical/test_privacy_per_bin.py"  # exact, with the ways to do it wrong
 
@@ -55,7 +56,7 @@ class WatchersState:
 
 @wire("count-watchers", 1)
 @dataclass(frozen=True)
-class CountWatchers:
+class CountWatchers(CountRows):
     """Answers of shape (width,): 1 where a column's count since its last crossing reached its level, else 0.
 
     `ones`: the most entries of a row that one event sets.

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.serving import CountRows, Deciding
 from stream_dp.mechanisms.watches.false_alarms import (
     crossing_chance,
     enough_margin,
@@ -21,7 +22,7 @@ from stream_dp.mechanisms.watches.monitor_state import TICK, WINDOW, MonitorStat
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 
 
-class WatchNoise:
+class WatchNoise(CountRows, Deciding):
     """The scales of a block of watches, and the bands that they give."""
 
     width: int

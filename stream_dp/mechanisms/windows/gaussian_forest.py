@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.rules.leaf import leaf
@@ -29,6 +28,8 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.linear.tree import LIKELY
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.serving import CountRows
 from stream_dp.mechanisms.windows.forest_shape import ForestShape
 from stream_dp.mechanisms.windows.noisy_forest import NoisyForest
 
@@ -41,7 +42,7 @@ WIDEST = (
 
 @wire("gaussian-forest", 1)
 @dataclass(frozen=True)
-class GaussianForest(NoisyForest):
+class GaussianForest(CountRows, NoisyForest):
     """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
 
     A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets.
@@ -79,7 +80,7 @@ class GaussianForest(NoisyForest):
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
         """The variance of a node's noise, by level."""
-        touched = self.neighbors.l0(self.width, self.ones)
+        touched = self.rows.l0
         return tuple(touched / (2 * share * self.rho) for share in self.shape.shares)
 
     @of_the_exact_class
@@ -89,7 +90,7 @@ class GaussianForest(NoisyForest):
         Raises:
             NotDerivable: the noise is too small for `rho`.
         """
-        touched = self.neighbors.l0(self.width, self.ones)
+        touched = self.rows.l0
         paid = touched * sum(1 / (2 * variance) for variance in self.node_variances)
         why = (
             f"an event is in {self.shape.height} node(s), in {touched} entries by 1: squared shifts over twice the "
@@ -109,10 +110,6 @@ class GaussianForest(NoisyForest):
     def _drawn(self, level: int, noise: Noise) -> IntArray:
         return noise.gaussian(self.node_variances[level], self.width)
 
-    def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return the quantile of the noise of a value of the window at `place`: of a normal law, rounded."""
-        return max(0, math.ceil(self._quantile(place, public, confidence) - 0.5))
-
-    def _quantile(self, place: int, public: int, confidence: float) -> float:
-        quantile = -NormalDist().inv_cdf((1 - confidence) / 2)
-        return quantile * math.sqrt(self.view_variance(place, public))
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the window at `view`: a normal one, rounded."""
+        return NoiseLaw(variance=self.view_variance(view or 0, public))

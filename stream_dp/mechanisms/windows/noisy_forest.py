@@ -5,13 +5,14 @@ Answers are made of these noisy sums and of nothing else, so they cost nothing: 
 corrected by what the higher nodes know (`forest_decoding`). In fixed point: the correction is a function of surpluses,
 a node's noisy sum less that of its ticks, which no row moves; it may be rounded. A row lies in one node of a level, so
 the shares of the levels add up. The forest goes on for ever; its state holds the longest window. What the noise is is
-said by `laplace_forest` and `gaussian_forest`; this file knows no privacy parameter, no ticks' times and no names.
+said by `window_forest` and `gaussian_forest`; this file knows no privacy parameter, no ticks' times and no names.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.serving import Additive
 from stream_dp.mechanisms.windows.forest_decoding import (
     GAIN_BITS,
     UNIT,
@@ -55,16 +56,22 @@ class WindowForestState:
     surpluses: tuple[Ring, ...]
 
 
-class NoisyForest:
+class NoisyForest(Additive):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
     No fields: those of a mechanism are its own. A window longer than what has been seen counts what there is. The law
-    of the noise is a subclass's: `node_variances`, `_drawable`, `_reach`, `view_band`, and `_drawn` alone draws.
+    of the noise is a subclass's: `node_variances`, `_drawable`, `_reach`, `noise`, and `_drawn` alone draws.
     """
 
     width: int
     windows: tuple[int, ...]
     shape: ForestShape
+    ever: ClassVar[None] = None
+
+    @property
+    def forest(self) -> Self:
+        """What counts over windows: itself."""
+        return self
 
     @property
     def node_variances(self) -> tuple[Fraction, ...]:
@@ -82,10 +89,6 @@ class NoisyForest:
 
     def _drawn(self, level: int, noise: Noise) -> IntArray:
         """The noise of one node of a level, shape (width,)."""
-        raise NotImplementedError
-
-    def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return the quantile of the noise of a value of the window at `place`."""
         raise NotImplementedError
 
     @cached_property
@@ -115,14 +118,10 @@ class NoisyForest:
             )
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row that the mechanism is made for: here counts.
+        """Return a row that the mechanism is made for (RejectedMessage: a bad one)."""
+        raise NotImplementedError
 
-        Raises:
-            RejectedMessage: a bad row.
-        """
-        return checked(row, self.width)
-
-    def public(self, updates: int, state: WindowForestState) -> int:
+    def public(self, updates: int, state: WindowForestState | None) -> int:
         """Return the number of updates, as far as the noise depends on it: what repeats is said once."""
         return self._repeating(updates, max(self.windows))
 
@@ -131,7 +130,7 @@ class NoisyForest:
         views = ((place, self._repeating(public, each)) for place, each in enumerate(self.windows))
         return max(self.view_band(place, now, confidence) for place, now in views)
 
-    def view_public(self, place: int, updates: int, state: WindowForestState) -> int:
+    def view_public(self, place: int, updates: int, state: WindowForestState | None) -> int:
         """Return the same for the window at `place` alone."""
         return self._repeating(updates, self.windows[place])
 
@@ -144,10 +143,6 @@ class NoisyForest:
         """Updates up to the window's length; then one turn of the highest nodes after the other is the same."""
         turn = self.shape.spans[-1]
         return updates if updates <= window else window + (updates - window - 1) % turn + 1
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
 
     def init(self, noise: Noise) -> WindowForestState:
         """Return the first state: nothing counted, nothing drawn."""

@@ -1,8 +1,12 @@
-"""Sliding windows of counts from one forest: every tick, and each window that is asked, at one price.
+"""Sliding windows of counts and of sums from one forest with discrete Laplace noise, at one price.
 
-The noise of `laplace_forest` at the scale of one event's ones. This file knows no ticks' times and no names.
+One node's row is given noise at the scale of what an event changes in it in all (`l1`), which is private for any
+integer row: a difference y is explained by a shift of one node's noises a level by y. Counts are derived column by
+column, sums as one leaf, for their entries have the noise of the whole row. This file knows no ticks' times, no names
+and no grid: amounts are whole units.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,27 +17,88 @@ from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.column_counter import ColumnShares
+from stream_dp.mechanisms.linear.counter import PureShares
+from stream_dp.mechanisms.linear.event_amounts import EventAmounts
+from stream_dp.mechanisms.linear.tree import LIKELY
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.serving import CountRows
+from stream_dp.mechanisms.watches.false_alarms import WIDEST
 from stream_dp.mechanisms.windows.forest_shape import ForestShape
-from stream_dp.mechanisms.windows.laplace_forest import LaplaceForest
-from stream_dp.mechanisms.windows.noisy_forest import ONCE, TEST
+from stream_dp.mechanisms.windows.noisy_forest import ONCE, TEST, NoisyForest
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
+SUM_SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh, Roughgarden, Sundararajan 2009)"
+
+
+class LaplaceForest(PureShares, NoisyForest):
+    """A forest whose nodes have Laplace noise.
+
+    Privacy claim: `epsilon`-DP for its rows under `neighbors`, adaptively: each level's nodes have noise of their own
+    at the level's share; an event lies in one node of each level, and the levels add up ([HSV] Thm 4.10). Answers are
+    functions of the noisy sums.
+    """
+
+    @cached_property
+    def scales(self) -> tuple[Fraction, ...]:
+        """The scale of a node's noise, by level."""
+        return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
+
+    def _levels(self, what: str) -> Derivation:
+        """Derive the guarantee: a level's nodes one after the other, all levels at once.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        once = Touched.intervals(self.neighbors, ONCE, TEST)
+        spans = [f"{what}s of {span} tick(s)" for span in self.shape.spans]
+        levels = tuple(
+            derive((self._node(level),), Parallel(span, once)) for level, span in enumerate(spans)
+        )
+        return derive(levels, Fixed("a forest of windows")) if len(levels) > 1 else levels[0]
+
+    def _node(self, level: int) -> Derivation:
+        """What a node of this level guarantees."""
+        raise NotImplementedError
+
+    @cached_property
+    def node_variances(self) -> tuple[Fraction, ...]:
+        """The variance of a node's noise, by level: twice the square of its scale, but for a twelfth or so."""
+        return tuple(2 * scale**2 for scale in self.scales)
+
+    @property
+    def _drawable(self) -> bool:
+        return max(self.scales) <= WIDEST
+
+    def _reach(self, level: int, number: int) -> float:
+        """A sum of n Laplace noises of scale s is beyond s (2 sqrt(n x) + x) with a probability below e^-x."""
+        return float(self.scales[level]) * (2 * math.sqrt(number * LIKELY) + LIKELY)
+
+    def _drawn(self, level: int, noise: Noise) -> IntArray:
+        return noise.laplace(self.scales[level], self.width)
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the window at `view`."""
+        return NoiseLaw(tuple(self.noise_terms(view or 0, public)))
+
+    def noise_terms(self, place: int, updates: int) -> list[Term]:
+        """The independent noises in the window at `place` after `updates` updates, before it is rounded."""
+        found = self.decoding.weights(updates, self.windows[place])
+        return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
 
 
 @wire("window-forest", 1)
 @dataclass(frozen=True)
-class WindowForest(LaplaceForest, ColumnShares):
+class WindowForest(CountRows, LaplaceForest):
     """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
 
-    A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets.
-
-    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, adaptively: each level's nodes have noise of
-    their own at the level's share; an event lies in one node of each level, in L0 of its entries ([HSV] Cor 5.5), and
-    the levels add up ([HSV] Thm 4.10). Answers are functions of the noisy counts.
+    A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets;
+    a node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
 
     Raises:
         NotDerivable: no windows, windows that its nodes do not fit into, more of them than a state may hold, or noise
@@ -51,11 +116,6 @@ class WindowForest(LaplaceForest, ColumnShares):
         """Refuse what cannot be held or summed up."""
         self._require_room()
 
-    @cached_property
-    def scales(self) -> tuple[Fraction, ...]:
-        """The scale of a node's noise, by level."""
-        return tuple(1 / (share * self.column_epsilon) for share in self.shape.shares)
-
     @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: a node's entries, the nodes of a level one after the other, all levels at once.
@@ -63,11 +123,10 @@ class WindowForest(LaplaceForest, ColumnShares):
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
         """
-        levels = tuple(self._level(level) for level in range(self.shape.height))
-        return derive(levels, Fixed("a forest of windows")) if len(levels) > 1 else levels[0]
+        return self._levels("count")
 
-    def _level(self, level: int) -> Derivation:
-        """What the nodes of a level guarantee."""
+    def _node(self, level: int) -> Derivation:
+        """What a node of this level guarantees: its columns in parallel."""
         span, scale = self.shape.spans[level], self.scales[level]
         touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
         share = self.shape.shares[level] * self.epsilon / touched.k
@@ -75,6 +134,62 @@ class WindowForest(LaplaceForest, ColumnShares):
         enough = Condition("noise", scale * share >= 1, why)
         each = Guarantee(PureDP(share), self.neighbors)
         one = leaf(f"one count of {span} tick(s)", each, SOURCE, (enough,))
-        node = derive((one,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
-        once = Touched.intervals(self.neighbors, ONCE, TEST)
-        return derive((node,), Parallel(f"counts of {span} tick(s)", once))
+        return derive((one,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
+
+
+@wire("sum-forest", 1)
+@dataclass(frozen=True)
+class SumForest(EventAmounts, LaplaceForest):
+    """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
+
+    A window longer than what has been seen adds up what there is. An event adds one amount from `lowest` to `highest`
+    (in units) to at most `ones` entries of its row, or nothing.
+
+    >>> from stream_dp.core.messages import Query, Update
+    >>> from stream_dp.mechanisms.windows.forest_shape import FLAT
+    >>> from stream_dp.testing.noise import ZeroNoise
+    >>> import numpy as np
+    >>> sums = SumForest(1, Fraction(1), Neighbors.ADD_REMOVE, (1, 2), FLAT, lowest=-5, highest=240)
+    >>> sums.l1, sums.scales
+    (240, (Fraction(240, 1),))
+    >>> state, noise = sums.init(ZeroNoise()), ZeroNoise()
+    >>> for amount in (100, -3):
+    ...     state, _ = sums.step(state, Update(np.array([amount])), noise)
+    >>> sums.step(state, Query(), noise)[1]
+    array([-3, 97])
+
+    Raises:
+        NotDerivable: no amounts, or what a forest of counts is refused for.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    shape: ForestShape
+    lowest: int
+    highest: int
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that are none, and what cannot be held or summed up."""
+        self._require_amounts()
+        self._require_room()
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: a node's entries together, a level's nodes one after the other, all levels at once.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return self._levels("sum")
+
+    def _node(self, level: int) -> Derivation:
+        """What a node of this level guarantees: all its entries together."""
+        span, scale = self.shape.spans[level], self.scales[level]
+        share = self.shape.shares[level] * self.epsilon
+        why = f"l1 of a row / scale = {self.l1} / {text(scale)}, at most {text(share)}"
+        enough = Condition("noise", scale * share >= self.l1, why)
+        each = Guarantee(PureDP(share), self.neighbors)
+        return leaf(f"{self.width} sum(s) of {span} tick(s)", each, SUM_SOURCE, (enough,))

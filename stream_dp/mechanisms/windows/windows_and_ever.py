@@ -22,19 +22,18 @@ from stream_dp.core.guarantee import ZCDP, Guarantee, Measure, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import AmountRows
+from stream_dp.core.row_law import AmountLaw, RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState
+from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
-from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.serving import Additive
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 
 SoFar: TypeAlias = Counter | HybridCounter
 EACH = 256
@@ -55,14 +54,6 @@ class WindowsAndEverState:
     ever: CounterState | HybridState | SumCounterState | GaussianCounterState
 
 
-def variance_so_far(ever: SoFar | SumCounter | GaussianCounter, updates: int) -> float:
-    """Return the variance of a value of the counter after so many updates, up to rounding and lattice effects."""
-    if isinstance(ever, GaussianCounter):
-        return ever.lattice.deviation(updates) ** 2
-    terms = (Term(*term) for term in ever.noise_terms(updates))
-    return sum(2 * float(each.scale) ** 2 * each.number * each.weight**2 for each in terms)
-
-
 def _looked_at(last: int) -> Iterator[int]:
     """The ticks from 1 to `last` that are looked at: all of the first ones, then some a sixteenth apart."""
     tick = 1
@@ -72,7 +63,7 @@ def _looked_at(last: int) -> Iterator[int]:
     yield last
 
 
-class WithEver:
+class WithEver(Additive):
     """What windows with a value so far have alike: two mechanisms on the same rows, at their shares.
 
     Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`, in place of which the
@@ -97,6 +88,11 @@ class WithEver:
     def ones(self) -> int:
         """The most entries of a row that one event sets, for both."""
         return min(self.forest.ones, self.ever.ones)
+
+    @property
+    def rows(self) -> RowLaw:
+        """What one event changes in its rows."""
+        return RowLaw(self.width, self.neighbors, self.ones)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -134,9 +130,8 @@ class WithEver:
 
     def _less_noise(self, updates: int) -> bool:
         """Whether the longest window has less noise than the counter, after so many updates, which it covers."""
-        return self.forest.view_variance(self.longest, updates) < variance_so_far(
-            self.ever, updates
-        )
+        ever = self.ever.noise(updates).spread
+        return self.forest.view_variance(self.longest, updates) < ever
 
     def public(self, updates: int, state: WindowsAndEverState) -> int:
         """Return the number of updates: the counter's noise depends on it."""
@@ -154,23 +149,19 @@ class WithEver:
             return self.forest.view_public(place, updates, state)
         return updates
 
-    def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the quantile of the noise of a value of the view at `place`."""
-        if place < len(self.forest.windows):
-            return self.forest.view_band(place, public, confidence)
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the view at `view`; None: of the value so far."""
+        if view is not None and view < len(self.forest.windows):
+            return self.forest.noise(public, view)
         if public <= self.covered:
-            return self.forest.view_band(self.longest, public, confidence)
-        return self.ever.band(public, confidence)
+            return self.forest.noise(public, self.longest)
+        return self.ever.noise(public)
 
     def _require_same(self, what: str, *names: str) -> None:
         """Refuse two that are not made for the same (NotDerivable)."""
         for name in names:
             if getattr(self.forest, name) != getattr(self.ever, name):
                 raise NotDerivable(f"windows and the {what} so far differ in {name}")
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
 
     def init(self, noise: Noise) -> WindowsAndEverState:
         """Return the first state: nothing counted."""
@@ -278,28 +269,9 @@ class SumsAndEver(WithEver):
         self._require_same("sum", "width", "neighbors", "lowest", "highest", "ones")
 
     @property
-    def weight(self) -> int:
-        """The largest amount of an event, its sign left out."""
-        return self.forest.weight
-
-    @property
-    def lowest(self) -> int:
-        """The least amount of an event."""
-        return self.forest.lowest
-
-    @property
-    def highest(self) -> int:
-        """The largest amount of an event."""
-        return self.forest.highest
-
-    @property
-    def l1(self) -> int:
-        """What one event changes in a row in all."""
-        return self.forest.l1
-
-    def event_rows(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
-        """Return the relation on rows of `events` events."""
-        return self.forest.event_rows(neighbors, events)
+    def rows(self) -> AmountLaw:
+        """What one event changes in its rows."""
+        return self.forest.rows
 
     def takes(self, message: object) -> bool:
         """Whether the message is a query or a row of amounts."""

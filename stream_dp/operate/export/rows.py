@@ -71,14 +71,12 @@ class _Told(NamedTuple):
 
 
 def rows_of(pipeline: str, body: bytes) -> list[Row]:
-    """Return the rows of a published body; none where alerts were looked at and none fired, or a value is only held.
+    """Return the rows of a published body; none where alerts were looked at and none fired.
 
     Raises:
         FailClosed: it is no release of a form that this version reads.
     """
     said = read(body)
-    if said.as_of is not UNSET and said.as_of != said.tick:
-        return []
     parts: Mapping[str, _Part] = said.windows or {"": said}
     at = datetime.fromtimestamp(said.end_ms / 1000, UTC)
     return [

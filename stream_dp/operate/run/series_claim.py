@@ -1,8 +1,7 @@
 """What has been derived of a series, as the claim of its creation query ([HSV] Def 4.1)."""
 
 from stream_dp.core.relation import Claim
-from stream_dp.core.row_relations import Stream, user
-from stream_dp.mechanisms.serving import event_rows, ones_of
+from stream_dp.core.row_relations import Stream
 from stream_dp.pipeline.builder import Chosen
 
 
@@ -14,13 +13,7 @@ def series_claim(chosen: Chosen, start: int = 0) -> Claim | None:
     mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
     if guarantee == mechanism.guarantee:
         return None
-    relation, ones, users = guarantee.neighbors, ones_of(mechanism), guarantee.users
-    if users is None:
-        rows = event_rows(mechanism, relation)
-    elif hasattr(mechanism, "event_rows"):
-        rows = event_rows(mechanism, relation, users.cap)
-    else:
-        rows = user(
-            relation, users.cap, users.window, width=mechanism.width, ones=ones, first=start
-        )
+    relation, users = guarantee.neighbors, guarantee.users
+    law = mechanism.rows
+    rows = law.relation(relation) if users is None else law.of_users(relation, users, start)
     return Claim(guarantee.measure, Stream(rows))

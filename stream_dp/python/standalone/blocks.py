@@ -7,7 +7,7 @@ Rules: one small function for each, so that nothing else in this folder knows wh
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -24,13 +24,11 @@ from stream_dp.engine.series import Tell
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import told_number
 from stream_dp.mechanisms.serving import (
+    Answer,
     Bands,
     ServingMechanism,
-    ViewBands,
-    Viewed,
     clipped,
     derived,
-    ones_of,
 )
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.derivations import whole
@@ -75,7 +73,6 @@ __all__ = [
     "derivation_of",
     "leading_name",
     "new_noise",
-    "ones_of",
     "promise_of",
     "told_number",
     "units_of",
@@ -255,10 +252,10 @@ def _told(series: SeriesSpec, setting: Setting) -> Alone:
     mechanism = series.choose(replace(setting, step=_SECOND)).mechanism
     sure = series.each(setting.confidence, mechanism.width)
     places = range(len(series.views))
-    viewed = cast("Viewed[Any]", mechanism)
     told = [series.teller(mechanism, place, setting.confidence) for place in places or (None,)]
     return Alone(
         mechanism,
-        tuple(ViewBands(viewed, place, sure) for place in places) or (band_of(mechanism, sure),),
+        tuple(Bands(Answer(mechanism, place), sure) for place in places)
+        or (band_of(mechanism, sure),),
         tuple(tell for tell in told if tell is not None),
     )

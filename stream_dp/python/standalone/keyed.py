@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.python.standalone import blocks
 from stream_dp.python.standalone.continual import Charged
 from stream_dp.python.standalone.numbers import events_from
 from stream_dp.python.standalone.told_counts import Counting
@@ -31,7 +30,7 @@ class WithKeys:
     @property
     def most(self) -> int:
         """At how many of the keys one event counts at most."""
-        return min(blocks.ones_of(self._charged.mechanism), len(self.keys))
+        return min(self._charged.mechanism.rows.ones, len(self.keys))
 
     def _listed(self, keys: Iterable[str]) -> list[int]:
         """The entries of one event's keys (RejectedMessage)."""

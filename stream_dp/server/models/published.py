@@ -27,9 +27,6 @@ class _Release(Answer):
 class _Confident(_Release):
     confidence: Confidence
     """The probability with which the band holds for one value at one tick."""
-    as_of: Tick | None = None
-    """Of a series with `release_every`, which holds its value between deadlines: the tick of the last deadline. Value
-    and band hold at its end, not at that of `tick`; null before the first one, where nothing is counted yet."""
     not_private: Literal[True] | Absent = None
     """There, and true, only where the test kit made the noise: no guarantee holds."""
 

@@ -67,7 +67,7 @@ export class Card {
     this.received += 1;
     this.latest = release;
     this.stale = true;
-    if (release.as_of === undefined || release.as_of === release.tick) this.take(release); // what is held says nothing of now
+    this.take(release);
   }
 
   /** Take a history in place of what was kept: of one span of ticks, or of two with a gap between them. */

@@ -15,9 +15,8 @@ from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import Bands, ServingMechanism
 from stream_dp.statistics.parts.false_alarm import FalseAlarm
 
@@ -93,6 +92,11 @@ def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter
     if setting.horizon is None:
         return HybridCounter(setting.width, epsilon, setting.neighbors, setting.ones)
     return Counter(setting.width, epsilon, setting.neighbors, setting.horizon, setting.ones)
+
+
+def by_tree(setting: Setting, epsilon: Fraction, why: str) -> Choice:
+    """Choose the tree counter."""
+    return steady(tree_counter(setting, epsilon), why, setting)
 
 
 def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:

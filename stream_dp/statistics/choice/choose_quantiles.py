@@ -11,7 +11,7 @@ from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_levels import ValueLevels, best_levels
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
-from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.mechanisms.windows.forest_shape import best_forest
 from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver, ever_share
@@ -55,7 +55,7 @@ def sliding_choice(
     counts, over = _counts(nodes, epsilon, spans, ever=EVER in views)
     tree = ValueTree(levels, counts, UNRANKED)
     mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
-    bands = [ViewBands(mechanism, place, setting.confidence) for place in range(len(views))]
+    bands = [Bands(Answer(mechanism, place), setting.confidence) for place in range(len(views))]
     expected = {
         name: lambda tick, band=band: band(tick, None)
         for name, band in zip(views, bands, strict=True)

@@ -7,17 +7,13 @@ all of them, which the forests' shapes are chosen by too. This file knows no sta
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.windows.forest_shape import best_forest, mean_variance
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.noisy_forest import NoisyForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
-    GaussianAndEver,
-    WindowsAndEver,
-    ever_share,
-)
+from stream_dp.mechanisms.windows.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.statistics.choice.choice import Choice, Setting, largest_rho
 from stream_dp.statistics.choice.choose_noise import GAUSSIAN, TREE, least_regret, price_words
 from stream_dp.statistics.choice.predicted_errors import counter_error
@@ -85,24 +81,14 @@ def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str
     return windowed(mechanism, setting, declared, why)
 
 
-def typical_errors(mechanism: object, setting: Setting) -> tuple[float, ...]:
-    """Return the RMSE of each window, and of the count so far where it is shown, of one entry.
-
-    Raises:
-        TypeError: not a mechanism of windows of counts.
-    """
-    if isinstance(mechanism, WindowsAndEver | GaussianAndEver):
-        profile = Profile.of(setting.width, setting.last + 1)
-        so_far = counter_error(mechanism.ever, setting, profile)
-        return (*_of_windows(mechanism.forest), so_far)
-    if isinstance(mechanism, NoisyForest):
-        return _of_windows(mechanism)
-    raise TypeError(f"{type(mechanism).__name__} answers no windows")
-
-
-def _of_windows(forest: NoisyForest) -> tuple[float, ...]:
-    nodes = [float(each) for each in forest.node_variances]
-    return tuple(
+def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
+    """Return the RMSE of each window, and of the count so far where it is shown, of one entry."""
+    forest, ever = mechanism.forest, mechanism.ever
+    nodes = [float(variance) for variance in forest.node_variances]
+    errors = tuple(
         math.sqrt(mean_variance(forest.shape.arities, nodes, window, PHASES))
         for window in forest.windows
     )
+    if ever is None:
+        return errors
+    return (*errors, counter_error(ever, setting, Profile.of(setting.width, setting.last + 1)))

@@ -7,20 +7,17 @@ noise that mechanisms really draw; a profile says how events fall. This file kno
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.inner_counter import InnerCounter
+from stream_dp.mechanisms.hss.inner_counter import Counts
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.statistics.choice.choice import Setting
 from stream_dp.statistics.choice.profiles import Floats, Profile
 
@@ -47,18 +44,9 @@ def counter_error(counter: AnyCounter, setting: Setting, profile: Profile) -> fl
 def hss_error(mechanism: HSS | PerBinHSS, setting: Setting, profile: Profile) -> float:
     """Return the RMSE to expect of all columns, over the horizon."""
     course = _course(mechanism, setting.last + 1)
-    followed = _apart if isinstance(mechanism, PerBinHSS) else _together
+    followed = _apart if mechanism.closing.apart else _together
     squares = followed(course, profile)
     return math.sqrt(float(squares @ profile.weights) / setting.width)
-
-
-def variance(terms: Iterable[Any]) -> float:
-    """The variance of a sum of independent noises (scale, number) or (scale, number, weight)."""
-    total: float = sum(
-        2 * float(scale) ** 2 * number * (weight[0] if weight else 1) ** 2
-        for scale, number, *weight in terms
-    )
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +158,9 @@ def _counter_noise(counter: AnyCounter, last: int) -> tuple[Floats, Floats]:
     return np.array(prefixes, dtype=np.float64), np.array(noise)
 
 
-def _variance_after(counter: AnyCounter | InnerCounter | SeparateCounters, updates: int) -> float:
-    if isinstance(counter, GaussianCounter):
-        return counter.lattice.deviation(updates) ** 2 + ROUNDING
-    return variance(counter.noise_terms(updates))
+def _variance_after(counter: Counts, updates: int) -> float:
+    law = counter.noise(updates)
+    return law.spread + (ROUNDING if law.variance else 0.0)
 
 
 @lru_cache(maxsize=32)
@@ -181,11 +168,7 @@ def _course(mechanism: HSS | PerBinHSS, ticks: int) -> Course:
     """The course of an HSS over so many ticks, at most one update each."""
     updates = np.unique(np.append((0, 1), np.geomspace(1, ticks, SAMPLED).astype(np.int64) - 1))
     steps = np.append(np.diff(updates), 1).astype(np.float64)
-    counter: InnerCounter | SeparateCounters
-    if isinstance(mechanism, PerBinHSS):
-        scale, counter = mechanism.watchers.scale, mechanism.counters
-    else:
-        scale, counter = mechanism.instance().query_scale, mechanism.counter
+    scale, counter, _ = mechanism.closing
     gammas = [mechanism.gamma(ticks, number) for number in updates.tolist()]
     noise = [_variance_after(counter, number) if number else 0.0 for number in updates.tolist()]
     return Course(ticks, float(scale), steps, np.array(gammas, dtype=np.float64), np.array(noise))

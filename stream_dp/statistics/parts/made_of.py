@@ -11,14 +11,7 @@ from typing import Any
 
 from stream_dp.engine.made_series import MadeSeries
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.answer_laws import NoisyAnswer
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.linear.column_counter import UpdatesAlone
-from stream_dp.mechanisms.serving import Bands, ViewBands
-from stream_dp.mechanisms.windows.noisy_forest import NoisyForest
-from stream_dp.mechanisms.windows.windows_and_ever import WithEver
-
-_BY_TICK = (UpdatesAlone, CoarseCounter, NoisyForest, WithEver)
+from stream_dp.mechanisms.serving import Answer, Bands
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +27,7 @@ class Input:
     mechanism: Any
     unit: Fraction
     confidence: Fraction
-    _known: dict[str, Bands | ViewBands] = field(default_factory=dict)
+    _known: dict[str, Bands] = field(default_factory=dict)
 
     def require_by_tick(self, maker: str) -> None:
         """Do nothing where the band at a tick follows from the file.
@@ -42,26 +35,22 @@ class Input:
         Raises:
             UsageError: it depends on what the mechanism has decided.
         """
-        if not isinstance(self.mechanism, _BY_TICK):
+        answer = self.answer(self.windows[0] if self.windows else "")
+        if self.mechanism.noise(answer.public(1), answer.place) is None:
             raise UsageError(
                 f"series {maker}: the band of {self.name} depends on what its mechanism "
                 f"({type(self.mechanism).__name__}) has decided so far, and not on the tick alone: give {self.name} "
                 "another method, such as tree, or windows"
             )
 
-    def answer(self, window: str) -> NoisyAnswer:
+    def answer(self, window: str) -> Answer:
         """Return what its mechanism answers of the window of this name ("" where the series has none), in units."""
-        return NoisyAnswer(self.mechanism, self.windows.index(window) if window else None)
+        return Answer(self.mechanism, self.windows.index(window) if window else None)
 
     def band(self, tick: int, window: str) -> Fraction:
         """Return the half-width, as a number, that holds with the pipeline's confidence."""
         if window not in self._known:
-            confidence = float(self.confidence)
-            self._known[window] = (
-                ViewBands(self.mechanism, self.windows.index(window), confidence)
-                if window
-                else Bands(self.mechanism, confidence)
-            )
+            self._known[window] = Bands(self.answer(window), float(self.confidence))
         return self._known[window](tick, None) * self.unit
 
 

@@ -324,11 +324,6 @@ class SeriesSpec(Frozen, ABC):
             "parameters": self.parameters,
         }
 
-    @property
-    def cadence(self) -> int:
-        """It is released at every so-many-th tick."""
-        return 1
-
     def own_problems(self) -> list[InitErrorDetails]:
         """Return what its keys say together and must not, at their places within it."""
         return []

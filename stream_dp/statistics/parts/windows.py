@@ -14,10 +14,9 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.how_many import how_many
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.mechanisms.windows.forest_shape import ForestShape, best_forest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
@@ -99,7 +98,7 @@ def spans_of(setting: Setting, declared: Sequence[str]) -> tuple[int, ...]:
 def windowed(mechanism: Any, setting: Setting, declared: Sequence[str], why: str) -> Choice:
     """Choose a mechanism that answers these windows: the band of each is the error to expect."""
     names = views(declared)
-    bands = [ViewBands(mechanism, place, setting.confidence) for place in range(len(names))]
+    bands = [Bands(Answer(mechanism, place), setting.confidence) for place in range(len(names))]
     expected = {
         name: lambda tick, band=band: band(tick, None)
         for name, band in zip(names, bands, strict=True)
@@ -167,6 +166,13 @@ def window_problems(
         why = f"has {len(windows)} windows, and one forest answers at most {MOST_WINDOWS}"
         problems.append(problem((key,), why))
     return problems
+
+
+def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetails]:
+    """Return that a method is not for the windows that are declared."""
+    if not declared or method in ("tree", "auto", "gaussian"):
+        return []
+    return [problem(("method",), "windows are made by a forest of their own: leave method out")]
 
 
 def window_lengths(

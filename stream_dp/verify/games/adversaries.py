@@ -18,9 +18,9 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_law import RowLaw
 from stream_dp.core.row_relations import AmountRows, EventRows, HalvedRows, MovedRows, Stream
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.serving import ServingMechanism, event_rows, ones_of
+from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.verify.games.transcript import HALT, View
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
@@ -91,7 +91,8 @@ def answers(view: View) -> list[IntArray]:
 
 def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
     """How many columns of the mechanism's rows one event can change."""
-    return mechanism.guarantee.neighbors.l0(mechanism.width, ones_of(mechanism))
+    law = mechanism.rows
+    return mechanism.guarantee.neighbors.l0(law.width, law.ones)
 
 
 def moves(claim: Claim | None) -> bool:
@@ -105,7 +106,7 @@ def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
 
     Of rows that count identifiers at their first tick, how many units the neighbours of the claim differ by.
     """
-    rows = _rows(claim) or event_rows(mechanism, mechanism.guarantee.neighbors)
+    rows = _rows(claim) or mechanism.rows.relation(mechanism.guarantee.neighbors)
     if isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves):
         return rows.most
     return 1
@@ -124,7 +125,7 @@ def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
 def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPair:
     """The rows of the second tick: the left one has the event where it may have moved, or else both are empty."""
     left, right = np.zeros((2, mechanism.width), dtype=np.int64)
-    left[: ones_of(mechanism)] = int(moves(claim)) * _contents(mechanism)[1]
+    left[: mechanism.rows.ones] = int(moves(claim)) * mechanism.rows.contents[1]
     return left, right
 
 
@@ -134,27 +135,24 @@ def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
     The right one has the event in the first columns, as many as one event may set; the left one has it in the next
     ones where the relation allows, else not at all. Of a user with several `events` all are the same.
     """
-    if isinstance(mechanism, SumsAndCounts):
-        parts = [worst_pair(each, events) for each in (mechanism.sums, mechanism.counts)]
-        left, right = (np.concatenate(sides) for sides in zip(*parts, strict=True))
-        return left, right
-    left = np.zeros(mechanism.width, dtype=np.int64)
-    set_, touched = min(ones_of(mechanism), mechanism.width), mechanism_l0(mechanism)
+    halves = [_worst_half(mechanism, law, events) for law in mechanism.rows.halves]
+    left, right = (np.concatenate(sides) for sides in zip(*halves, strict=True))
+    return left, right
+
+
+def _worst_half(mechanism: ServingMechanism[Any], law: RowLaw, events: int) -> RowPair:
+    """The part of those rows that this law is for."""
+    left = np.zeros(law.width, dtype=np.int64)
+    neighbors = mechanism.guarantee.neighbors
+    set_, touched = min(law.ones, law.width), neighbors.l0(law.width, law.ones)
     here, beside = mechanism.opening()
     left[:set_] = here
     left[set_ : max(touched, set_ + 1)] = beside
     right = left.copy()
-    other, one = _contents(mechanism)
+    other, one = law.contents
     right[:set_] += one * events
     if touched > set_:
         left[set_:touched] += one * events
-    elif mechanism.guarantee.neighbors is Neighbors.REPLACE:
+    elif neighbors is Neighbors.REPLACE:
         left[:set_] += other * events
     return left, right
-
-
-def _contents(mechanism: ServingMechanism[Any]) -> tuple[int, int]:
-    """What two contents of an event add to an entry, the farthest from each other; the second is the larger one."""
-    lowest, highest = getattr(mechanism, "lowest", 0), getattr(mechanism, "highest", 1)
-    other, one = min(lowest, 0), max(highest, 0)
-    return (other, one) if one >= -other else (one, other)

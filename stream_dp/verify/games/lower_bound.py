@@ -26,7 +26,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.mechanisms.serving import ServingMechanism, ones_of
+from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
 from stream_dp.verify.games.adversaries import OneEventAdversary, answers, mechanism_l0, moves
 from stream_dp.verify.games.events import Event, evidence, labels, proven_epsilon, statistics
@@ -179,7 +179,7 @@ def _played(
 
 def _raised(mechanism: ServingMechanism[Any]) -> int:
     """How many columns the adversary's event sets."""
-    return min(ones_of(mechanism), mechanism.width)
+    return min(mechanism.rows.ones, mechanism.width)
 
 
 def _labels(name: str, ticks: int, entries: Sequence[str]) -> list[str]:

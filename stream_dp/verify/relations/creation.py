@@ -13,8 +13,8 @@ from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP, RenyiDP
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.relation import Claim
+from stream_dp.core.row_law import RowLaw
 from stream_dp.core.row_relations import RowSpace, Stream
-from stream_dp.mechanisms.serving import event_rows
 
 Truth: TypeAlias = Callable[[Create], bool]
 Parameters: TypeAlias = Callable[[Claim], Hashable | None]
@@ -28,8 +28,15 @@ def claim_of(create: Create) -> Claim | None:
     guarantee = getattr(mechanism, "guarantee", None)  # a creation query may name anything at all
     if guarantee is None:
         return None
-    rows = event_rows(mechanism, guarantee.neighbors)
+    law = law_of(mechanism) or RowLaw(mechanism.width, guarantee.neighbors)
+    rows = law.relation(guarantee.neighbors)
     return Claim(guarantee.measure, Stream(rows))
+
+
+def law_of(mechanism: object) -> RowLaw | None:
+    """The law of the mechanism's rows; None where it states none."""
+    law: RowLaw | None = getattr(mechanism, "rows", None)
+    return law
 
 
 def own(create: Create) -> bool:

@@ -15,7 +15,7 @@ from stream_dp.core.messages import Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, same
 from stream_dp.core.users import Users
-from stream_dp.verify.relations.creation import Truth, own
+from stream_dp.verify.relations.creation import Truth, law_of, own
 from stream_dp.verify.relations.pair_conditions import PairCondition
 from stream_dp.verify.relations.suitable import Suitable
 
@@ -39,7 +39,8 @@ class OneStream(PairCondition):
     def creation(self, query: Create) -> "OneStream | None":
         """Count its updates from the next tick on."""
         wandering = self.wandering
-        if getattr(query.mechanism, "changes", 1) > 1:
+        law = law_of(query.mechanism)
+        if law is not None and law.changes > 1:
             wandering |= {len(self.next_tick)}
         return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
 

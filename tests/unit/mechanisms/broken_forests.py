@@ -17,14 +17,14 @@ class WholeBudgetEach(WindowForest):
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """Too little noise."""
-        return (1 / self.column_epsilon,) * self.shape.height
+        return (1 / self.unit_epsilon,) * self.shape.height
 
 
 class ColumnsFree(WindowForest):
     """Every column has the whole epsilon, also where an event touches two."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 

@@ -7,7 +7,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, SumsAndCountsState
-from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import SumForest
 from stream_dp.testing.noise import ZeroNoise
 
 

@@ -1,13 +1,12 @@
 """Forests of sums that are broken in one known way each; test_sum_forest_exact and test_small_sum_forests show it."""
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.sum_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import SumForest
 from stream_dp.testing.noise import ZeroNoise
 
 
@@ -61,19 +60,6 @@ class FirstNodeBare(SumForest):
 
     def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
         return super()._taken(state, row, noise if state.updates else ZeroNoise())
-
-
-class SurplusOfRows(SumForest):
-    """A node's correction takes a part of its sum, not of its surplus: what is rounded depends on the data."""
-
-    def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
-        after = super()._taken(state, row, noise)
-        if self.shape.height == 1 or after.updates % self.shape.spans[1]:
-            return after
-        ring = after.surpluses[0]
-        last = ring[-1].copy()
-        last[-1] += (state.open[0] + row) << 12
-        return replace(after, surpluses=((*ring[:-1], last), *after.surpluses[1:]))
 
 
 class ClippedSums(SumForest):

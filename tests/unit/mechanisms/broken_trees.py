@@ -8,8 +8,12 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter, HandOverState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.linear.counter import (
+    HandOverCounter,
+    HandOverState,
+    HybridCounter,
+    HybridState,
+)
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
 from stream_dp.testing.noise import ZeroNoise
 

@@ -16,12 +16,9 @@ from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState
-from stream_dp.mechanisms.linear.coarse_counter import CoarseState
-from stream_dp.mechanisms.linear.counter import CounterState
+from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
 from stream_dp.mechanisms.linear.cut_off_counter import CutOffState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverState
-from stream_dp.mechanisms.linear.hybrid_counter import HybridState
 from stream_dp.mechanisms.linear.lattice_noise import LatticeState
 from stream_dp.mechanisms.linear.separate_counters import SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
@@ -46,7 +43,6 @@ PUBLIC: dict[type, set[str]] = {
     AlertsState: set(),
     ArrivalCounterState: {"updates"},
     Child: {"mechanism"},
-    CoarseState: {"updates", "released"},
     CompositionState: {"created"},
     CutOffState: set(),
     CounterState: set(),

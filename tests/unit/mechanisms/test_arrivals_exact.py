@@ -6,6 +6,7 @@ the raw events, and what tells them apart is found from the real map from noises
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -21,12 +22,12 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_law import ArrivalLaw
 from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.serving import derived, event_rows
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
@@ -120,7 +121,7 @@ def test_every_pair_of_small_streams_of_events_loses_the_claim_at_most(
     found = worst(mechanism, pairs)
     assert found <= 1 + 2e-3
     assert found >= 0.99 or window == 2
-    rows = event_rows(mechanism, relation)
+    rows = mechanism.rows.relation(relation)
     for left, right in pairs:
         after: Any = rows
         for one, other in zip(left, right, strict=True):
@@ -141,7 +142,7 @@ def test_every_user_loses_the_claim_at_most(users: Users, window: int | None) ->
 
 def test_a_moved_replacement_is_two_events() -> None:
     """Of what goes and what comes each may move a first tick: four units, and no more."""
-    after: Any = event_rows(ArrivalCounter(EPSILON, ADD, TICKS, Arrivals()), MOVES)
+    after: Any = ArrivalCounter(EPSILON, ADD, TICKS, Arrivals()).rows.relation(MOVES)
     one, nobody = np.array([1]), np.array([0])
     for left, right in ((one, nobody), (nobody, one)) * 2:
         after = after.accept(left, right)
@@ -160,9 +161,9 @@ class OneUnit(ArrivalCounter):
     """Forgets that an identifier's next event counted before."""
 
     @property
-    def changes(self) -> int:
+    def rows(self) -> ArrivalLaw:
         """Too little."""
-        return 1
+        return replace(super().rows, changes=1)
 
 
 def test_twins_lose_more() -> None:

@@ -23,12 +23,9 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
@@ -44,8 +41,7 @@ from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
@@ -110,8 +106,6 @@ MECHANISMS: list[Any] = [
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(9, 3),), -3, 8, 2, HALF),
     Monitor(WIDTH, HALF, ADD, (WatchTerms(20, window=3), WatchTerms(9, 2, below=True, window=2))),
     Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF),
-    CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
-    CoarseCounter(WIDTH, HALF, REPLACE, None, 4),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
 ]
@@ -186,7 +180,7 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "surplus": (FOREST, lambda state: sum(int(row[-1].max()) for row in state.surpluses[0])),
     "alert counts": (MECHANISMS[3], lambda state: int(state.count.max())),
     "alert lift": (MECHANISMS[3], lambda state: int(state.lift[1] > 5)),
-    "noisy tick": (MECHANISMS[-5], lambda state: int(state.heard.max() > 9)),
+    "noisy tick": (MECHANISMS[-3], lambda state: int(state.heard.max() > 9)),
     "pending": (MECHANISMS[4], lambda state: int(state.pending.max() > 50)),
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
@@ -202,7 +196,6 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
         MECHANISMS[-1],
         lambda state: int(inside_of(state.parts.live[1].state).base[0] > 2),
     ),
-    "waits for a deadline": (MECHANISMS[-4], lambda state: int(state.pending.sum() > 3)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }
 

@@ -23,7 +23,7 @@ from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
-from stream_dp.mechanisms.serving import derived, event_rows
+from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD = Neighbors.ADD_REMOVE
@@ -92,7 +92,7 @@ def test_every_user_loses_the_claim_at_most_whatever_the_number_of_records(users
     mechanism = CutOffCounter(EPSILON, ADD, TICKS, users)
     pairs = neighbours(users)
     assert worst(mechanism, pairs) == pytest.approx(1, abs=2e-3)
-    rows = event_rows(mechanism, ADD)
+    rows = mechanism.rows.relation(ADD)
     for left, right in pairs:
         after: Any = rows
         for one, other in zip(left, right, strict=True):

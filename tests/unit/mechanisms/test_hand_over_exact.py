@@ -20,9 +20,13 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.linear.hand_over_counter import LAST_TREE, HandOverCounter, HandOverState
-from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import (
+    LAST_TREE,
+    HandOverCounter,
+    HandOverSchedule,
+    HandOverState,
+    HybridCounter,
+)
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import sum_variance
 from stream_dp.testing.noise import ZeroNoise

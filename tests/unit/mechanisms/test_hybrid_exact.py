@@ -19,7 +19,7 @@ from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.linear.hybrid_counter import TOTALS_SHARE, HybridCounter
+from stream_dp.mechanisms.linear.counter import TOTALS_SHARE, HybridCounter
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import sum_variance
 

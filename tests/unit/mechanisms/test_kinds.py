@@ -33,8 +33,6 @@ from stream_dp.mechanisms.states import STATES, UPGRADES
 FROZEN = {
     ("alerts", 1): "epsilon neighbors ones=1 threshold width",
     ("alerts-state", 1): "count lift",
-    ("coarse-counter", 1): "epsilon every horizon neighbors ones=1 width",
-    ("coarse-counter-state", 1): "counter pending released updates",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
     ("arrival-counter", 1): "arrivals epsilon horizon neighbors",
@@ -115,7 +113,7 @@ FROZEN = {
     ("watch-window", 1): "age place rows=() window",
     ("window-alerts", 1): "epsilon neighbors ones=1 watches width",
 }
-RETIRED = frozenset({"hss-statistic"})
+RETIRED = frozenset({"coarse-counter", "coarse-counter-state", "hss-statistic"})
 EPSILON = Fraction(1, 5)
 COUNTER = Counter(2, EPSILON, Neighbors.ADD_REMOVE, 100)
 HISTOGRAM = HSS(3, None, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None)

@@ -13,9 +13,7 @@ import pytest
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
@@ -25,8 +23,7 @@ from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.mechanisms.windows.forest_shape import ForestShape
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 FIFTH, TENTH = Fraction(1, 5), Fraction(1, 10)

@@ -16,9 +16,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.inner_counter import error_bound
 from stream_dp.mechanisms.hss.quantities import ErrorLaw
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.tree_shape import TreeShape, sampled
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.watches.alerts import Alerts

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from unit.mechanisms.test_noise_quantiles import law, terms
 
-from stream_dp.mechanisms.noise_contrasts import BITS, NOTHING, SMOOTH, NoiseLaw, contrast_widths
+from stream_dp.mechanisms.noise_contrasts import BITS, SMOOTH, contrast_widths
+from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term, Terms
 from stream_dp.mechanisms.quotients import Widths
 

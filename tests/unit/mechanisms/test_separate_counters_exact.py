@@ -20,7 +20,7 @@ from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.counter import HandOverSchedule
 from stream_dp.mechanisms.linear.separate_counters import (
     CloseQuery,
     SeparateCounters,

@@ -13,8 +13,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree

@@ -20,10 +20,9 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
-from stream_dp.mechanisms.serving import derived, event_rows
+from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.windows.forest_shape import ForestShape
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -85,14 +84,14 @@ def test_no_record_costs_more_than_is_claimed_and_the_worst_as_much(relation: Ne
 def test_the_relation_takes_every_record_and_not_two(relation: Neighbors) -> None:
     for setting in SETTINGS:
         both, found = built(relation, setting), pairs(relation, *setting)
-        rows = event_rows(both, relation)
+        rows = both.rows.relation(relation)
         assert isinstance(rows, HalvedRows)
         for left, right in found:
             assert rows.accept(np.array(left), np.array(right)) is not None
             assert both.takes(Update(np.array(left)))
         nothing = np.zeros(both.width, np.int64)
         beyond, twice = nothing.copy(), nothing.copy()
-        beyond[0] = both.sums.l1 + 1
+        beyond[0] = both.sums.rows.l1 + 1
         twice[setting[0]] = 2
         after = rows.accept(nothing, np.array(found[-1][1] if any(found[-1][1]) else found[-1][0]))
         assert rows.accept(nothing, beyond) is None

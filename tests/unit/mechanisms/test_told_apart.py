@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ import pytest
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.serving import Bands, Differences, all_at_once
 from stream_dp.mechanisms.windows.forest_shape import FLAT
+from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 
@@ -94,6 +94,16 @@ def test_a_difference_has_less_error_than_two_bands(name: str) -> None:
     found = Differences(mechanism).band(public, 0.95)
     one = mechanism.band(public, all_at_once(0.95, 20))
     assert one < found < 2 * one
+
+
+def test_normal_noises_are_apart_by_what_two_of_them_are() -> None:
+    """At the failure of one pair of 190: the deviation of a difference is sqrt 2 that of one noise."""
+    counter = GaussianCounter(20, Fraction(1, 50), ADD, 300)
+    forest = GaussianForest(20, Fraction(1, 50), ADD, (1, 24), FLAT)
+    for mechanism in (counter, forest):
+        law = mechanism.noise(24)
+        apart = NormalDist(0, math.sqrt(2 * law.variance)).inv_cdf(1 - 0.05 / 190 / 2)
+        assert apart <= Differences(mechanism).band(24, 0.95) <= apart + 2 * law.rest + 1
 
 
 def test_each_window_has_its_own_and_the_count_so_far_that_of_its_counter() -> None:

@@ -13,15 +13,13 @@ import pytest
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.told_apart import Differences
+from stream_dp.mechanisms.serving import Differences
 from stream_dp.mechanisms.windows.forest_shape import FLAT, best_forest
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,

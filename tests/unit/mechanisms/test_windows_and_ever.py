@@ -15,10 +15,8 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.serving import ones_of
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.windows.window_forest import WindowForest
@@ -89,7 +87,7 @@ def test_it_is_made_for_events_of_as_many_ones_as_both_are(forest: int, ever: in
     """So that no series of lists takes one whose noise is too small in one of the two."""
     windows = WindowForest(3, ONE, ADD, (1,), FLAT, forest)
     made = WindowsAndEver(windows, HybridCounter(3, ONE, ADD, ever))
-    assert ones_of(made) == min(forest, ever)
+    assert made.rows.ones == min(forest, ever)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.hss import HSS, sparse_vector
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear import counter, hand_over_counter
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear import counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.pipeline.builder import Built, build
@@ -94,8 +93,8 @@ def test_replace_halves_what_a_column_may_spend(data: Data) -> None:
     assert isinstance(one, Counter)
     assert isinstance(many, Counter)
     assert isinstance(alerts, Alerts)
-    assert one.column_epsilon == Fraction(1, 5)
-    assert many.column_epsilon == Fraction(1, 2)
+    assert one.unit_epsilon == Fraction(1, 5)
+    assert many.unit_epsilon == Fraction(1, 2)
     assert alerts.scale == 2 / Fraction(3, 10)
     tree = flat(example.derivation)
     assert (1, "by_destination", Fraction(1)) in tree
@@ -111,8 +110,8 @@ def test_an_own_time_that_is_content_halves_every_series(data: Data) -> None:
     assert isinstance(one, Counter)
     assert isinstance(many, Counter)
     assert isinstance(alerts, Alerts)
-    assert one.column_epsilon == Fraction(1, 10)
-    assert many.column_epsilon == Fraction(1, 2)
+    assert one.unit_epsilon == Fraction(1, 10)
+    assert many.unit_epsilon == Fraction(1, 2)
     assert alerts.scale == 2 / Fraction(3, 10)
     assert example.derivation.guarantee == Guarantee(
         PureDP(Fraction(3, 2)), Neighbors.REPLACE_ANY_TICK
@@ -198,7 +197,7 @@ def test_a_mechanism_without_a_derivation_is_refused() -> None:
 def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     claimed = Counter(3, Fraction(1), Neighbors.REPLACE, 10)
     assert derived(claimed, "c").subject == "c"
-    monkeypatch.setattr(Counter, "column_epsilon", Fraction(1))
+    monkeypatch.setattr(Counter, "unit_epsilon", Fraction(1))
     with pytest.raises(NotDerivable, match="c: the derived guarantee differs"):
         derived(claimed, "c")
 
@@ -219,6 +218,6 @@ def test_every_source_is_named(data: Data) -> None:
 
     hss = _with(data, 1, method="hss")
     named = sources(built(data, series=hss).derivation)
-    assert {counter.SOURCE, hand_over_counter.SOURCE, sparse_vector.SOURCE} <= named
+    assert {counter.SOURCE, counter.HAND_OVER_SOURCE, sparse_vector.SOURCE} <= named
     assert all(named)
     assert isinstance(built(data, series=hss).chosen[1].mechanism, PerBinHSS)

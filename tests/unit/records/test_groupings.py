@@ -12,7 +12,6 @@ import pytest
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.mechanisms.serving import ones_of as ones_of_mechanism
 from stream_dp.operate.check.field_fit import used_fields
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
@@ -129,7 +128,7 @@ def test_every_statistic_pays_for_the_combinations_of_one_event(
     spec = spec_of(tmp_path, "[tags, airline, {tick: hour}]", statistic=more)
     built = build(spec)
     assert len(built.layout.keys("one")) == 3 * 4 * 24
-    assert ones_of_mechanism(built.chosen[0].mechanism) == 2
+    assert built.chosen[0].mechanism.rows.ones == 2
     assert most_ones(spec.fields, ("tags", "airline")) == 2
     assert used_fields(spec) == {"time", "tags", "airline"}
 

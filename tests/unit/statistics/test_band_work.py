@@ -28,7 +28,6 @@ OF = {"of": "amount", "clamp": ["0", "240"]}
 FINE = OF | {"step": "0.01"}
 EVENTS: dict[str, dict[str, Any]] = {
     "count": {"statistic": "count"},
-    "count_coarse": {"statistic": "count", "release_every": "5"},
     "count_week": {"statistic": "count", "windows": [*WEEK, "ever"]},
     "sum": {"statistic": "sum", **OF},
     "sum_week": {"statistic": "sum", **FINE, "windows": [*WEEK, "ever"]},
@@ -178,7 +177,7 @@ def test_what_is_remembered_of_bands_does_not_grow_with_the_ticks() -> None:
 def test_bands_of_wide_keys_are_kept_within_their_bytes() -> None:
     bands, wide = Bands(Wide(), 0.95), [bytes([n]) * 20_000 for n in range(100)]
     assert [bands(0, key) for key in wide] == [20_000] * 100
-    kept: Any = bands._known._known
+    kept: Any = bands._known
     assert 0 < sum(map(len, kept)) <= MOST_BYTES
 
 

@@ -81,7 +81,7 @@ def test_the_noise_is_for_what_an_event_or_a_user_moves(
 ) -> None:
     built = built_of(tmp_path, what, more)
     mechanism, (chosen,) = mechanism_of(built), built.chosen
-    assert mechanism.changes == changes
+    assert mechanism.rows.changes == changes
     assert mechanism.inner.epsilon == Fraction(share)
     found = chosen.derivation.guarantee
     assert (found.measure.epsilon, found.group) == (1, 1)  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ def test_the_page_shows_a_pipeline_that_builds(tmp_path: Path) -> None:
     path.write_text(page.split("```yaml\n")[1].split("```")[0] + ratio)
     built = build(load(path))
     assert [
-        each.mechanism.changes
+        each.mechanism.rows.changes
         for each in built.chosen
         if isinstance(each.mechanism, ArrivalCounter)
     ] == [1, 2, 1]

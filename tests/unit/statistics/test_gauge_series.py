@@ -24,7 +24,6 @@ from stream_dp.engine.ports import Batch
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
-from stream_dp.mechanisms.serving import event_rows
 from stream_dp.operate.audit.attack import attack
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load, load_series
@@ -153,8 +152,8 @@ def test_no_record_changes_a_row_by_more_than_the_noise_is_for(
     if relation is Neighbors.REPLACE:
         pairs += list(itertools.product(rows, rows))
     for left, right in pairs:
-        assert event_rows(mechanism, relation).accept(left, right) is not None
-        assert event_rows(mechanism, relation).accept(right, left) is not None
+        assert mechanism.rows.relation(relation).accept(left, right) is not None
+        assert mechanism.rows.relation(relation).accept(right, left) is not None
     assert max(int(np.abs(left - right).sum()) for left, right in pairs) == mechanism.l1 == l1
     assert built.chosen[0].derivation.guarantee.neighbors is relation
 

@@ -22,11 +22,10 @@ from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.noise_contrasts import NoiseLaw, contrast_widths
-from stream_dp.mechanisms.serving import event_rows
+from stream_dp.mechanisms.noise_contrasts import contrast_widths
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load
@@ -88,7 +87,7 @@ def test_both_have_the_price_together_and_noise_for_half_the_range(
     sums, counts = (
         differential_privacy(each.guarantee.measure).epsilon for each in (both.sums, both.counts)
     )
-    assert both.sums.l1 == l1
+    assert both.sums.rows.l1 == l1
     assert (sums + counts, sums) == (protection.share, Fraction(share) * protection.share)
     found = built.chosen[0].derivation.guarantee
     assert found.neighbors is built.spec.relation
@@ -131,7 +130,7 @@ def test_no_record_changes_a_row_by_more_than_the_noise_is_for(
     pairs = [(row, without) for row in rows]
     if relation is REPLACE:
         pairs += [(left, right) for left in rows for right in rows]
-    accepting, largest, half = event_rows(both, relation), [0, 0], both.sums.width
+    accepting, largest, half = both.rows.relation(relation), [0, 0], both.sums.width
     for left, right in pairs:
         assert accepting.accept(left, right) is not None
         changed = np.abs(left - right)
@@ -139,8 +138,8 @@ def test_no_record_changes_a_row_by_more_than_the_noise_is_for(
             max(largest[0], int(changed[:half].sum())),
             max(largest[1], int(changed[half:].sum())),
         ]
-    assert largest == [both.sums.l1, relation.l0(half, both.ones)]
-    assert accepting.accept(without, without + 2 * both.sums.l1) is None
+    assert largest == [both.sums.rows.l1, relation.l0(half, both.ones)]
+    assert accepting.accept(without, without + 2 * both.sums.rows.l1) is None
 
 
 def test_rows_without_the_middle_are_no_neighbours(
@@ -148,7 +147,7 @@ def test_rows_without_the_middle_are_no_neighbours(
 ) -> None:
     """The twin that forgets it: an amount of 240 is more than the noise for 120 is for."""
     built = built_of(tmp_path)
-    accepting = event_rows(mechanism_of(built), ADD)
+    accepting = mechanism_of(built).rows.relation(ADD)
     for forgotten in (False, True):
         if forgotten:
             monkeypatch.setattr(Centred, "of", lambda self, numbers: self.whole.of(numbers))

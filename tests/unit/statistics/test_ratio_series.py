@@ -11,7 +11,8 @@ import pytest
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import Shape, read
-from stream_dp.mechanisms.noise_contrasts import NoiseLaw, contrast_widths
+from stream_dp.mechanisms.noise_contrasts import contrast_widths
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.plan_view import PlanView
 from stream_dp.pipeline.builder import Built, build
@@ -50,7 +51,6 @@ series:
   - {name: rate_ever, statistic: count, windows: [2h, ever], epsilon: 1}
   - {name: leaders, statistic: top, by: country, k: 2, epsilon: 1}
   - {name: medians, statistic: quantiles, of: amount, clamp: [0, 10], buckets: 10, at: [0.5], windows: [2h], epsilon: 1}
-  - {name: held, statistic: count, release_every: 4, epsilon: 1}
 """
 START = "  - {name: share, statistic: ratio, "
 GRID = TickGrid(0, 1000, 8)

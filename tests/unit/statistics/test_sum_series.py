@@ -17,7 +17,6 @@ from stream_dp.journal.release import read, told_number
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import event_rows, weight_of
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load, load_series
@@ -90,7 +89,7 @@ def test_the_noise_is_for_what_one_event_changes(
     mechanism = mechanism_of(built)
     share = 2 if built.spec.relation is Neighbors.REPLACE_ANY_TICK else 1
     assert mechanism.l1 == l1
-    assert mechanism.noise.epsilon == Fraction(1, l1 * share)
+    assert mechanism.counter.epsilon == Fraction(1, l1 * share)
     assert built.chosen[0].derivation.guarantee.neighbors is built.spec.relation
 
 
@@ -138,7 +137,7 @@ def test_no_record_changes_a_row_by_more_than_the_noise_is_for(
         pairs += [(left, right) for left in rows for right in rows]
     largest = 0
     for left, right in pairs:
-        assert event_rows(mechanism, relation).accept(left, right) is not None
+        assert mechanism.rows.relation(relation).accept(left, right) is not None
         largest = max(largest, int(np.abs(left - right).sum()))
     assert largest == mechanism.l1
 
@@ -222,7 +221,7 @@ def test_the_page_shows_a_pipeline_that_builds(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "sums.md").read_text()
     path = tmp_path / "orders.yaml"
     path.write_text(page.split("```yaml\n")[1].split("```")[0])
-    assert [weight_of(each.mechanism) for each in build(load(path)).chosen] == [24_000, 240, 20]
+    assert [each.mechanism.rows.weight for each in build(load(path)).chosen] == [24_000, 240, 20]
 
 
 def test_a_live_sum_means_what_it_says(tmp_path: Path) -> None:

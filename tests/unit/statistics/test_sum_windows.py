@@ -20,10 +20,8 @@ from stream_dp.engine.ports import Batch
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import event_rows
 from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import build
@@ -160,7 +158,7 @@ def test_no_record_changes_a_row_by_more_than_the_forest_is_made_for(tmp_path: P
     ]
     rows = [rows_of(built, {"amount": 33.3, "tags": ["gift"]}, one) for one in contents]
     rows.append(rows_of(built, {"amount": 33.3, "tags": ["gift"]}))
-    relation, largest = event_rows(forest, Neighbors.REPLACE), 0
+    relation, largest = forest.rows.relation(Neighbors.REPLACE), 0
     for left in rows:
         for right in rows:
             assert relation.accept(left, right) is not None

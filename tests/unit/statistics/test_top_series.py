@@ -17,8 +17,7 @@ from stream_dp.journal.release import Rank, Shape, read
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.serving import ones_of
-from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.serving import Differences, all_at_once
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load
@@ -180,7 +179,7 @@ def test_the_plan_has_the_error_of_all_values_at_once(tmp_path: Path) -> None:
 def test_a_top_list_costs_what_the_histogram_costs(tmp_path: Path) -> None:
     made = built(tmp_path, by="seats", method="tree")
     (chosen,) = made.chosen
-    assert (chosen.mechanism.width, ones_of(chosen.mechanism)) == (4, 3)
+    assert (chosen.mechanism.width, chosen.mechanism.rows.ones) == (4, 3)
     assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
 
 

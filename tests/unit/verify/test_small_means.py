@@ -18,8 +18,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 Clamp = tuple[int, int]

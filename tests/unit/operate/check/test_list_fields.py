@@ -13,7 +13,6 @@ from stream_dp.errors import NotDerivable
 from stream_dp.files.records import each_record
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.serving import ones_of
 from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.operate.audit.attack import attack
 from stream_dp.operate.check.fitting import Fitting, fitting_of
@@ -165,14 +164,15 @@ def test_every_statistic_pays_for_what_one_event_may_set(
     assert isinstance(items, Counter)
     assert isinstance(milk, Counter)
     assert isinstance(busy, Alerts)
-    assert 1 / items.column_epsilon == busy.scale == share * l0
-    assert 1 / milk.column_epsilon == share
-    assert [ones_of(chosen.mechanism) for chosen in built.chosen] == [min(most, 4), 1, *[min(most, 4)] * 3]  # fmt: skip
+    assert 1 / items.unit_epsilon == busy.scale == share * l0
+    assert 1 / milk.unit_epsilon == share
+    ones = min(most, 4)
+    assert [each.mechanism.rows.ones for each in built.chosen] == [ones, 1, *[ones] * 3]
     assert {chosen.derivation.guarantee.neighbors for chosen in built.chosen} == {
         built.spec.relation
     }
     if share == 2:
-        assert isinstance(event(built.spec.relation, 4, ones_of(items)), MovedRows)
+        assert isinstance(event(built.spec.relation, 4, items.rows.ones), MovedRows)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_live_series_may_go_by_a_list_and_ask_what_it_holds(tmp_path: Path) ->
         "where": [{"field": "items", "contains": "beer"}],
     }  # fmt: skip
     planned = planner.propose(json.dumps(asked).encode(), 1)
-    assert ones_of(planned.chosen.mechanism) == 2
+    assert planned.chosen.mechanism.rows.ones == 2
     assert load_series(planned.definition, spec) == planned.series
     said = {
         each["name"]: each

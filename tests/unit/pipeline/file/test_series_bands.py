@@ -5,22 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import UNSET
 from unit.mechanisms.private_parts import check_band, states
 
 from stream_dp.core.sealed import inside_of
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.actor import step
 from stream_dp.engine.series import Series
 from stream_dp.errors import TaintError
-from stream_dp.journal.release import former, read
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.testing.noise import SeededNoise
 
 EVERY: list[dict[str, Any]] = [
     {"statistic": "count"},
-    {"statistic": "count", "release_every": "3"},
     {"statistic": "histogram", "by": "destination", "method": "tree"},
     {"statistic": "histogram", "by": "destination", "method": "hss"},
     {"statistic": "top", "by": "destination", "k": "3", "method": "tree"},
@@ -106,42 +101,3 @@ def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str
 
     with pytest.raises((AssertionError, TaintError)):
         check(replace(one, band=wider))
-
-
-@pytest.mark.parametrize(
-    "statistic", [{"statistic": "count"}, {"statistic": "histogram", "by": "destination"}]
-)
-def test_a_held_value_says_at_which_tick_it_holds(
-    data: dict[str, Any], statistic: dict[str, Any]
-) -> None:
-    """At the tick that a release names its band holds, at its own tick it does not: there events came since.
-
-    Errs with 1e-7: a band of confidence 1 - 1e-8 holds at each of ten deadlines, by a union bound.
-    """
-    every = {"release_every": "10", "method": "tree"}
-    one, noise = series(data | {"confidence": "0.99999999"}, statistic | every), SeededNoise(2)
-    grid, state = TickGrid(0, 3_600_000, 100), one.mechanism.init(noise)
-    counts, named = [np.zeros(one.mechanism.width, dtype=np.int64)], list[int | None]()
-    held, own = 0, 0
-    for tick in range(100):
-        row = np.full(one.mechanism.width, 5_000, dtype=np.int64)
-        counts.append(counts[-1] + row)
-        state, body = step(replace(one, rows=slice(None)), grid, state, tick, tick, row, noise)
-        release = read(body)
-        assert release.as_of is not UNSET
-        named.append(release.as_of)
-        values = [release.value] if release.values is UNSET else list(release.values.values())
-        right = counts[0 if release.as_of is None else release.as_of + 1]
-        held += int(np.abs(np.array(values) - right).max() <= release.band)
-        own += int(np.abs(np.array(values) - counts[-1]).max() <= release.band)
-        assert former(body) == body.replace(b',"as_of":%s' % _text(release.as_of), b"")
-    assert named == [None] * 9 + [tick - (tick + 1) % 10 for tick in range(9, 100)]
-    assert held == 100
-    assert own == 10  # the twin: a release read as one of its own tick holds at deadlines only
-    assert b"as_of" not in series(data, statistic | {"method": "tree"}).body(
-        grid, 0, 0, one.mechanism.init(noise), counts[0]
-    )
-
-
-def _text(as_of: int | None) -> bytes:
-    return b"null" if as_of is None else str(as_of).encode()

@@ -78,8 +78,11 @@ def test_nor_a_tag_or_an_alias() -> None:
         (
             '{"name":"q","epsilon":1,"statistic":"count","bogus":"SECRET"}',
             "1:45: bogus: is not a known key; known are statistic, name, epsilon, where, title, description, "
-            "unit, window, windows, method, "
-            "release_every",
+            "unit, window, windows, method",
+        ),
+        (
+            '{"name":"q","epsilon":1,"statistic":"count","release_every":5}',
+            "1:45: release_every: is gone: every series is released at every tick; leave it out",
         ),
         (
             '{"name":"q","epsilon":1,"statistic":"SEC\'RET"}',

@@ -106,7 +106,7 @@ def test_a_user_changes_one_unit_of_each_entry_and_no_more(spec: PipelineSpec, s
         assert (each <= 1).all()
         assert (difference.cumsum(axis=0)[:, 0] >= difference.cumsum(axis=0)[:, 1]).all()
         worst = max(worst, int(each.sum()))
-    assert worst == made_for(spec).changes == 2
+    assert worst == made_for(spec).rows.changes == 2
 
 
 class RecordsCounted(CapUses):

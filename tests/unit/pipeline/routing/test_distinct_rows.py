@@ -63,7 +63,7 @@ def small_logs() -> Iterator[list[Event | Mark]]:
 def changes_of(spec: PipelineSpec) -> list[int]:
     """What the mechanisms of the identifiers' series are made for."""
     found = [chosen.mechanism for chosen in build(spec).chosen]
-    return [each.changes for each in found if isinstance(each, ArrivalCounter)]
+    return [each.rows.changes for each in found if isinstance(each, ArrivalCounter)]
 
 
 def apart(spec: PipelineSpec, left: Log, right: Log, lot: int) -> list[int]:
@@ -127,7 +127,7 @@ def test_an_identifier_that_is_no_user_has_a_share_of_each_event() -> None:
     (chosen,) = build(specification(privacy=FOR_EVER, series=series)).chosen
     assert isinstance(chosen.mechanism, ArrivalCounter)
     assert chosen.mechanism.epsilon * 3 == chosen.spec.epsilon
-    assert chosen.mechanism.changes == 2
+    assert chosen.mechanism.rows.changes == 2
     assert chosen.derivation.rule == "all events of one user"
 
 

@@ -12,7 +12,7 @@ from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World, rec
 
 from stream_dp import Budget, Ranked
 from stream_dp.engine.ports import Batch
-from stream_dp.mechanisms.serving import Bands, ViewBands
+from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.python.standalone import blocks
 from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.testing.noise import SeededNoise
@@ -186,8 +186,12 @@ def unclamped(amount: blocks.Amount, numbers: list[float]) -> int:
         ("coarse sums by key", "units_of", unclamped),
         ("coarse sums by key", "told_number", lambda units, step: units),
         ("top", "band_of", lambda mechanism, sure: Bands(mechanism, 0.95)),
-        ("top over windows", "ViewBands", lambda m, place, sure: ViewBands(m, place, 0.95)),
-        ("count over windows", "ViewBands", lambda m, place, sure: ViewBands(m, 0, sure)),
+        ("top over windows", "Bands", lambda answer, sure: Bands(answer, 0.95)),
+        (
+            "count over windows",
+            "Bands",
+            lambda answer, sure: Bands(Answer(answer.mechanism, 0), sure),
+        ),
     ],
 )
 async def test_a_twin_that_tells_otherwise_is_found(

@@ -14,12 +14,10 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.statistics.choice.cadence import tree_choice
-from stream_dp.statistics.choice.choice import Setting
+from stream_dp.statistics.choice.choice import Setting, by_tree
 from stream_dp.statistics.choice.choose_hss import (
     BINS,
     JOINT,
@@ -130,7 +128,7 @@ def test_a_bursty_stream_of_any_size_has_an_hss() -> None:
     setting = bursts.setting
     assert (
         "hss is taken for any number of events"
-        in better_choice(bursts, tree_choice(setting, bursts.epsilon, 1, "method: tree")).why
+        in better_choice(bursts, by_tree(setting, bursts.epsilon, "method: tree")).why
     )
     assert break_even(replace(bursts, setting=replace(setting, horizon=1))) < 1000
 
@@ -222,15 +220,3 @@ def test_predicted_intervals_by_hand() -> None:
 def test_intervals_are_at_most_one_a_tick(events: int, tick: int) -> None:
     found = predicted_intervals(hss_for(DEMAND), replace(DEMAND, expected_events=events), tick)
     assert 0 <= found <= tick + 1
-
-
-def test_a_declared_cadence_is_a_smaller_tree_whose_band_is_for_its_deadlines(data: Data) -> None:
-    every = chosen(data, "tree", release_every="10", expected_events=None)
-    plain = chosen(data, "tree", expected_events=None)
-    assert isinstance(every.mechanism, CoarseCounter)
-    assert every.mechanism.every == 10
-    assert every.choice.expected(99) < plain.choice.expected(99)
-    assert every.choice.expected(49) == every.choice.expected(58) == every.mechanism.band(5, 0.95)
-    assert every.choice.why == "method: tree, released every 10 ticks; its band is for then"
-    once = chosen(data, "tree", release_every="1", expected_events=None)
-    assert once.mechanism == plain.mechanism

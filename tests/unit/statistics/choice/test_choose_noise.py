@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.spec import PipelineSpec
 
@@ -78,10 +77,3 @@ def test_a_histogram_weighs_all_forms(data: Data) -> None:
     for form in ("tree ", "hss bin by bin ", "hss joint ", "gaussian ", "hss gaussian "):
         assert form in found.why
     assert "hss gaussian" not in chosen(data, 1, filter="gdp", delta="1e-6").why
-
-
-def test_a_cadence_is_a_trees(data: Data) -> None:
-    data["clock"]["horizon"] = "65536"
-    data["series"][0]["release_every"] = "24"
-    found = chosen(data, 0, filter="zcdp", delta="1e-6")
-    assert found.why.startswith("a count is a tree counter, released every 24 ticks")

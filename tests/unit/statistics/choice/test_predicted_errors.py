@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.statistics.choice.choice import Setting, tree_counter
 from stream_dp.statistics.choice.choose_hss import Demand, bins_hss, joint_hss
-from stream_dp.statistics.choice.predicted_errors import counter_error, hss_error, variance
+from stream_dp.statistics.choice.predicted_errors import counter_error, hss_error
 from stream_dp.statistics.choice.profiles import Profile
 
 SETTING = Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95)
@@ -60,11 +62,11 @@ def test_bursts_are_seen_at_once() -> None:
     steady, bursts = (
         hss_error(hss, SETTING, Profile.of(20, 10**5, shape)) for shape in ("zipf", "bursts")
     )
-    noise = [variance(hss.counter.noise_terms(update)) for update in range(1, 9)]
+    noise = [hss.counter.noise(update).spread for update in range(1, 9)]
     assert bursts < steady
     assert bursts == pytest.approx(math.sqrt(sum(noise) / len(noise)), rel=0.15)
 
 
 def test_a_variance_by_hand() -> None:
-    assert variance([(Fraction(3), 2)]) == 36
-    assert variance([(Fraction(3), 2, 5)]) == 900
+    assert NoiseLaw(((Fraction(3), 2),)).spread == 36
+    assert NoiseLaw((Term(Fraction(3), 2, 5.0),), 4.0).spread == 904

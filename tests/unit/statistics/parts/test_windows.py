@@ -12,8 +12,7 @@ from stream_dp.core.messages import Query, Update
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import read
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.states import STATES
 from stream_dp.mechanisms.windows.forest_shape import FLAT
 from stream_dp.mechanisms.windows.window_forest import WindowForest

@@ -15,9 +15,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HandOverSchedule
 from stream_dp.mechanisms.linear.separate_counters import (
     CloseQuery,
     SeparateCounters,
@@ -186,7 +184,7 @@ class TernaryCounter(Counter):
     @cached_property
     def tree(self) -> TreeNoise:
         """Four steps at most."""
-        return TreeNoise(TreeShape(3, 2), self.height / self.column_epsilon, self.width)
+        return TreeNoise(TreeShape(3, 2), self.height / self.unit_epsilon, self.width)
 
 
 class ForgottenHeight(TernaryCounter):

@@ -123,7 +123,7 @@ BOTH, THREE_OF_FOUR = both_ways((0, 0), (1, 1)), both_ways((1, 1, 0), (0, 0, 1))
 
 def test_two_columns_of_a_counter_cost_what_is_claimed_and_not_less() -> None:
     counter = Counter(2, TWO, ADD, 1, ones=2)
-    assert counter.column_epsilon == ONE
+    assert counter.unit_epsilon == ONE
     assert lost(counter, BOTH, 2, 1).upper < Fraction(1, 500)
     assert lost(counter, BOTH, 1, 1).lower > HALF
 
@@ -156,7 +156,7 @@ class Nodes:
 def test_a_replaced_list_costs_the_entries_of_both() -> None:
     """Width 3, two ones: min(3, 2 * 2) columns change, each is met exactly; with L0 forgotten, 2 are paid."""
     counter = Counter(3, THREE, REPLACE, 1, ones=2)
-    assert counter.column_epsilon == ONE
+    assert counter.unit_epsilon == ONE
     assert lost(counter, THREE_OF_FOUR, 3, 1, radius=1).upper < Fraction(1, 10)
     pairs = DifferAtMost(((0, 0, 0),), THREE_OF_FOUR.moved)
     assert worst_ratio(Nodes(HALF), pairs, 1) == 2**3 > 2 ** REPLACE.l0(3)
@@ -245,7 +245,7 @@ class ForgottenOnes(Counter):
     """Broken: every column at the full epsilon, though one event sets several."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 

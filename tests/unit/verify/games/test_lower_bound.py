@@ -32,10 +32,8 @@ from stream_dp.core.row_relations import EventRows, Stream, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import LEAD, MAXIMUM, Quantity
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.testing.noise import SeededNoise
@@ -222,7 +220,7 @@ class ForgottenColumns(Counter):
     """Broken: every column at the full epsilon, also where an event moves between two."""
 
     @property
-    def column_epsilon(self) -> Fraction:
+    def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
 

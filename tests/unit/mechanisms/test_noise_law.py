@@ -12,20 +12,18 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.coarse_counter import CoarseCounter
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.noise_contrasts import NOTHING, contrast_widths
+from stream_dp.mechanisms.noise_contrasts import contrast_widths
+from stream_dp.mechanisms.noise_law import NOTHING
+from stream_dp.mechanisms.serving import Answer, Contrasts
 from stream_dp.mechanisms.windows.forest_shape import FLAT
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.sum_forest import SumForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
@@ -42,7 +40,6 @@ SO_FAR = {
     "hybrid": HybridCounter(2, TENTH, ADD),
     "sums": SumCounter(2, TENTH, ADD, 90, -3, 9),
     "arrivals": ArrivalCounter(TENTH, ADD, 90, Arrivals(window=7)),
-    "coarse": CoarseCounter(2, TENTH, ADD, 90, 5),
     "gaussian": GaussianCounter(2, SMALL, ADD, 90),
 }
 VIEWED = {
@@ -56,7 +53,7 @@ VIEWED = {
 }
 
 
-def width_of(answer: NoisyAnswer, updates: int) -> float:
+def width_of(answer: Answer, updates: int) -> float:
     """How far the noise is from 0 at most, with 0.95."""
     law = answer.law(answer.public(updates))
     return float(contrast_widths(law, NOTHING, 0.05).at(Fraction(0)))
@@ -67,7 +64,7 @@ def width_of(answer: NoisyAnswer, updates: int) -> float:
 def test_its_band_comes_out_of_the_law_of_an_answer(name: str, updates: int) -> None:
     mechanism: Any = SO_FAR[name]
     band = mechanism.band(mechanism.public(updates, None), 0.95)
-    assert band - 0.5 <= width_of(NoisyAnswer(mechanism), updates) <= 1.01 * band + 1.5
+    assert band - 0.5 <= width_of(Answer(mechanism), updates) <= 1.01 * band + 1.5
 
 
 @pytest.mark.parametrize("updates", [1, 4, 5, 6, 7, 41, 90])
@@ -77,21 +74,19 @@ def test_and_that_of_each_window(name: str, updates: int) -> None:
     for place in range(2 + ("ever" in name)):
         public = mechanism.view_public(place, updates, None)
         band = mechanism.view_band(place, public, 0.95)
-        assert band - 0.5 <= width_of(NoisyAnswer(mechanism, place), updates) <= 1.01 * band + 1.5
+        assert band - 0.5 <= width_of(Answer(mechanism, place), updates) <= 1.01 * band + 1.5
 
 
 def test_another_window_or_time_has_another_law() -> None:
     ever = VIEWED["and ever"]
-    widths = [width_of(NoisyAnswer(ever, place), 90) for place in range(3)]
+    widths = [width_of(Answer(ever, place), 90) for place in range(3)]
     assert len(set(widths)) == 3
-    assert width_of(NoisyAnswer(SO_FAR["counter"]), 90) > width_of(
-        NoisyAnswer(SO_FAR["counter"]), 1
-    )
-    assert NoisyAnswer(SO_FAR["coarse"]).law(0) == NOTHING
+    assert width_of(Answer(SO_FAR["counter"]), 90) > width_of(Answer(SO_FAR["counter"]), 1)
+    assert Answer(SO_FAR["counter"]).law(0) == NOTHING
 
 
 def test_widths_are_those_of_the_tick_and_kept() -> None:
-    above, below = NoisyAnswer(SO_FAR["sums"]), NoisyAnswer(SO_FAR["arrivals"])
+    above, below = Answer(SO_FAR["sums"]), Answer(SO_FAR["arrivals"])
     contrasts = Contrasts(above, below, 0.95)
     laws = [each.law(each.public(9)) for each in (above, below)]
     assert contrasts(8) == contrast_widths(laws[0], laws[1], 1 - 0.95)
@@ -105,10 +100,10 @@ def test_of_gaussian_counts_the_roundings_inside_are_a_part() -> None:
     counter = GaussianCounter(1, Fraction(2), ADD, 5_000)
     drift = counter.lattice.drift(4_000)
     assert drift > 0
-    assert NoisyAnswer(counter).law(4_000).rest == 0.5 + drift
+    assert Answer(counter).law(4_000).rest == 0.5 + drift
 
 
 def test_what_decides_has_no_law_of_its_own() -> None:
     hss = HSS(2, None, TENTH, TENTH, TENTH, ADD, 90)
     with pytest.raises(NotDerivable, match="noise of HSS depends on what it has decided"):
-        NoisyAnswer(hss).law((1, 2))
+        Answer(hss).law((1, 2))
