@@ -16,8 +16,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.problems import NOTHING, Written, known_keys, suggestion, with_expected
-from stream_dp.pipeline.problems import message as in_words
+from stream_dp.pipeline.file.problems import NOTHING, Written, known_keys, suggestion, with_expected
+from stream_dp.pipeline.file.problems import message as in_words
 from stream_dp.records.scalars import Frozen, Moment, Name
 
 _ID, _ANALYST = r"^[A-Za-z0-9_.-]{1,64}$", r"^([a-z0-9][a-z0-9_.-]{0,62})?$"

@@ -18,9 +18,9 @@ from stream_dp.engine.registry import LiveSeries
 from stream_dp.engine.series import Series
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery
+from stream_dp.pipeline.file.problems import with_expected
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load_live
-from stream_dp.pipeline.problems import with_expected
 from stream_dp.pipeline.routing.layout import Block, Feature, part_names
 from stream_dp.pipeline.routing.open_router import OpenRouter
 from stream_dp.records.conditions import tests_of

@@ -33,14 +33,14 @@ from stream_dp.operate.run.paced import Paced
 from stream_dp.operate.run.running import Run, signals
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     ReleasesFile,
     SqliteJournalSpec,
 )
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
 
 TOPIC = "flights"
 JOURNAL = "flights.journal"

@@ -15,8 +15,8 @@ from stream_dp.journal.release import release_of
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import PartitionLog, reading
 from stream_dp.operate.run.settings import settings_for, settled
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
 
 _CHUNK = 1 << 20
 

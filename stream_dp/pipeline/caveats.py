@@ -3,9 +3,9 @@
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.people import looks_like_people
+from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.scalars import duration_text
 from stream_dp.statistics.parts.false_alarm import noise_of
 

@@ -1,5 +1,5 @@
-"""What a record is: its schema, conditions, groupings, amounts and own time; decoded, and laid out as columns.
+"""What a pipeline file says of its records: source and clock, schema, who is protected, conditions, groupings.
 
-Everything here is a function of the record alone. It knows no series and no mechanism. Begin with `schema`,
-then `decoder`.
+A record is decoded here, and laid out as columns: a function of the record alone. It knows no series and no
+mechanism. Begin with `schema`, then `decoder`.
 """

@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from stream_dp.pipeline.file.endpoints import Clock
 from stream_dp.records.conditions import typed
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import OTHER, Exact, FieldName, Frozen, problem, refuse
 from stream_dp.records.schema import Fields, ListField, field_problems
 from stream_dp.records.zones import ZoneName

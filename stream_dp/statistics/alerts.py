@@ -19,10 +19,10 @@ from stream_dp.mechanisms.watches.monitor import Monitor
 from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting, steady

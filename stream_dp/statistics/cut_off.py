@@ -17,9 +17,9 @@ from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.cut_off_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.identifier_columns import CapUse
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import duration_text, milliseconds, problem
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting

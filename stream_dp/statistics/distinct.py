@@ -9,9 +9,9 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.identifier_columns import Identified
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.records.schema import Fields, field_problems
 from stream_dp.statistics.choice.choice import Choice, Setting, steady

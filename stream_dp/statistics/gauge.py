@@ -13,11 +13,11 @@ from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.amount_units import Sign
 from stream_dp.records.conditions import typed, value_problem
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import grouping_text
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, Value, problem
 from stream_dp.records.schema import Fields, field_problems
 from stream_dp.statistics.choice.choice import Choice, Setting, steady

@@ -9,9 +9,9 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import Largest
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import rank_problems
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice

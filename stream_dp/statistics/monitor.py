@@ -17,10 +17,9 @@ from stream_dp.mechanisms.watches.monitor import Monitor
 from stream_dp.mechanisms.watches.sum_monitor import NONE, SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.mechanisms.watches.watch_windows import MOST_HELD
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
 from stream_dp.records.conditions import tests_of, where_problems
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import (
     By,
     Place,
@@ -29,6 +28,7 @@ from stream_dp.records.groupings import (
     most_ones,
     number_of_keys,
 )
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import Epsilon, FieldName, Name, problem, refuse
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting, steady

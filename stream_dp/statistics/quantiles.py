@@ -18,9 +18,9 @@ from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Edge, Edges, decimal_text
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, problem
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting

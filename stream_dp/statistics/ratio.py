@@ -20,10 +20,10 @@ from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
 from stream_dp.mechanisms.serving import Contrasts
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.conditions import Where, implies, tests_of
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import By, decimal_text
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import Name, problem
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting

@@ -17,9 +17,9 @@ from stream_dp.core.messages import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Rank, Shape, name_bytes
 from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import rank_problems
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import ExpectedEvents

@@ -26,10 +26,10 @@ from stream_dp.operate.query.query_token import token_for
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import PRODUCT, Run, Setup
 from stream_dp.operate.run.settings import settings_for, settled
-from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.routing.user_placement import placement_of
+from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
 
 class Attached:

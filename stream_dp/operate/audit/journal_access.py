@@ -18,10 +18,10 @@ from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.file import endpoints
-from stream_dp.pipeline.file.privacy import GONE_FILTER
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import under_gone_filter
+from stream_dp.records import endpoints
+from stream_dp.records.privacy import GONE_FILTER
 
 _AT_ONCE = 16
 

@@ -16,8 +16,8 @@ from stream_dp.journal.commit import DeadLetter
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.awaited_brokers import source_there
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.file.yaml import load
+from stream_dp.records.endpoints import KafkaSourceSpec
 
 RANGES = 100
 """How many ranges are listed of each partition, reason and field: the newest."""

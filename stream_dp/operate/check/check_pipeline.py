@@ -18,9 +18,9 @@ from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.awaited_brokers import source_there
 from stream_dp.operate.run.settings import settled
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.endpoints import FileSourceSpec, KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
+from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
 from stream_dp.statistics.parts.false_alarm import FalseAlarm
 
 

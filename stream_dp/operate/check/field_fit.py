@@ -10,10 +10,10 @@ from typing import Any
 
 from stream_dp.core.moments import own_time
 from stream_dp.journal.dead_letters import MISSING_FIELD, TOO_MANY_ENTRIES, WRONG_TYPE
-from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.layout import RowLayout
 from stream_dp.records.decoder import Decoded, RecordDecoder
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.schema import CategoryField, ListField, TimeField
 
 

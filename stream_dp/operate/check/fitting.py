@@ -13,12 +13,12 @@ from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_PARTITION
 from stream_dp.operate.check.field_fit import FieldFit, field_fits
 from stream_dp.operate.check.hints import Hint, hints
 from stream_dp.operate.check.sample import Sample
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.router import Router
 from stream_dp.pipeline.routing.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.routing.user_homes import PARTITIONERS
 from stream_dp.pipeline.routing.user_placement import placement_of
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
 
 _WITH_OTHER = ("category", "list")  # types of fields with an entry for what is in no domain

@@ -18,8 +18,8 @@ from stream_dp.core.moments import EPOCH_UNITS, own_time
 from stream_dp.core.near_names import alike_names
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.operate.check.field_fit import FieldFit
-from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.schema import CategoryField, ListField, TimeField
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")

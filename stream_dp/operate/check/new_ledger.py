@@ -12,8 +12,8 @@ from stream_dp.errors import StreamDPError, UsageError
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.check.fitting import Fitting, fitting_of
 from stream_dp.operate.check.sample import Sample, file_samples, topic_sample
-from stream_dp.pipeline.file.endpoints import FileSourceSpec, KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
 
 RECORDS = 1000
 """How many records are looked at: the newest and the oldest of each partition; of a file all, until one fits."""

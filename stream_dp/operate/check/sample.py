@@ -17,8 +17,8 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.sample import SampledBatch, sample_topic
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.operate.run.settings import fields_of, settings_for
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -54,16 +54,16 @@ from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.settings import settings_for
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.routing.user_homes import grown
+from stream_dp.records.endpoints import (
     KafkaJournalSpec,
     KafkaSourceSpec,
     ReleasesFile,
     SqliteJournalSpec,
     WallClock,
 )
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.routing.user_homes import grown
 
 _LITTLE, _FULL = 1 << 30, 100 << 20
 SOURCE_RIGHTS = (READ, DESCRIBE_CONFIGS)

@@ -12,10 +12,10 @@ from stream_dp.core.how_many import how_many
 from stream_dp.engine.ports import Batch
 from stream_dp.files.records import Record
 from stream_dp.operate.run.settings import settled
-from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.router import Routed, Router
 from stream_dp.pipeline.routing.user_guard import NO_KEY, guard_of
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.schema import TimeField
 
 _AT_ONCE = 8192

@@ -20,10 +20,10 @@ from stream_dp.operate.feed.topic_made import make_topic
 from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.awaited_brokers import source_there
 from stream_dp.operate.run.settings import fields_of, settings_for
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.routing.user_placement import placement_of
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 
 CHUNK_TICKS = 200
 CHUNKS_PER_SECOND = 10

@@ -31,10 +31,10 @@ from stream_dp.kafka.client.try_out import TryOutProducer
 from stream_dp.operate.audit.journal_access import has_begun
 from stream_dp.operate.run.awaited_brokers import brokers_there
 from stream_dp.operate.run.settings import fields_of, settings_at, settings_for, settled
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.routing.user_placement import placement_of
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 
 STDIN = "-"
 _CSV, _PARQUET = ".csv", ".parquet"

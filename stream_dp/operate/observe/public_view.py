@@ -16,10 +16,10 @@ from stream_dp.operate.budget_view import api_budget
 from stream_dp.operate.query.askable import askable_json
 from stream_dp.operate.run.attempt import Attempt, CurrentLiveSeries
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.file.endpoints import WallClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.promise import unit_json
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
+from stream_dp.records.endpoints import WallClock
 from stream_dp.records.groupings import keys_of, most_ones
 from stream_dp.server.holders import TokenHolder
 from stream_dp.server.view import PublicView, ReleaseLog

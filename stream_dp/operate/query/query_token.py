@@ -13,8 +13,8 @@ from stream_dp.engine.messages.issued_tokens import IssuedTokens
 from stream_dp.errors import UsageError
 from stream_dp.journal.keys import Sealer, read_token
 from stream_dp.operate.operator_key import sealer_for
-from stream_dp.pipeline.file.endpoints import SqliteJournalSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import SqliteJournalSpec
 
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"
 TOKEN_VARIABLE = "STREAM_DP_TOKEN_FILE"  # noqa: S105 - the name of a file

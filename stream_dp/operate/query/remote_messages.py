@@ -25,9 +25,9 @@ from stream_dp.operate.query.query_token import token_for
 from stream_dp.operate.query.remote_series import accepting, definition_of, watch_json
 from stream_dp.operate.run.awaited_brokers import brokers_there
 from stream_dp.operate.run.settings import settings_at
-from stream_dp.pipeline.file.endpoints import KafkaJournalSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.records.endpoints import KafkaJournalSpec
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.ASCII)
 _FILES = (".yaml", ".yml")

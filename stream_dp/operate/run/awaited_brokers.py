@@ -12,8 +12,8 @@ from stream_dp.errors import Outage
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import administering
 from stream_dp.operate.run.settings import settings_for
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaSourceSpec
 
 WAIT_S = 60.0
 """For how long brokers are waited for, unless one of them answers."""

@@ -17,12 +17,12 @@ from stream_dp.errors import UsageError
 from stream_dp.files.records import FieldType, Separated
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.security import KafkaSecurity
-from stream_dp.pipeline.file import endpoints
-from stream_dp.pipeline.file.security import Security
+from stream_dp.pipeline.file.problems import Written, message, suggestion
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.problems import Written, message, suggestion
+from stream_dp.records import endpoints
 from stream_dp.records.schema import ListField
+from stream_dp.records.security import Security
 
 _T = TypeVar("_T")
 _VARIABLE = "STREAM_DP_KAFKA_"

@@ -12,8 +12,8 @@ from stream_dp.errors import StreamDPError, UsageError
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.kafka.log.presence import Presence
 from stream_dp.operate.run.settings import settings_for
-from stream_dp.pipeline.file.endpoints import KafkaJournalSpec, KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
 _LONGEST_WAIT_S = 5.0
 _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins

@@ -6,7 +6,7 @@ Rules: everything said is public: the grid, and the first tick that is not publi
 from stream_dp.core.moments import moment_text
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.tick_times import TickTimes
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     ReplayClock,

@@ -29,7 +29,8 @@ from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.kafka.log.sink import KafkaSink
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.operate.run.settings import fields_of, settings_for, settled
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     ReleasesFile,
@@ -38,7 +39,6 @@ from stream_dp.pipeline.file.endpoints import (
     SqliteJournalSpec,
     WallClock,
 )
-from stream_dp.pipeline.file.spec import PipelineSpec
 
 
 def open_ports(

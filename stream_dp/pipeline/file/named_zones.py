@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from zoneinfo import ZoneInfo
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline.file.endpoints import Clock, ReplayClock
+from stream_dp.records.endpoints import Clock, ReplayClock
 from stream_dp.records.groupings import zones_of
 from stream_dp.records.zones import offsets
 from stream_dp.statistics import Series

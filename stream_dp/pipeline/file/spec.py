@@ -24,7 +24,10 @@ from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.engine.messages.conversation import PER_TICK
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.pipeline.file.named_zones import zones_in
+from stream_dp.pipeline.file.problems import explained
+from stream_dp.pipeline.file.protection import Protection
+from stream_dp.records.endpoints import (
     Clock,
     FileSourceSpec,
     Journal,
@@ -37,14 +40,11 @@ from stream_dp.pipeline.file.endpoints import (
     WallClock,
     source_named,
 )
-from stream_dp.pipeline.file.named_zones import zones_in
-from stream_dp.pipeline.file.privacy import WITH_OWN_DELTA, FilterName, Privacy
-from stream_dp.pipeline.file.protection import Protection
-from stream_dp.pipeline.file.security import Security
-from stream_dp.pipeline.problems import explained
 from stream_dp.records.groupings import zones_of
+from stream_dp.records.privacy import WITH_OWN_DELTA, FilterName, Privacy
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.records.schema import FieldSpec, TimeField, field_problems
+from stream_dp.records.security import Security
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.live_room import MOST_SERIES, SHARED_SERIES, LiveRoom
 

@@ -18,9 +18,16 @@ from pydantic_core import ErrorDetails
 
 from stream_dp.core.near_names import near_names
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.file.problems import (
+    UNKNOWN,
+    Written,
+    as_list,
+    message,
+    near_key,
+    suggestion,
+)
 from stream_dp.pipeline.file.spec import PipelineSpec, diagnose, diagnose_series
 from stream_dp.pipeline.file.yaml_nodes import nodes
-from stream_dp.pipeline.problems import UNKNOWN, Written, as_list, message, near_key, suggestion
 from stream_dp.pipeline.routing.uncollected import uncollected
 from stream_dp.records.scalars import UNDECLARED
 from stream_dp.statistics import Series

@@ -23,13 +23,13 @@ from stream_dp.engine.ports import Batch
 from stream_dp.engine.ticks.tick_assembler import Routed
 from stream_dp.engine.ticks.tick_rows import Row, ThinRow, together
 from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
-from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.feature_counts import Cells, FeatureCounts
 from stream_dp.pipeline.routing.layout import Feature, RowLayout
 from stream_dp.pipeline.routing.user_guard import NO_KEY
 from stream_dp.pipeline.routing.user_names import naming_field
 from stream_dp.records.decoder import Decoded, RecordDecoder, Refusal
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.identifier_columns import Texts
 from stream_dp.records.own_ticks import NO_TIME, OUTSIDE, OwnTicks
 

@@ -25,13 +25,13 @@ from stream_dp.engine.memories.user_table import Used
 from stream_dp.engine.ports import NOBODY, Batch
 from stream_dp.engine.ticks.record_guard import EveryRecord, RecordGuard
 from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
-from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.cap_uses import CapUses
 from stream_dp.pipeline.routing.layout import RowLayout
 from stream_dp.pipeline.routing.user_homes import Homes, grown, homes_of
 from stream_dp.pipeline.routing.user_names import UserNames, naming_field
 from stream_dp.records.decoder import Decoded, RecordDecoder, Refusal
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.own_ticks import OwnTicks
 from stream_dp.records.record_columns import BoolArray
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaSourceSpec
 
 _SEED, _TIMES, _SHIFT = 0x9747B28C, 0x5BD1E995, 24
 _POSITIVE = 0x7FFFFFFF

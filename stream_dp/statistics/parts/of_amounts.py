@@ -4,10 +4,10 @@ from fractions import Fraction
 
 from pydantic_core import InitErrorDetails
 
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.amount_units import Amount, Clamp, Step, clamp_problems, number_problems
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import decimal_text, grouping_text
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.windowed import SingleOrKeyed

@@ -17,10 +17,9 @@ from stream_dp.core.messages import IntArray, Query
 from stream_dp.engine.series import Asking, Tell
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import Shape
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
 from stream_dp.records.centred_amounts import Addend
 from stream_dp.records.conditions import Condition, Where, where_problems
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import (
     By,
     Place,
@@ -30,6 +29,7 @@ from stream_dp.records.groupings import (
     tick_problems,
 )
 from stream_dp.records.identifier_columns import CapUse, Identified
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import Epsilon, Frozen, Line, Name, Prose, UnitName, refuse
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting

@@ -6,9 +6,9 @@ from typing import ClassVar
 from pydantic_core import InitErrorDetails
 
 from stream_dp.journal.release import Shape
-from stream_dp.pipeline.file.endpoints import Clock
-from stream_dp.pipeline.file.privacy import Privacy
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import By, Place
+from stream_dp.records.privacy import Privacy
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_windows import choose_windows

@@ -18,7 +18,7 @@ from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.mechanisms.windows.forest_shape import ForestShape, best_forest
 from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
-from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
 from stream_dp.statistics.choice.choice import Choice, Setting, tree_counter
 

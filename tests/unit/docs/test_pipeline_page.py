@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     ReplayClock,
     WallClock,
 )
-from stream_dp.pipeline.file.privacy import Privacy
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.records.privacy import Privacy
 from stream_dp.statistics import STATISTICS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pipeline.md").read_text()

@@ -16,7 +16,6 @@ from stream_dp.operate.check.field_fit import used_fields
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file import named_zones
-from stream_dp.pipeline.file.endpoints import WallClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load, load_series
 from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
@@ -25,6 +24,7 @@ from stream_dp.pipeline.routing.entry_columns import tick_key
 from stream_dp.pipeline.routing.layout import RowLayout
 from stream_dp.pipeline.routing.open_router import OpenRouter
 from stream_dp.pipeline.routing.router import Router
+from stream_dp.records.endpoints import WallClock
 from stream_dp.records.groupings import (
     Edges,
     TickKey,

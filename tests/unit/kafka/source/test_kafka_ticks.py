@@ -22,7 +22,7 @@ from stream_dp.kafka.source.open_transactions import Room
 from stream_dp.kafka.source.source import StampTicks
 from stream_dp.kafka.source.ticks import MarkedTicks, Place, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
-from stream_dp.pipeline.file.endpoints import WallClock
+from stream_dp.records.endpoints import WallClock
 
 ORIGIN, STEP, SETTLE = 1_000, 10, 4
 GRID = TickGrid(ORIGIN, STEP)

@@ -8,7 +8,7 @@ import pytest
 
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.start_line import start_line
-from stream_dp.pipeline.file.endpoints import (
+from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     ReplayClock,

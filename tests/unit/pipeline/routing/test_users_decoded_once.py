@@ -19,7 +19,6 @@ from unit.pipeline.routing.user_worlds import HORIZON, KEYED, SEALER, specificat
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.ticks.tick_assembler import TickAssembler
 from stream_dp.engine.ticks.tick_rows import dense
-from stream_dp.pipeline.file.endpoints import ReplayClock
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing import open_router, router
 from stream_dp.pipeline.routing.layout import Feature
@@ -27,6 +26,7 @@ from stream_dp.pipeline.routing.open_router import OpenRouter
 from stream_dp.pipeline.routing.user_guard import UserGuard
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded, RecordDecoder
+from stream_dp.records.endpoints import ReplayClock
 
 SCHEMA = {
     "time": {"type": "time", "format": "epoch_ms"},

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline.file.security import Security
 from stream_dp.records.scalars import (
     TOPIC,
     Duration,
@@ -26,6 +25,7 @@ from stream_dp.records.scalars import (
     problem,
     refuse,
 )
+from stream_dp.records.security import Security
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
 _SHORTEST_DELAY = 100

@@ -17,7 +17,7 @@ from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.near_names import meant
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost
-from stream_dp.pipeline.file.endpoints import Clock
+from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import (
     Delta,
     Duration,
