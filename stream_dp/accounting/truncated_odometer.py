@@ -4,7 +4,7 @@ Claim: fix any epsilon beforehand (and the rest of the measure: delta, an order)
 truncated where the odometer first exceeds it, is (epsilon, delta)-DP, whatever mechanisms were created before, at
 whatever prices, and however their messages were interleaved. For every epsilon; not for an epsilon that is chosen by
 looking at the odometer, and not a bound on the privacy loss at all times ([WRRW] Def 6; those are
-`audit.odometers`: their inputs must be pDP, which post-processing destroys, so they are not claimed for interactive
+`verify.odometers`: their inputs must be pDP, which post-processing destroys, so they are not claimed for interactive
 mechanisms).
 
 Proof. Let G(used) be what `bound` returns. Fix epsilon and let F admit while G <= epsilon. (1) G is at least the true

@@ -1,6 +1,6 @@
 """The guard in front of the engine: the verifier V[f] of [HSV] Def 3.5 as production needs it.
 
-In a game the verifier stands between the adversary and the mechanism (`audit.verifier`). In production there is no
+In a game the verifier stands between the adversary and the mechanism (`verify.games.verifier`). In production there is no
 pair: the guard is the same f on the diagonal, that is, a row passes where the pair of it with itself is accepted. Both
 sides of every accepted pair pass it. This file knows no mechanism.
 """

@@ -139,7 +139,7 @@ class Journal(Protocol):
 
 
 class PublicPort(Protocol[_D]):
-    """A public, ordered sequence of what is durable; `runtime.public_sequence` says which number a body has."""
+    """A public, ordered sequence of what is durable; `journal.public_sequence` says which number a body has."""
 
     async def open(self) -> None:
         """Connect; creates an empty sequence where none is."""

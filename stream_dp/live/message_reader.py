@@ -1,6 +1,6 @@
 """Messages as the engine takes them: opened, their signature checked, and what they want understood.
 
-Rules: it implements `runtime.addressed.MessageReader`. A message is its sender's if it is signed with a token of the
+Rules: it implements `engine.messages.addressed.MessageReader`. A message is its sender's if it is signed with a token of the
 analyst whom it names, or with the operator's, which may act for everyone. Whether a token has expired is decided by
 the stamp of the message, never by when it is read. What is refused here is repeated nowhere.
 """

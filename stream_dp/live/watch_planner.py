@@ -35,7 +35,7 @@ from stream_dp.statistics.parts.watch_roster import WatchRoster
 class PlannedWatch:
     """A watch that would begin, or end; `series` is the monitor as it would be then.
 
-    It implements `runtime.proposals.WatchProposal`: `query` arms or disarms the `places` places from `place` on.
+    It implements `engine.proposals.WatchProposal`: `query` arms or disarms the `places` places from `place` on.
     """
 
     name: str

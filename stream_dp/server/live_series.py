@@ -1,7 +1,7 @@
 """The live series of a running engine, as the HTTP API sees them: preview, create, halt, list.
 
 Rules: a definition is handed over as it was sent, byte for byte; the engine's side decides what it means. What an
-answer may hold is written in `serve.models.asked` and nothing else leaves, so an engine that says more cannot leak
+answer may hold is written in `server.models.asked` and nothing else leaves, so an engine that says more cannot leak
 it. Amounts are decimal strings. This file knows neither HTTP nor the engine.
 """
 

@@ -220,7 +220,7 @@ class PublicView:
     """Everything the server can answer with. What is not here cannot leak.
 
     The first three are called for each answer, for series are added while the engine runs; what they return has the
-    forms of `serve.models.configured`. `schema` says what can be asked. `live_series` creates, halts and asks, for
+    forms of `server.models.configured`. `schema` says what can be asked. `live_series` creates, halts and asks, for
     those who hold `token` (empty: for nobody) or, each with her own ledger, one of the tokens of `analysts`, by name,
     or one of those that were `issued`.
     `catching_up` says whether the engine has lost its brokers, and nothing of how far behind it is.

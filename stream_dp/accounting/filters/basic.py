@@ -2,7 +2,7 @@
 
 Admitted while the sum of the epsilons is at most epsilon and that of the deltas at most delta. Proof, for concurrent
 continual mechanisms with adaptively chosen parameters: each is d E + (1 - d) N of two systems, of which N is pure
-([Lyu] Thm 3; `audit.decomposition` constructs them). Where every mechanism runs as its N, the odds of a transcript are
+([Lyu] Thm 3; `verify.exact.decomposition` constructs them). Where every mechanism runs as its N, the odds of a transcript are
 a product of factors of at most e^(epsilon_j), so at most e^epsilon in all, as the ledger says of every transcript; that
 some mechanism runs as its E has probability at most the sum of the deltas, at most delta.
 

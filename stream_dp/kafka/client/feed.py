@@ -3,7 +3,7 @@
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
 never sends a record twice, whatever others write there. A topic belongs to the feed of its first mark; one that holds
 anything else before it is refused, because the records of both would count. A record's partition is a function of
-the record alone (`runtime.placement`). This file knows no mechanism and no release.
+the record alone (`engine.ticks.placement`). This file knows no mechanism and no release.
 """
 
 import asyncio

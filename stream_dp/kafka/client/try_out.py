@@ -1,6 +1,6 @@
 """A producer for trying a pipeline out: records into a topic, each acknowledged by all replicas that are in sync.
 
-Rules: a record's partition is a function of the record alone (`runtime.placement`). The topic is never made here. No
+Rules: a record's partition is a function of the record alone (`engine.ticks.placement`). The topic is never made here. No
 content and no count leaves with an error. This file knows no format.
 """
 

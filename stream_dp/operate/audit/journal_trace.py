@@ -1,6 +1,6 @@
 """A journal as a trace: its creations, ticks, queries and halts, sent to one composition with the recorded seeds.
 
-Rules: what was created is admitted and derived again (`runtime.admission`), for mechanisms come from definitions; what
+Rules: what was created is admitted and derived again (`engine.admission`), for mechanisms come from definitions; what
 was sent, in which order and under which seed is read off the commits here, by no code of the engine's. Rows and seeds
 are private. This file plays nothing.
 """

@@ -42,7 +42,7 @@ class UnlistedSpan(StreamDPError):
 
 
 class Traces:
-    """Tells `tracer` of an engine's work, and of requests to its page. It implements `runtime.ports.Spans`."""
+    """Tells `tracer` of an engine's work, and of requests to its page. It implements `engine.ports.Spans`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

@@ -36,7 +36,7 @@ LISTED_BYTES = 1_000_000
 class SeriesWords:
     """Words what happens to the series of `planner`; `begins` says when a tick begins, where that is known.
 
-    `fired` knows which watches have fired for good. It implements `runtime.answering.Wording`.
+    `fired` knows which watches have fired for good. It implements `engine.messages.answering.Wording`.
     """
 
     built: Built

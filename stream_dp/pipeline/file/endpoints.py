@@ -70,7 +70,7 @@ Horizon: TypeAlias = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_tick
 class SourceSpec(Frozen):
     """Where events come from.
 
-    A source is a subclass with a line in `SOURCES`, and an adapter with a line in `app.wiring.OPENERS`. `stamped`:
+    A source is a subclass with a line in `SOURCES`, and an adapter with a line in `operate.run.wiring.OPENERS`. `stamped`:
     records carry the time of their arrival, which a wall clock needs; `journals` are the kinds that can go with it, the
     first one by default. The operator is told where more than `warn_dead` of the records cannot be used.
     """

@@ -1,7 +1,7 @@
 """Published releases: the newest of each series, those of one series, and the live stream.
 
 Rules: a release leaves as the exact bytes that were published: `msgspec.Raw` puts them into the answer without
-reading them, and the models of `serve.models.published` say what is in them (tests hold the two together). A history
+reading them, and the models of `server.models.published` say what is in them (tests hold the two together). A history
 of more than one part is sent part by part, so no answer is ever whole in memory.
 """
 

@@ -1,6 +1,6 @@
 """The watches of one monitor by their names: what analysts ask of them, what they are told, and which come and go.
 
-Rules: a value; another watch gives another roster. It implements `runtime.series.Asking`. A name is a watch's own, or
+Rules: a value; another watch gives another roster. It implements `engine.series.Asking`. A name is a watch's own, or
 for one of a field's values the watch's and the value's with a stroke between them. A place of the monitor's definition
 is never used again. What is wrong is named with its key and never with its value. This file knows no noise, filter or
 actor.

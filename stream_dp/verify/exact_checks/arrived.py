@@ -75,7 +75,7 @@ class OneUserWindow:
 
 
 def _instance(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
-    premise = leaf("bits", Guarantee(private(THREE), ADD), "audit.exact_checks")
+    premise = leaf("bits", Guarantee(private(THREE), ADD), "verify.exact_checks")
     machine = FirstBits(THREE, arrivals.window)
     situation = FirstArrivals("arrivals", arrivals)
     return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)

@@ -27,7 +27,7 @@ def once(pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> DifferAt
 
 def _part(name: str, measure: Measure, relation: Neighbors = ADD) -> Derivation:
     """A part with a claim that is true of it."""
-    return leaf(name, Guarantee(measure, relation), "audit.exact_checks")
+    return leaf(name, Guarantee(measure, relation), "verify.exact_checks")
 
 
 def _one_after_the_other(part: Derivation) -> Derivation:

@@ -23,7 +23,7 @@ def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000))
     """0 events against `size`: the least private (ln odds, delta)-DP answer."""
     return Instance(
         f"(ln 2, 0.001)-DP answer to {size} events against none",
-        (leaf("ladder", Guarantee(private(odds, delta), ADD), "audit.exact_checks"),),
+        (leaf("ladder", Guarantee(private(odds, delta), ADD), "verify.exact_checks"),),
         Group("user", size),
         Ladder(odds, delta),
         FirstPair(((0, size),)),

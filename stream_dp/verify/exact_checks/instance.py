@@ -74,7 +74,7 @@ class Part:
     @property
     def leaf(self) -> Derivation:
         """The part's claim, as a derivation starts from it."""
-        return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "audit.exact_checks")
+        return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "verify.exact_checks")
 
     def claiming(self, measure: Measure) -> "Part":
         """Return this part with another true claim."""

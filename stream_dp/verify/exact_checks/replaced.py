@@ -20,7 +20,7 @@ LEVEL = 2
 def _instance(
     words: str, odds: Fraction, machine: FiniteMachine[Any, Any], pairs: Pairs, ticks: int
 ) -> Instance:
-    claimed = leaf("one event", Guarantee(private(odds), ADD), "audit.exact_checks")
+    claimed = leaf("one event", Guarantee(private(odds), ADD), "verify.exact_checks")
     return Instance(f"{words}; an event moves", (claimed,), Moved("moved"), machine, pairs, ticks)
 
 

@@ -9,7 +9,7 @@ from stream_dp.errors import BudgetRefused, InvalidCost
 
 @dataclass(frozen=True, slots=True)
 class LedgerFilter:
-    """The filter of `ledger`, after the charges it holds; for `audit.relations.compositions.filtered`.
+    """The filter of `ledger`, after the charges it holds; for `verify.relations.compositions.filtered`.
 
     `finite`: all mechanisms of the game have finite communication, as far as their measures need it.
     """

@@ -1,6 +1,6 @@
 """The verifier V[f] of [HSV] Def 3.5, as games need it: between the adversary and the mechanism.
 
-It halts at the first message that is no f-valid pair. What production needs of it is `core.guard`.
+It halts at the first message that is no f-valid pair. What production needs of it is `engine.guard`.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Time: the largest load of a tick against the exact privacy of mechanisms with lives of their own.
 
 An adversary creates three mechanisms, sends each a bit per tick of its life, and lets one tick of its choice, seen what
-came before, differ for every mechanism alive then (`audit.exact_checks.alive`).
+came before, differ for every mechanism alive then (`verify.exact_checks.alive`).
 """
 
 from fractions import Fraction

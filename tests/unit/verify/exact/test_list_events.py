@@ -1,7 +1,7 @@
 """Events that set several entries: how few explain a difference, what they cost exactly, and what forgets them.
 
 The oracle of the relations is a breadth-first search over all sets of entries. The certificates run the real code under
-every noise up to a radius (`audit.enumeration`); one unit of epsilon is -ln(BASE).
+every noise up to a radius (`verify.exact.enumeration`); one unit of epsilon is -ln(BASE).
 """
 
 import itertools
