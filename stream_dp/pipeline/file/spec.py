@@ -261,8 +261,10 @@ def with_defaults(data: Any) -> Any:
     return filled
 
 
-def _kind(part: Any) -> Any:
-    return part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
+def _kind(part: Any) -> str | None:
+    """The kind of a part, or of what stands in its place; None where it has no text for one."""
+    kind = part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
+    return kind if isinstance(kind, str) else None
 
 
 def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:
