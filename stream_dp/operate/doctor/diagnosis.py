@@ -1,21 +1,16 @@
 """All checks of a pipeline, one after the other; what cannot be reached hides what lies behind it.
 
-First this machine (the operator's key, folders, space), then the cluster from the outside in: addresses, rights, topics
-and brokers' settings, which may lose or alter records or end a long absence badly, and clocks; last the journal itself.
-`NEEDED` is the one list of rights: the page in docs/ shows it, and a test runs an engine with these and no others.
+First this machine (`machine`: the operator's key, folders, space), then the cluster from the outside in: addresses,
+rights, topics and brokers' settings, which may lose or alter records or end a long absence badly, and clocks; last the
+journal itself. `NEEDED` is the one list of rights: the page in docs/ shows it, and a test runs an engine with these
+and no others.
 """
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stream_dp.broker.places import state_dir
-from stream_dp.engine.recovery.journal_summary import read_summary
-from stream_dp.errors import FailClosed, StreamDPError, UsageError
-from stream_dp.files.highwater import HighWater
-from stream_dp.journal.keys import Sealer
+from stream_dp.errors import StreamDPError
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
 from stream_dp.kafka.client.reach import reach
 from stream_dp.kafka.client.rights import (
@@ -39,7 +34,7 @@ from stream_dp.kafka.client.topics import (
 )
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
 from stream_dp.kafka.log.questions import RULES
-from stream_dp.operate.audit.journal_access import partitions_at_first, require_own, sealed_commits
+from stream_dp.operate.doctor import machine
 from stream_dp.operate.doctor.observation import (
     Level,
     Observation,
@@ -49,23 +44,16 @@ from stream_dp.operate.doctor.observation import (
     unchecked,
     warning,
 )
-from stream_dp.operate.observe.operator_figures import FEWEST
-from stream_dp.operate.operator_key import sealer_for
 from stream_dp.operate.run.settings import settings_for
-from stream_dp.operate.run.wiring import open_ports
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.routing.user_homes import grown
 from stream_dp.records.endpoints import (
     KafkaJournalSpec,
     KafkaSourceSpec,
-    ReleasesFile,
-    SqliteJournalSpec,
     WallClock,
 )
 
-_LITTLE, _FULL = 1 << 30, 100 << 20
 SOURCE_RIGHTS = (READ, DESCRIBE_CONFIGS)
 OWN_RIGHTS = (READ, WRITE, CREATE, DESCRIBE_CONFIGS)
 CLOCK_RIGHTS = (WRITE, CREATE, DESCRIBE_CONFIGS)
@@ -97,9 +85,9 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     built = build(spec)
-    sealer, found = check_key(spec, key_file)
-    found += check_folders(spec)
-    begun, answers, partitions = has_journal(spec), True, 0
+    sealer, found = machine.check_key(spec, key_file)
+    found += machine.check_folders(spec)
+    begun, answers, partitions = machine.has_journal(spec), True, 0
     if isinstance(spec.source, KafkaSourceSpec):
         cluster = _Cluster(spec, spec.source, pipeline)
         try:
@@ -110,13 +98,13 @@ async def diagnose_pipeline(
         begun, answers = begun or cluster.begun, cluster.answers
         partitions = cluster.partitions
     if sealer is not None and answers:
-        owned = await check_owner(built, sealer)
+        owned = await machine.check_owner(built, sealer)
         found += owned
         if begun and all(one.level is Level.OK for one in owned):
-            found += await check_records(spec, sealer, pipeline)
+            found += await machine.check_records(spec, sealer, pipeline)
         if partitions:
-            found += await check_partitions(spec, sealer, partitions)
-        found += check_mark(spec, sealer, begun=begun)
+            found += await machine.check_partitions(spec, sealer, partitions)
+        found += machine.check_mark(spec, sealer, begun=begun)
     return found
 
 
@@ -391,98 +379,3 @@ async def _own_rights(admin: Any, name: str, own: Sequence[TopicRights]) -> list
     group = f"{name}.engine"
     transact = await may_transact(client, f"{name}.shard-0", group)
     return [topics, frozenset([WRITE] if transact else []), await group_rights(client, group)]
-
-
-def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None, list[Observation]]:
-    """The sealer and a finding on the operator's key; none is made."""
-    about = "operator's key"
-    if key_file is None and not os.environ.get("STREAM_DP_KEY_FILE") and spec.public_data:
-        return None, [fine(about, "is made at the first run, for public data")]
-    try:
-        sealer = sealer_for(spec, key_file)
-    except UsageError as error:
-        return None, [closed(about, "cannot be used", str(error))]
-    return sealer, [fine(about, "is there, and no one else may read it")]
-
-
-async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
-    """Whether the journal, where there is one, was begun by this file and this key."""
-    try:
-        await require_own(built, sealer, private=True)
-    except FailClosed as error:
-        return [closed("journal", "does not belong to this file and key", str(error))]
-    return [fine("journal", "does not exist yet, or belongs to this file and key")]
-
-
-async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:
-    """A finding on the records that the journal has met: whether more than a declared share is dead or late.
-
-    It names no count. Empty where there is no journal.
-    """
-    about = "records"
-    try:
-        met = await read_summary(sealed_commits(spec), sealer, spec.name)
-    except UsageError:
-        return []
-    except StreamDPError as error:
-        return [unchecked(about, str(error), "mend what is named above")]
-    every = met.events + met.dead_letters
-    if every < FEWEST or met.dead_letters + met.late <= spec.source.warn_dead * every:
-        return [fine(about, "could be used, but for a share that `warn_dead` allows")]
-    kinds = {"dead letters": met.dead_letters, "late": met.late}
-    named = " or ".join(kind for kind, number in kinds.items() if number)
-    says = f"more of them than `warn_dead` allows are {named}"
-    mend = f"`stream-dp dead-letters {pipeline}` lists them"
-    if met.late:
-        mend += "; late ones: set the clocks of brokers and this machine by NTP"
-    return [warning(about, says, mend)]
-
-
-async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
-    """Whether a source whose users are protected has the partitions of the first start; nothing before that start."""
-    about = "partitions of the source"
-    first = await partitions_at_first(spec, sealer) if spec.privacy.unit == "user" else None
-    if first is None:
-        return []
-    if now == first:
-        return [fine(about, "are those of the first start")]
-    return [warning(about, grown(first, now), "")]
-
-
-def check_folders(spec: PipelineSpec) -> list[Observation]:
-    """Findings on the folders that an engine writes to."""
-    folders = {state_dir() / "high-water"}
-    if isinstance(spec.journal, SqliteJournalSpec):
-        folders.add(spec.journal.path.parent)
-    if isinstance(spec.releases, ReleasesFile):
-        folders.add(spec.releases.path.parent)
-    return [_folder(folder.absolute()) for folder in sorted(folders)]
-
-
-def has_journal(spec: PipelineSpec) -> bool:
-    """Say whether the journal is a file that is there."""
-    return isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
-
-
-def check_mark(spec: PipelineSpec, sealer: Sealer, *, begun: bool) -> list[Observation]:
-    """A finding on the high-water mark of a journal that has begun."""
-    about, journal = "high-water mark", open_ports(spec, sealer).journal
-    if not begun or not isinstance(journal, HighWater):
-        return []
-    if journal.path.exists():
-        return [fine(about, "is there, so a journal that vanishes would be noticed here")]
-    says = "is missing on this machine: a lost or older journal would not be noticed here"
-    return [warning(about, says, f"copy {journal.path} from where the engine ran, or run it here")]
-
-
-def _folder(folder: Path) -> Observation:
-    about = f"folder {folder}"
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        return denied(about, "may not be written", f"make {there} writable for this user")
-    free = shutil.disk_usage(there).free
-    if free < _FULL:
-        return denied(about, "has less than 100 MiB free", "free some space there")
-    if free < _LITTLE:
-        return warning(about, "has less than 1 GiB free", "free some space there")
-    return fine(about, "may be written, and has space")
