@@ -17,7 +17,8 @@ from statistical.band_runs import CONFIDENCE, noise_of
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss.hss import HSS, hss
+from stream_dp.mechanisms.hss import hss
+from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.statistics.choice.choice import Setting

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from unit.serve import public_world as world
+from unit.server import public_world as world
 from unit.server.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors

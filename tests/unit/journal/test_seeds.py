@@ -1,9 +1,9 @@
 """Every seed of every commit comes from the port, is used for one thing, and never again after an attempt was lost."""
 
 import pytest
+from unit.journal import broken_seeds as broken
 from unit.journal.seed_worlds import Lives, check, three_lives
-from unit.pipeline import live_series_worlds
-from unit.runtime import broken_seeds as broken
+from unit.live import live_series_worlds
 
 from stream_dp.engine import engine as module
 from stream_dp.engine.engine import Engine

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
@@ -26,7 +26,6 @@ Data = dict[str, Any]
         ({}, PureFilter),
         ({"filter": "basic", "delta": "1e-9"}, BasicFilter),
         ({"filter": "gdp", "delta": "1e-9"}, GaussianFilter),
-        ({"filter": "approximate", "delta": "1e-9"}, ApproximateFilter),
         ({"filter": "tight_approximate", "delta": "1e-9"}, TightApproximateFilter),
         ({"filter": "zcdp", "delta": "1e-9"}, ZCDPFilter),
         ({"filter": "renyi", "delta": "1e-9", "order": "13"}, RenyiFilter),

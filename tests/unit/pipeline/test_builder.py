@@ -12,7 +12,8 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.hss.hss import HSS, sparse_vector
+from stream_dp.mechanisms.hss import sparse_vector
+from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear import counter

@@ -263,6 +263,7 @@ def test_decimals_are_written_as_people_write_them() -> None:
 def test_a_key_of_the_tick_needs_to_know_when_tick_0_begins(tmp_path: Path, by: str) -> None:
     """Without `start` the grid begins at the first start, which a later one does not know before it has recovered."""
     ((_, grouping),) = spec_of(tmp_path, by).series[0].groupings()
+    assert grouping is not None
     wall = WallClock.model_validate({"step": "1h"})
     (found,) = tick_problems(("by",), grouping, wall)
     assert found["loc"] == ("by",)

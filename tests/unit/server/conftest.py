@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.serve import public_world as world
+from unit.server import public_world as world
 
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.serve import public_world as world
+from unit.server import public_world as world
 from unit.server.metrics_sources import RELEASE, Sourceless, require_sources, samples, told_numbers
 
 from stream_dp.journal.commit import Release

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from unit.serve import public_world as world
+from unit.server import public_world as world
 from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp.core.tick_grid import TickGrid

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.serve import public_world as world
+from unit.server import public_world as world
 from unit.server.fake_live_series import SECRET_COUNT, TIME, FakeLiveSeries, mapping_errors
 
 from stream_dp.errors import RejectedMessage, StreamDPError, TaintError
