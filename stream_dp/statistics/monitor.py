@@ -14,8 +14,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import NONE, SumMonitor
+from stream_dp.mechanisms.watch_kinds import NONE, Monitor, SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.records.amount_units import Amount, Clamp, Step, plain_number
 from stream_dp.records.groupings import By, decimal_text

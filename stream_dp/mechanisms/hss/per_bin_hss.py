@@ -29,7 +29,8 @@ from stream_dp.mechanisms.hss.self_tuned import SelfTuned
 from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share, moved_up
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
-from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery
+from stream_dp.mechanisms.watch_kinds import CountWatchers
+from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.watches.watch_windows import MOST_HELD
+from stream_dp.mechanisms.watches.monitor_state import MOST_HELD
 from stream_dp.records.conditions import tests_of
 from stream_dp.records.groupings import most_ones, number_of_keys
 from stream_dp.records.scalars import problem

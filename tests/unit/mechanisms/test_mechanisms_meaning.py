@@ -21,7 +21,7 @@ from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.linear.tree_shape import TreeShape, sampled
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watch_kinds import Alerts
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)

@@ -37,7 +37,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.linear.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watch_kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.games.adversaries import OneEventAdversary, worst_pair
 from stream_dp.verify.games.events import Event, Score, choose_event, epsilon_bound, statistics
