@@ -37,11 +37,14 @@ from stream_dp.mechanisms.papers.paper_hss import PaperHSSState
 from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
-from stream_dp.mechanisms.watches.alerts import AlertsState
-from stream_dp.mechanisms.watches.count_watchers import CountWatchers, WatchersState
-from stream_dp.mechanisms.watches.monitor_state import MonitorState
+from stream_dp.mechanisms.watches.kinds import CountWatchers
+from stream_dp.mechanisms.watches.monitor_state import (
+    AlertsState,
+    MonitorState,
+    WatchersState,
+    WatchWindow,
+)
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.watches.watch_windows import WatchWindow
 from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
 from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEverState
 

@@ -14,11 +14,8 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.watches.alerts import Alerts
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
-from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
@@ -36,11 +33,10 @@ from stream_dp.statistics.parts.alarms import (
     may_be_negative,
     sign_problems,
     sum_problems,
-    usual_count,
     usual_problems,
     window_terms,
 )
-from stream_dp.statistics.parts.false_alarm import TOLERATED, Compared, FalseAlarm
+from stream_dp.statistics.parts.false_alarm import FalseAlarm
 from stream_dp.statistics.parts.series_spec import GroupedSeries
 from stream_dp.statistics.parts.windows import (
     EVER,
@@ -205,13 +201,6 @@ class AlertsSeries(GroupedSeries):
     def _alarm(self, watches: AlertMechanism, setting: Setting) -> FalseAlarm:
         """Return how likely one key fires on a day while its count is as usual."""
         looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
-        if isinstance(watches, Alerts):
-            usual = usual_count(self.threshold, self.below, self.usual)
-            band = watches.band(looking.comparisons, looking.confidence)
-            distance = watches.enough_margin(looking.ticks, TOLERATED) + 1
-            compared = Compared(self.threshold, band, distance, follows=self.usual is None)
-            chance = watches.false_alarm(usual, looking.ticks)
-            return FalseAlarm(self.name, usual, chance, compared=compared)
         terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
         usual, told, compared = compared_by(watches, terms, level, self.step, looking)
         return FalseAlarm(self.name, usual, told, of=self.of, compared=compared)

@@ -13,10 +13,9 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import NONE, SumMonitor
+from stream_dp.mechanisms.watches.kinds import NONE, Monitor, SumMonitor
+from stream_dp.mechanisms.watches.monitor_state import MOST_HELD
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
-from stream_dp.mechanisms.watches.watch_windows import MOST_HELD
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
 from stream_dp.records.conditions import tests_of, where_problems
 from stream_dp.records.endpoints import Clock

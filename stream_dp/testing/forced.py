@@ -17,7 +17,7 @@ from stream_dp.core.composition import (
 )
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.watches.count_watchers import LevelsQuery
+from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
 
 
 class Forced(ConcurrentComposition):

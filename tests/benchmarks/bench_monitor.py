@@ -33,7 +33,7 @@ from stream_dp.engine.registry import LiveSeries
 from stream_dp.engine.series import Series
 from stream_dp.journal.release import Shape
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import build

@@ -11,7 +11,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.conformance import Case, NotConforming, checks_of, neighbours_stay_neighbours
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)
@@ -86,4 +86,5 @@ def test_bands_are_those_of_a_column_at_its_share(relation: Neighbors) -> None:
             (HybridCounter(WIDTH, ONE, relation, ONES), HybridCounter(1, share, ADD)),
             (Alerts(WIDTH, ONE, relation, 90, ONES), Alerts(1, share, ADD, 90)),
         ):
-            assert many.band(updates, 0.95) == one.band(updates, 0.95)
+            public: Any = one.public(updates, None)
+            assert many.band(public, 0.95) == one.band(public, 0.95)

@@ -29,12 +29,14 @@ from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
-from stream_dp.mechanisms.watches.alerts import Alerts
-from stream_dp.mechanisms.watches.count_watchers import CountWatchers
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import (
+    Alerts,
+    CountWatchers,
+    Monitor,
+    SumMonitor,
+    WindowAlerts,
+)
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
@@ -389,22 +391,13 @@ CASES = [
     sparse((5, 0, 2), 150, ADD, Largest(2)),
     sparse((5, 0, 2), 600, REPLACE, Sum()),
     sparse((0, 0, 0), 2, ADD, ColumnsAbove(60)),
-    alerts(1, ADD),
     alerts(4, REPLACE),
-    monitor(1, ADD, WatchTerms(40)),
-    monitor(4, REPLACE, WatchTerms(40)),
     monitor(4, ADD, WatchTerms(40, tick=True)),
     Case(
         name="Monitor with counts",
         make=lambda: Monitor(
             5, ONE, ADD, (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True)), 2, ONE
         ),
-    ),
-    monitor(3, ADD, WatchTerms(40, window=4)),
-    Case(
-        name="SumMonitor",
-        make=lambda: SumMonitor(3, ONE, ADD, (WatchTerms(40, 2, window=4), WatchTerms(9)), -9, 60),
-        signed=True,
     ),
     Case(
         name="SumMonitor with sums told",

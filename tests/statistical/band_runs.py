@@ -17,7 +17,7 @@ from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.noise import NoiseStream
 
 Band: TypeAlias = Callable[[int, Any], int]

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.monitor_state import ARMED, TICK, MonitorState
 from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery
 

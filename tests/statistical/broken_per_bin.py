@@ -1,20 +1,17 @@
 """HSS bin by bin, broken in one known way each: the exact attack of test_privacy_per_bin.py must catch them."""
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from statistical.fed_twice import FedTwice
 
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import HandOverSchedule
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
-from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery, WatchersState
 
 ASK = Query()
 
@@ -66,44 +63,6 @@ class Small(PerBinHSS):
         return 2 + intervals % 2
 
 
-class Overshooting(CountWatchers):
-    """What lay above the level starts the next count."""
-
-    def step(
-        self, state: WatchersState, message: Message, noise: Noise
-    ) -> tuple[WatchersState, IntArray | None]:
-        """Subtracts instead of starting from zero."""
-        after, answer = super().step(state, message, noise)
-        if answer is None or not isinstance(message, LevelsQuery):
-            return after, answer
-        return replace(after, count=state.count - answer * message.levels), answer
-
-
-class KeepingThresholds(CountWatchers):
-    """The noisy threshold survives the crossing."""
-
-    def step(
-        self, state: WatchersState, message: Message, noise: Noise
-    ) -> tuple[WatchersState, IntArray | None]:
-        """Keeps `lift`."""
-        if not isinstance(message, LevelsQuery):
-            return super().step(state, message, noise)
-        lifted = state.count + noise.geometric(self.scale, self.width)
-        crossed = lifted >= message.levels + state.lift
-        return WatchersState(np.where(crossed, 0, state.count), state.lift), crossed.astype(
-            np.int64
-        )
-
-
-class L0FreeWatchers(CountWatchers):
-    """Every column's sparse vector at the whole epsilon."""
-
-    @cached_property
-    def scale(self) -> Fraction:
-        """As if one event touched one column."""
-        return 1 / self.epsilon
-
-
 class L0FreeCounters(FreshNodes):
     """Every column's counter at the whole epsilon."""
 
@@ -111,7 +70,3 @@ class L0FreeCounters(FreshNodes):
     def unit_epsilon(self) -> Fraction:
         """Too much."""
         return self.epsilon
-
-
-class TwiceFed(FedTwice, CountWatchers):
-    """The crossing tick's events count again for the next instance."""

@@ -1,11 +1,8 @@
 """Mechanisms whose privacy is broken in one known way each: the attacks of tests/statistical must catch them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-
-import numpy as np
-from statistical.fed_twice import FedTwice
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
@@ -14,7 +11,6 @@ from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorSta
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
-from stream_dp.mechanisms.watches.alerts import Alerts, AlertsState
 
 
 class HeightForgotten(Counter):
@@ -71,43 +67,6 @@ class CheapQueryNoise(SparseVector):
         return 1 / self.query_epsilon
 
 
-class ReusedThreshold(Alerts):
-    """The noisy threshold survives the alert."""
-
-    def step(
-        self, state: AlertsState, message: Message, noise: Noise
-    ) -> tuple[AlertsState, IntArray | None]:
-        """Keeps `lift`."""
-        after, answer = super().step(state, message, _Counting(noise))
-        return replace(after, lift=state.lift), answer
-
-
-class CarriesOvershoot(Alerts):
-    """What lay above the threshold starts the next count."""
-
-    def step(
-        self, state: AlertsState, message: Message, noise: Noise
-    ) -> tuple[AlertsState, IntArray | None]:
-        """Subtracts instead of starting from zero."""
-        after, answer = super().step(state, message, noise)
-        if answer is None:
-            return after, None
-        return replace(after, count=state.count - answer * self.threshold), answer
-
-
-class OneKeyForgotten(Alerts):
-    """Full epsilon per key under replace."""
-
-    @property
-    def scale(self) -> Fraction:
-        """As if one event touched one key."""
-        return 1 / self.epsilon
-
-
-class FeedsTwice(FedTwice, Alerts):
-    """The crossing tick's events count again for the next alert."""
-
-
 class GoesOn(SparseVector):
     """Answers after its first "above" with the same noisy threshold."""
 
@@ -157,24 +116,3 @@ class KeepsItsSum(HSS):
 
     def _close(self, state: HSSState, noise: Noise) -> HSSState:
         return replace(super()._close(state, noise), pending=state.pending)
-
-
-@dataclass(slots=True)
-class _Counting:
-    """Noise that draws nothing for re-armed thresholds, which this twin does not use."""
-
-    noise: Noise
-    asked: int = 0
-
-    def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Real noise for the comparison, zeros for what is thrown away."""
-        self.asked += 1
-        return self.noise.geometric(scale, size) if self.asked == 1 else np.zeros(size, np.int64)
-
-    def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """As given."""
-        return self.noise.laplace(scale, size)
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Not used by this twin."""
-        raise NotImplementedError

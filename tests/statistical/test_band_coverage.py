@@ -25,7 +25,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.statistics.choice.choice import Setting
 from stream_dp.statistics.choice.choose_hss import Demand, hss_for
 
@@ -88,7 +88,6 @@ def series(runs: int) -> dict[str, Series]:
         "gaussian": Series(lambda: GaussianCounter(106, RHO, ADD, 300), wide, 1.3),
         "gaussian endless": Series(lambda: GaussianCounter(20, RHO, REPLACE, None), narrow, 1.3),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
-        "alerts replace": Series(lambda: Alerts(17, Fraction(1), REPLACE, 60), alarms, 3.0),
     }
 
 

@@ -15,8 +15,7 @@ from statistical.band_runs import CONFIDENCE, Errors, noise_of
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 
 KEYS, TICKS, RUNS, WINDOW, ALPHA = 17, 80, 200, 6, 1e-6

@@ -31,7 +31,8 @@ from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share, moved_u
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
-from stream_dp.mechanisms.watches.count_watchers import CountWatchers, LevelsQuery
+from stream_dp.mechanisms.watches.kinds import CountWatchers
+from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs

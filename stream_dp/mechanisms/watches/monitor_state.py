@@ -1,11 +1,13 @@
-"""What a monitor knows of each of its places: which kind of watch runs there, what it has counted, and its noise.
+"""What a block of watches knows of each place: which watch runs there, what it has counted, its window, its noise.
 
-Rules: a value; a place's mode and threshold are public, for they come with the definition, with messages and with
-answers. This file draws nothing and decides nothing.
+Rules: values. A place's mode and threshold are public, for they come with the definition, with messages and with
+answers. A window holds no row from before its instance began, so an event is in the count of one instance only; how
+many rows that are is public, for the instance began with a released answer. This file draws nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,15 +15,55 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.watches.watch_windows import (
-    WatchWindow,
-    require_room,
-    side_by_side,
-    whole_windows,
-    windows_without,
-)
+from stream_dp.mechanisms.windows.row_ring import Ring, pushed, row_back
 
 ARMED, TICK, BELOW, ONCE, HEARD, WINDOW = 1, 2, 4, 8, 16, 32  # of a place's mode; 0: it is free
+MOST_HELD = 400_000  # numbers in windows: a snapshot of them takes 3 MB
+
+
+@wire("watch-window", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class WatchWindow:
+    """The places from `place` on whose watches look at the last `window` rows.
+
+    `age`: how many rows each live instance has seen, window + 1 for more; public, shape (places,). `rows`: what came,
+    private.
+    """
+
+    place: int
+    window: int
+    age: IntArray
+    rows: Ring = ()
+
+    @property
+    def places(self) -> slice:
+        return slice(self.place, self.place + len(self.age))
+
+    def taken(self, row: IntArray) -> tuple["WatchWindow", IntArray]:
+        """Return it with one more row of its places, and what has left the windows of their instances."""
+        rows = pushed(self.rows, row, self.window + 1)
+        age = np.minimum(self.age + 1, self.window + 1)
+        gone = age > self.window
+        left = np.where(gone, row_back(rows, self.window), 0) if gone.any() else np.zeros_like(row)
+        return replace(self, age=age, rows=rows), left
+
+    def begun_again(self, fired: IntArray) -> "WatchWindow":
+        """Return it with new instances where `fired`, of all places, is not 0."""
+        return replace(self, age=np.where(fired[self.places], 0, self.age))
+
+    def without(self, first: int, past: int) -> tuple["WatchWindow", ...]:
+        """Return what is left where the places from `first` to before `past` are freed."""
+        begin, end = self.places.start, self.places.stop
+        parts = ((begin, min(end, first)), (max(begin, past), end))
+        return tuple(self._part(a, b) for a, b in parts if a < b)
+
+    def _part(self, first: int, past: int) -> "WatchWindow":
+        at = slice(first - self.place, past - self.place)
+        rows = tuple(block[:, at] for block in self.rows)
+        return WatchWindow(first, self.window, self.age[at], rows)
+
+
+Windows: TypeAlias = tuple[WatchWindow, ...]
 
 
 @wire("monitor-state", 1)
@@ -40,47 +82,63 @@ class MonitorState:
     threshold: IntArray
     mode: IntArray
     asked: int = 0
-    windows: tuple[WatchWindow, ...] = ()
+    windows: Windows = ()
 
     @classmethod
     def begun(cls, width: int, watches: Sequence[WatchTerms]) -> "MonitorState":
-        """Return that of watches one behind the other, without noise."""
+        """Return the state of watches side by side, without noise.
+
+        Raises:
+            RejectedMessage: their windows would be too many rows.
+        """
         zeros, at = np.zeros(width, dtype=np.int64), 0
         threshold, mode, windows = zeros.copy(), zeros.copy(), list[WatchWindow]()
-        for each in watches:
-            places = slice(at, at + each.places)
-            threshold[places], mode[places] = each.threshold, _mode(each)
-            windows += _windows(each, at)
-            at += each.places
-        require_room(tuple(windows))
-        return cls(zeros, zeros, zeros, threshold, mode, windows=side_by_side(windows))
+        for watch in watches:
+            places = slice(at, at + watch.places)
+            threshold[places], mode[places] = watch.threshold, _mode(watch)
+            for window in _windows(watch, at):
+                # neighbours of one length are one array: a tick costs as much as one watch
+                if windows and (windows[-1].window, windows[-1].places.stop) == (watch.window, at):
+                    together = np.concatenate([windows[-1].age, window.age])
+                    windows[-1] = replace(windows[-1], age=together)
+                else:
+                    windows.append(window)
+            at += watch.places
+        return cls(zeros, zeros, zeros, threshold, mode, windows=_held(windows))
 
     @property
     def since(self) -> IntArray:
         """The places with watches since their last crossing."""
-        found: IntArray = np.flatnonzero(self.mode & (ARMED | TICK | WINDOW) == ARMED)
-        return found
+        return np.flatnonzero(self.mode & (ARMED | TICK | WINDOW) == ARMED)
 
     @property
     def ticks(self) -> IntArray:
-        """Those with watches of single ticks."""
-        found: IntArray = np.flatnonzero(self.mode & TICK)
-        return found
+        """The places with watches of single ticks."""
+        return np.flatnonzero(self.mode & TICK)
 
     @property
     def windowed(self) -> IntArray:
-        """Those with watches over windows that are compared now: what is to stay below, with whole windows only."""
-        ready = (self.mode & BELOW == 0) | (whole_windows(self.windows, len(self.mode)) != 0)
-        found: IntArray = np.flatnonzero((self.mode & WINDOW != 0) & ready)
-        return found
+        """The places with watches over windows that are compared now: `below` with whole windows only."""
+        if not self.windows:
+            return np.zeros(0, dtype=np.int64)
+        ready = (self.mode & BELOW == 0) | (self.whole_windows != 0)
+        return np.flatnonzero((self.mode & WINDOW != 0) & ready)
+
+    @property
+    def whole_windows(self) -> IntArray:
+        """1 for each place whose instance has seen a whole window, else 0."""
+        whole = np.zeros_like(self.mode)
+        for window in self.windows:
+            whole[window.places] = window.age >= window.window
+        return whole
 
     def counted(self, row: IntArray) -> "MonitorState":
         """Return it with one more row: a free place counts nothing, and a window loses its oldest row."""
         row = np.where(self.mode, row, 0)
         count, windows = self.count + row, list[WatchWindow]()
-        for each in self.windows:
-            after, left = each.taken(row[each.places])
-            count[each.places] -= left
+        for window in self.windows:
+            after, left = window.taken(row[window.places])
+            count[window.places] -= left
             windows.append(after)
         return replace(self, count=count, windows=tuple(windows))
 
@@ -93,29 +151,47 @@ class MonitorState:
         places = slice(first, first + watch.places)
         if self.mode[places].any():
             raise RejectedMessage("a watch runs in this place; disarm it first")
-        count, threshold, mode = self.count.copy(), self.threshold.copy(), self.mode.copy()
-        count[places], threshold[places], mode[places] = 0, watch.threshold, _mode(watch)
-        left = windows_without(self.windows, places.start, places.stop)
-        windows = (*left, *_windows(watch, first))
-        require_room(windows)
-        return replace(self, count=count, threshold=threshold, mode=mode, windows=windows)
+        state = self.disarmed(first, watch.places)  # one that has ended leaves its window behind
+        threshold = self.threshold.copy()
+        threshold[places], state.mode[places] = watch.threshold, _mode(watch)
+        windows = _held([*state.windows, *_windows(watch, first)])
+        return replace(state, threshold=threshold, windows=windows)
 
     def disarmed(self, first: int, places: int) -> "MonitorState":
         """Return it with so many places free."""
         past = first + places
         count, mode = self.count.copy(), self.mode.copy()
         count[first:past] = mode[first:past] = 0
-        return replace(
-            self, count=count, mode=mode, windows=windows_without(self.windows, first, past)
-        )
+        windows = tuple(part for window in self.windows for part in window.without(first, past))
+        return replace(self, count=count, mode=mode, windows=windows)
 
     def crossed(self, fired: IntArray) -> "MonitorState":
         """Return it after these places fired: what they counted is forgotten, and what is to fire once has ended."""
         count, mode = self.count.copy(), self.mode.copy()
         count[(fired != 0) & (mode & TICK == 0)] = 0
         mode[(fired != 0) & (mode & ONCE != 0)] = 0
-        windows = tuple(each.begun_again(fired) for each in self.windows)
+        windows = tuple(window.begun_again(fired) for window in self.windows)
         return replace(self, count=count, mode=mode, windows=windows)
+
+
+@wire("alerts-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class AlertsState:
+    """Of places that all have a watch since its last crossing: count and noise on the threshold, private; (width,)."""
+
+    count: IntArray
+    lift: IntArray
+
+    def armed(self, threshold: IntArray) -> MonitorState:
+        """Return what a block knows of watches with these thresholds."""
+        mode = np.full_like(threshold, ARMED)
+        return MonitorState(self.count, self.lift, np.zeros_like(threshold), threshold, mode)
+
+
+@wire("count-watchers-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class WatchersState(AlertsState):
+    """The same, of watches whose thresholds come with each query."""
 
 
 def _mode(watch: WatchTerms) -> int:
@@ -123,7 +199,17 @@ def _mode(watch: WatchTerms) -> int:
     return ARMED | kind | BELOW * watch.below | ONCE * (not watch.rearm)
 
 
-def _windows(watch: WatchTerms, first: int) -> list[WatchWindow]:
+def _windows(watch: WatchTerms, first: int) -> Windows:
     if not watch.window:
-        return []
-    return [WatchWindow(first, watch.window, np.zeros(watch.places, dtype=np.int64))]
+        return ()
+    return (WatchWindow(first, watch.window, np.zeros(watch.places, dtype=np.int64)),)
+
+
+def _held(windows: Sequence[WatchWindow]) -> Windows:
+    """Return the windows, once a state can hold all their rows."""
+    if (held := sum(window.window * len(window.age) for window in windows)) > MOST_HELD:
+        raise RejectedMessage(
+            f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: give them shorter "
+            "windows or fewer keys, or the clock a longer step"
+        )
+    return tuple(windows)

@@ -1,65 +1,152 @@
-"""The law of a block of watches, whatever its rows are made of: they count, fire, are told, asked, armed and disarmed.
+"""The law of a block of watches, whatever its rows are made of: they count, fire, tell, are asked, armed and disarmed.
 
-Rules: what crosses takes its whole tick with it, the next instance starts from zero with the next tick, also in a
-window; a free place counts nothing; a count that is told at a crossing has noise of its own, never that of the
-comparison. How much noise is in `watch_noise`. The mechanisms, with their claims, are dataclasses beside it.
+A watch over the events since its last crossing is a count sparse vector: one event shifts all that it is asked, until
+it halts, by the same +1, whatever public thresholds come and however many in one tick. One over a window is a sparse
+vector too, but an event leaves the window again: it shifts what is asked while it is in, and nothing after that. A
+watch of single ticks would shift one comparison only: there each tick's count gets its own discrete Laplace noise, and
+every question about that tick is answered from that one noisy count.
+
+Rules: what crosses takes its whole tick with it, the next instance starts from zero with the next tick and with a noisy
+threshold drawn anew, also in a window; a free place counts nothing; a count that is told at a crossing has noise of its
+own, never that of the comparison. What it costs is in `kinds`. This file knows no names, filters or keys.
 """
 
+from collections.abc import Hashable
 from dataclasses import replace
+from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.mechanisms.row_check import checked
-from stream_dp.mechanisms.watches.monitor_state import BELOW, HEARD, TICK, WINDOW, MonitorState
+from stream_dp.mechanisms.watches.false_alarms import exceeding, require_drawable
+from stream_dp.mechanisms.watches.monitor_state import (
+    ARMED,
+    BELOW,
+    HEARD,
+    TICK,
+    WINDOW,
+    AlertsState,
+    MonitorState,
+)
 from stream_dp.mechanisms.watches.watch_messages import (
     ArmQuery,
     DisarmQuery,
     ThresholdQuery,
+    WatchTerms,
     is_threshold,
     thresholds,
 )
 from stream_dp.mechanisms.watches.watch_noise import WatchNoise
-from stream_dp.mechanisms.watches.watch_windows import whole_windows
 
 
-class WatchBlock(WatchNoise):
+class WatchLaw(WatchNoise):
+    """How watches are compared at the end of a tick, and go on after a crossing."""
+
+    def short_of(self, threshold: int) -> tuple[int, int]:
+        """Return one event short of it, for two places: the chances of a firing are then a : 1 and 1 : a."""
+        first = max(0, threshold - self.rows.weight)
+        return first, first if self.l0 > 1 else 0
+
+    def _compared(self, state: MonitorState, noise: Noise) -> tuple[MonitorState, IntArray]:
+        """The end of a tick: each armed watch against its threshold."""
+        since, tick, window = state.since, state.ticks, state.windowed
+        fired = np.zeros(self.width, dtype=np.int64)
+        fired[since] = _crosses(state, since, state.threshold[since], self.scale, noise)
+        heard, mode, count = state.heard, state.mode, state.count
+        if len(tick):
+            heard, mode, count = heard.copy(), mode.copy(), count.copy()
+            heard[tick] = count[tick] + noise.laplace(self.tick_scale, len(tick))
+            fired[tick] = _judged(heard[tick], state.threshold[tick], mode[tick])
+            mode[tick] |= HEARD
+            count[tick] = 0
+        if len(window):
+            levels, wide = state.threshold[window], self.window_scale
+            fired[window] = _crosses(state, window, levels, wide, noise)
+        ended = replace(state, count=count, heard=heard, mode=mode)
+        return self._after(ended, fired, noise)
+
+    def _after(
+        self, state: MonitorState, fired: IntArray, noise: Noise
+    ) -> tuple[MonitorState, IntArray]:
+        """What fired tells its count, and begins again or ends; `fired` has shape (width,)."""
+        if not fired.any():
+            return state, self._answer(fired, fired)
+        counts = self._noisy_counts(state, fired, noise) if self.value_epsilon else fired
+        after = state.crossed(fired)
+        lift = self._lifted(after, np.flatnonzero(fired), noise)
+        return replace(after, lift=lift), self._answer(fired, counts)
+
+    def _noisy_counts(self, state: MonitorState, fired: IntArray, noise: Noise) -> IntArray:
+        """The counts of what fired: of ticks those that were heard, of others with fresh noise."""
+        counts = np.where(fired, state.heard, 0)
+        for places, scale in (
+            (np.flatnonzero(fired & (state.mode & (TICK | WINDOW) == 0)), self.value_scale),
+            (np.flatnonzero(fired & (state.mode & WINDOW != 0)), self.window_value_scale),
+        ):
+            if len(places):
+                counts[places] = state.count[places] + noise.laplace(scale, len(places))
+        return counts
+
+    def _answer(self, fired: IntArray, counts: IntArray) -> IntArray:
+        return np.concatenate([fired, counts]) if self.value_epsilon else fired
+
+    def _lifted(self, state: MonitorState, places: IntArray, noise: Noise) -> IntArray:
+        """The noise on the thresholds, with new draws in these places as far as a watch runs there that needs one."""
+        lift, mode = state.lift.copy(), state.mode[places]
+        since = places[mode & (ARMED | TICK | WINDOW) == ARMED]
+        lift[since] = noise.geometric(self.scale, len(since))
+        window = places[mode & WINDOW != 0]
+        if len(window):
+            lift[window] = noise.geometric(self.window_scale, len(window))
+        return lift
+
+
+class WatchBlock(WatchLaw):
     """A block of watches; `watches` are armed first, from place 0 on, others can be armed in free places later."""
 
-    def require_room(self) -> None:
-        """Do nothing where the watches fit into the places and their windows into a state, and noise can be drawn.
-
-        Raises:
-            UsageError: one of these does not hold.
-        """
-        wanted = sum(watch.places for watch in self.watches)
-        if wanted > self.width:
-            raise UsageError(f"these watches need {wanted} places, and there are {self.width}")
-        self.require_drawable()
-        try:
-            MonitorState.begun(self.width, self.watches)
-        except RejectedMessage as refused:
-            raise UsageError(str(refused)) from None
-
-    def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row of counts.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
-        return checked(row, self.width)
+    watches: tuple[WatchTerms, ...]
 
     @property
     def signed(self) -> bool:
         """Whether what counts may be below 0, and so thresholds that are asked: of counts it is not."""
         return False
 
+    def require_room(self) -> None:
+        """Refuse (UsageError) watches that do not fit into the places or a state, and noise that cannot be drawn."""
+        wanted = sum(watch.places for watch in self.watches)
+        if wanted > self.width:
+            raise UsageError(f"these watches need {wanted} places, and there are {self.width}")
+        values = (self.value_scale,) if self.value_epsilon else ()
+        require_drawable(self.scale, self.window_scale, *values)
+        try:
+            MonitorState.begun(self.width, self.watches)
+        except RejectedMessage as refused:
+            raise UsageError(str(refused)) from None
+
     def opening(self) -> tuple[int, int]:
-        """Return one short of the first threshold: the chances of a firing are then a : 1 and 1 : a."""
-        first = self.watches[0].threshold - 1 if self.watches else 0
-        return first, first if self.l0 > 1 else 0
+        """Return what is short of the first threshold."""
+        return self.short_of(self.watches[0].threshold) if self.watches else (0, 0)
+
+    def false_alarms(self) -> float:
+        """Return a bound on the watches, of those armed first, that fire too early in a tick without any event."""
+        return sum(
+            watch.places * exceeding(watch.threshold, self.compared_at(watch))
+            for watch in self.watches
+            if not watch.below
+        )
+
+    def public(self, updates: int, state: MonitorState | None) -> Hashable:
+        """Return the number of comparisons, and whether there are windows; without a state those of the definition.
+
+        The more comparisons there were, the likelier a large draw was among them.
+        """
+        if state is None:
+            return updates, any(watch.window for watch in self.watches)
+        return updates + state.asked, bool(state.windows)
 
     def init(self, noise: Noise) -> MonitorState:
         """Return the first state: nothing counted; the first watches armed."""
@@ -86,26 +173,6 @@ class WatchBlock(WatchNoise):
                 return self._compared(state, noise)
         return state.counted(self.checked_row(message.row)), None
 
-    def _compared(self, state: MonitorState, noise: Noise) -> tuple[MonitorState, IntArray]:
-        """The end of a tick: each armed watch against its threshold."""
-        since, tick, window = state.since, state.ticks, state.windowed
-        fired = np.zeros(self.width, dtype=np.int64)
-        lifted = state.count[since] + noise.geometric(self.scale, len(since))
-        fired[since] = lifted >= state.threshold[since] + state.lift[since]
-        heard, mode, count = state.heard, state.mode, state.count
-        if len(tick):
-            heard, mode, count = heard.copy(), mode.copy(), count.copy()
-            heard[tick] = count[tick] + noise.laplace(self.tick_scale, len(tick))
-            fired[tick] = _judged(heard[tick], state.threshold[tick], mode[tick])
-            mode[tick] |= HEARD
-            count[tick] = 0
-        if len(window):
-            over = _over(state, window, state.threshold[window])
-            drawn = noise.geometric(self.window_scale, len(window))
-            fired[window] = over + drawn >= state.lift[window]
-        ended = replace(state, count=count, heard=heard, mode=mode)
-        return self._after(ended, fired, noise)
-
     def _asked(
         self, state: MonitorState, query: ThresholdQuery, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
@@ -124,52 +191,14 @@ class WatchBlock(WatchNoise):
                 )
             fired[at] = _judged(state.heard[at : at + 1], threshold, state.mode[at : at + 1])[0]
         else:
-            if mode & BELOW and not whole_windows(state.windows, self.width)[at]:
+            if mode & BELOW and not state.whole_windows[at]:
                 raise RejectedMessage(
                     "this watch looks at whole windows and has seen none since it began or last fired; ask later"
                 )
-            places = np.array([at])
-            drawn = noise.geometric(self.window_scale if mode & WINDOW else self.scale, 1)
-            fired[at] = (_over(state, places, threshold) + drawn >= state.lift[places])[0]
+            scale = self.window_scale if mode & WINDOW else self.scale
+            fired[at] = _crosses(state, np.array([at]), threshold, scale, noise)[0]
         after, answer = self._after(state, fired, noise)
         return replace(after, asked=state.asked + 1), answer[at :: self.width].copy()
-
-    def _after(
-        self, state: MonitorState, fired: IntArray, noise: Noise
-    ) -> tuple[MonitorState, IntArray]:
-        """What fired is told, and begins again or ends; `fired` has shape (width,)."""
-        if not fired.any():
-            return state, self._answer(fired, fired)
-        told = np.zeros(self.width, dtype=np.int64)
-        if self.value_epsilon:
-            told = self._told_counts(state, fired, noise)
-        after = state.crossed(fired)
-        lift = self._lifted(after, np.flatnonzero(fired), noise)
-        return replace(after, lift=lift), self._answer(fired, told)
-
-    def _told_counts(self, state: MonitorState, fired: IntArray, noise: Noise) -> IntArray:
-        """The counts of what fired: of ticks those that were heard, of others with fresh noise."""
-        told = np.where(fired, state.heard, 0)
-        for places, scale in (
-            (np.flatnonzero(fired & (state.mode & (TICK | WINDOW) == 0)), self.value_scale),
-            (np.flatnonzero(fired & (state.mode & WINDOW != 0)), self.window_value_scale),
-        ):
-            if len(places):
-                told[places] = state.count[places] + noise.laplace(scale, len(places))
-        return told
-
-    def _answer(self, fired: IntArray, told: IntArray) -> IntArray:
-        return np.concatenate([fired, told]) if self.value_epsilon else fired
-
-    def _lifted(self, state: MonitorState, places: IntArray, noise: Noise) -> IntArray:
-        """The noise on the thresholds, with new draws in these places as far as a watch runs there that needs one."""
-        lift, mode = state.lift.copy(), state.mode[places]
-        since = places[(mode != 0) & (mode & (TICK | WINDOW) == 0)]
-        lift[since] = noise.geometric(self.scale, len(since))
-        window = places[mode & WINDOW != 0]
-        if len(window):
-            lift[window] = noise.geometric(self.window_scale, len(window))
-        return lift
 
     def _armed(self, state: MonitorState, query: ArmQuery, noise: Noise) -> MonitorState:
         """The watch begins, from zero and with new noise."""
@@ -187,10 +216,49 @@ class WatchBlock(WatchNoise):
         return first
 
 
-def _over(state: MonitorState, places: IntArray, threshold: IntArray | int) -> IntArray:
-    """How far the counts of these places are beyond the thresholds, on the side where they fire; 0: just."""
+class SinceBlock(WatchLaw):
+    """A watch since its last crossing in every place, for good: a state keeps their counts and noises alone."""
+
+    kept: ClassVar[type[AlertsState]] = AlertsState
+
+    def levels(self, query: Query) -> IntArray:
+        """Return the threshold of each place, shape (width,), or refuse the query (RejectedMessage)."""
+        raise NotImplementedError
+
+    def public(self, updates: int, state: AlertsState | None) -> Hashable:
+        """Return the number of comparisons, and that there are no windows."""
+        return updates, False
+
+    def init(self, noise: Noise) -> AlertsState:
+        """Return the first state: nothing counted; all instances armed."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return self.kept(zeros, noise.geometric(self.scale, self.width))
+
+    def step(
+        self, state: AlertsState, message: Message, noise: Noise
+    ) -> tuple[AlertsState, IntArray | None]:
+        """Add a row, or compare every place with its level.
+
+        Raises:
+            RejectedMessage: a bad row, or a query without the levels that it needs.
+        """
+        if not isinstance(message, Query):
+            return replace(state, count=state.count + self.checked_row(message.row)), None
+        after, answer = self._compared(state.armed(self.levels(message)), noise)
+        return replace(state, count=after.count, lift=after.lift), answer
+
+
+def _crosses(
+    state: MonitorState,
+    places: IntArray,
+    threshold: IntArray | int,
+    scale: Fraction,
+    noise: Noise,
+) -> NDArray[np.bool_]:
+    """Whether these places are beyond their thresholds, on the side where they fire, with noise on both."""
     count, below = state.count[places], state.mode[places] & BELOW != 0
-    return np.where(below, threshold - 1 - count, count - threshold)
+    over = np.where(below, threshold - 1 - count, count - threshold)
+    return over + noise.geometric(scale, len(places)) >= state.lift[places]
 
 
 def _judged(heard: IntArray, threshold: IntArray | int, mode: IntArray) -> IntArray:

@@ -1,12 +1,13 @@
-"""What is said to a monitor beside rows: which watches it keeps, and the queries that ask, arm and disarm one.
+"""What a block of watches is told beside rows: which watches it keeps, and queries that compare, ask, arm and disarm.
 
-Rules: all of it is public. A watch takes one place of the monitor's rows, or as many in a row as it has keys. This file
-knows no noise and no names.
+Rules: all of it is public. A watch takes one place of the block's rows, or as many side by side as it has keys.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from stream_dp.core.messages import Query
+import numpy as np
+
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 
@@ -35,7 +36,6 @@ class WatchTerms:
     window: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what watches nothing."""
         if self.places < 1:
             raise UsageError(f"a watch takes at least one place, got {self.places}")
         if not is_threshold(self.threshold, negative=self.below):
@@ -59,6 +59,20 @@ def is_threshold(value: object, *, negative: bool = False) -> bool:
 def thresholds(*, negative: bool) -> str:
     """Return in words which numbers are: `from 1 to 10^15`."""
     return f"from {'-10^15' if negative else '1'} to 10^15"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelsQuery(Query):
+    """Compare every place with a level of its own; `levels` has shape (width,)."""
+
+    levels: IntArray = field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        # the inherited comparison looks at the threshold alone
+        return isinstance(other, LevelsQuery) and np.array_equal(self.levels, other.levels)
+
+    def __hash__(self) -> int:
+        return hash(self.levels.tobytes())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,18 @@
-"""How much noise a monitor's watches have, and what follows from it: bands, and the chance of a false alarm.
+"""How much noise a block of watches has, and what follows from it: bands, and the chance of a false alarm.
 
-Rules: all of it is public, made of the two shares, of how many places an event counts in, and of how many comparisons
-there were. No fields and no state of its own; the mechanism is a dataclass beside it. This file draws nothing.
+Rules: all of it is public, made of the two shares, of what one event changes, and of how many comparisons there were.
+No fields and no state of its own; the mechanisms are dataclasses beside it (`kinds`). This file draws nothing.
 """
 
 import math
-from collections.abc import Hashable
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
-from stream_dp.mechanisms.watches.false_alarms import (
-    crossing_chance,
-    enough_margin,
-    exceeding,
-    require_drawable,
-)
+from stream_dp.mechanisms.watches.false_alarms import crossing_chance, enough_margin, exceeding
 from stream_dp.mechanisms.watches.monitor_state import TICK, WINDOW, MonitorState
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 
@@ -28,13 +23,17 @@ class WatchNoise(CountRows, Deciding):
     width: int
     epsilon: Fraction
     neighbors: Neighbors
-    watches: tuple[WatchTerms, ...]
     ones: int
 
     @property
     def value_epsilon(self) -> Fraction:
         """What the counts cost that are told at crossings: nothing where none are."""
         return Fraction(0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at the sum of the two shares."""
+        return Guarantee(PureDP(self.epsilon + self.value_epsilon), self.neighbors)
 
     @cached_property
     def l0(self) -> int:
@@ -73,26 +72,8 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def window_value_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on the count that such a watch tells."""
+        """Scale of the discrete Laplace noise on the count that a watch over a window tells."""
         return self.changed / (self.epsilon + self.value_epsilon - self.window_epsilon)
-
-    def require_drawable(self) -> None:
-        """Do nothing where all this noise can be drawn.
-
-        Raises:
-            UsageError: some of it is too wide.
-        """
-        told = (self.value_scale,) if self.value_epsilon else ()
-        require_drawable(self.scale, self.window_scale, *told)
-
-    def public(self, updates: int, state: MonitorState | None) -> Hashable:
-        """Return the number of comparisons, and whether there are windows; None: those of the definition.
-
-        The more comparisons there were, the likelier a large draw was among them.
-        """
-        if state is None:
-            return updates, any(watch.window for watch in self.watches)
-        return updates + state.asked, bool(state.windows)
 
     def band(self, public: tuple[int, bool], confidence: float) -> int:
         """Return by how many events one watch may fire too early or too late after that many comparisons.
@@ -107,7 +88,7 @@ class WatchNoise(CountRows, Deciding):
         """Return by how many events a watch of these terms may fire too early or too late after so many comparisons."""
         if watch.tick:
             return _tick_band(self.tick_scale, confidence)
-        return _band(self._compared_at(watch), comparisons, confidence)
+        return _band(self.compared_at(watch), comparisons, confidence)
 
     def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
         """Return B so that an answer to a threshold is right up to B events, with `confidence`, by public parts alone.
@@ -128,14 +109,6 @@ class WatchNoise(CountRows, Deciding):
         """Return the half-width that holds with `confidence` for a count that is told; others are nearer."""
         return laplace_quantile(((self.value_scale, 1),), 1 - confidence)
 
-    def false_alarms(self) -> float:
-        """Return a bound on the watches, of those armed first, that fire too early in a tick without any event."""
-        return sum(
-            watch.places * exceeding(watch.threshold, self._compared_at(watch))
-            for watch in self.watches
-            if not watch.below
-        )
-
     def false_alarm(self, watch: WatchTerms, usual: int, comparisons: int) -> float:
         """Return the chance that a watch of these terms fires in one place in so many ticks, its count being `usual`.
 
@@ -146,13 +119,14 @@ class WatchNoise(CountRows, Deciding):
         if watch.tick:
             once = exceeding(margin, self.tick_scale)
             return 1.0 if once >= 1 else -math.expm1(comparisons * math.log1p(-once))
-        return crossing_chance(margin, self._compared_at(watch), comparisons)
+        return crossing_chance(margin, self.compared_at(watch), comparisons)
 
     def enough_margin(self, watch: WatchTerms, comparisons: int, chance: float) -> int:
         """Return how far from its threshold a count must be, so that the chance of a false alarm is no more."""
-        return enough_margin(self._compared_at(watch), comparisons, chance)
+        return enough_margin(self.compared_at(watch), comparisons, chance)
 
-    def _compared_at(self, watch: WatchTerms) -> Fraction:
+    def compared_at(self, watch: WatchTerms) -> Fraction:
+        """Return the scale of the noise that a watch of these terms is compared with."""
         if watch.tick:
             return self.tick_scale
         return self.window_scale if watch.window else self.scale

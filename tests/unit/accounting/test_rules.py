@@ -18,7 +18,7 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.derivations import fixed_blocks
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

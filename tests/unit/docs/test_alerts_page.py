@@ -8,7 +8,7 @@ from pathlib import Path
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.watches.false_alarms import crossing_chance
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.yaml import load

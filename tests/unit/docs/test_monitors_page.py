@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from stream_dp.journal.release import read
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import SumMonitor
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.statistics.monitor import MonitorSeries

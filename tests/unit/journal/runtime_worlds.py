@@ -25,7 +25,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.testing.manual_clock import ManualClock
 

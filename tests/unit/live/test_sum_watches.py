@@ -17,7 +17,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.watches.false_alarms import crossing_chance
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import SumMonitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.file.yaml import load

@@ -34,11 +34,8 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.watches.alerts import Alerts
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest

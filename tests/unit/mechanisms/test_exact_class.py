@@ -34,7 +34,8 @@ from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, CounterState
 from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.watches.alerts import Alerts, AlertsState
+from stream_dp.mechanisms.watches.kinds import Alerts
+from stream_dp.mechanisms.watches.monitor_state import AlertsState
 from stream_dp.testing.noise import ZeroNoise
 
 ADD, ONE = Neighbors.ADD_REMOVE, Fraction(1)
@@ -60,7 +61,7 @@ class TightAlerts(Alerts):
     @property
     def scale(self) -> Fraction:
         """Too small."""
-        return Fraction(1, 10) * Alerts.scale.fget(self)  # type: ignore[attr-defined,no-any-return]
+        return Fraction(1, 10) * Alerts.scale.func(self)  # type: ignore[attr-defined,no-any-return]
 
 
 @wire("counter-of-test-exact-class", 1)

@@ -11,9 +11,8 @@ from scipy.stats import binom
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.mechanisms.watches.false_alarms import WIDEST, crossing_chance, exceeding
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Alerts, Monitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.noise.digits import MAX_SCALE
 from stream_dp.testing.noise import SeededNoise
@@ -79,62 +78,22 @@ def fired(mechanism: Any, usual: int, window: int, before: int = 0) -> int:
     return int(found.sum())
 
 
-def monitor(watch: WatchTerms) -> Monitor:
-    """So many keys with this watch, which no event shares."""
-    return Monitor(KEYS, Fraction(1, 4), ADD, (watch,))
-
-
-CASES: dict[str, tuple[Callable[[], Any], WatchTerms, int, int]] = {
-    "since the one before": (
-        lambda: Alerts(KEYS, Fraction(1, 4), ADD, 50),
-        WatchTerms(50, KEYS),
-        30,
-        0,
-    ),
-    "since the one before, at 0": (
-        lambda: Alerts(KEYS, Fraction(1, 4), ADD, 20),
-        WatchTerms(20, KEYS),
-        0,
-        0,
-    ),
-    "window": (
-        lambda: monitor(WatchTerms(80, KEYS, window=6)),
-        WatchTerms(80, KEYS, window=6),
-        40,
-        0,
-    ),
-    "window below": (
-        lambda: monitor(WatchTerms(40, KEYS, below=True, window=6)),
-        WatchTerms(40, KEYS, below=True, window=6),
-        80,
-        5,
-    ),
-    "tick": (
-        lambda: monitor(WatchTerms(50, KEYS, tick=True)),
-        WatchTerms(50, KEYS, tick=True),
-        30,
-        0,
-    ),
-    "tick below": (
-        lambda: monitor(WatchTerms(30, KEYS, tick=True, below=True)),
-        WatchTerms(30, KEYS, tick=True, below=True),
-        50,
-        0,
-    ),
+CASES: dict[str, tuple[WatchTerms, int, int]] = {
+    "since the one before": (WatchTerms(50, KEYS), 30, 0),
+    "window": (WatchTerms(80, KEYS, window=6), 40, 0),
+    "window below": (WatchTerms(40, KEYS, below=True, window=6), 80, 5),
+    "tick": (WatchTerms(50, KEYS, tick=True), 30, 0),
+    "tick below": (WatchTerms(30, KEYS, tick=True, below=True), 50, 0),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_watches_fire_falsely_as_often_as_is_said_beforehand(name: str) -> None:
     """Of 4,000 independent keys; a chance that is a third off either way is told apart."""
-    make, watch, usual, before = CASES[name]
-    mechanism = make()
+    watch, usual, before = CASES[name]
+    mechanism = Monitor(KEYS, Fraction(1, 4), ADD, (watch,))  # keys that no event shares
     window = 1 if watch.tick else watch.window
-    said = (
-        mechanism.false_alarm(usual, DAY)
-        if isinstance(mechanism, Alerts)
-        else mechanism.false_alarm(watch, usual, DAY)
-    )
+    said = mechanism.false_alarm(watch, usual, DAY)
     found = fired(mechanism, usual, window, before)
     low, high = (binom.ppf(q, KEYS, said) for q in (ERROR / 2, 1 - ERROR / 2))
     assert low <= found <= high

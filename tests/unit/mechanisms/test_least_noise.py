@@ -18,10 +18,8 @@ from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.watches.monitor import Monitor
-from stream_dp.mechanisms.watches.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.mechanisms.windows.forest_shape import ForestShape
 from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 

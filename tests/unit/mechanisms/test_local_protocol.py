@@ -18,7 +18,7 @@ from stream_dp.errors import NotDerivable, RejectedMessage, TaintError, UsageErr
 from stream_dp.mechanisms.papers.local_protocol import LocalProtocol, LocalProtocolState
 from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector, SubsetQuery
 from stream_dp.mechanisms.states import STATES
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.conformance import (
     Case,
     NotConforming,

@@ -11,7 +11,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.states import STATES
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.watch_messages import (
     ArmQuery,
     DisarmQuery,

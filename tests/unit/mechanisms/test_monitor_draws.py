@@ -1,21 +1,25 @@
 """Which noise a monitor draws for what: how much, at which scale, and never for anything that is decided already."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.watches.kinds import Alerts, CountWatchers, Monitor
 from stream_dp.mechanisms.watches.watch_messages import (
     ArmQuery,
     DisarmQuery,
+    LevelsQuery,
     ThresholdQuery,
     WatchTerms,
 )
-from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
+from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 WATCHES = (
     WatchTerms(50),
@@ -127,3 +131,41 @@ def test_what_is_told_is_the_count_and_the_noise_that_is_drawn_for_it() -> None:
     assert answer is not None
     assert answer.tolist() == [1, 1, 1, 36, 5, -34]
     assert noise.used == len(noise.values)
+
+
+def played(block: Any, levels: Callable[[int], IntArray]) -> list[Any]:
+    """Answers, counts, noise on thresholds and draws over 60 ticks with these levels."""
+    noise, seen = SeededNoise(7), list[Any]()
+    state = block.init(noise)
+    for tick in range(60):
+        row = np.array([(tick * (place + 3) + place) % 11 for place in range(9)])
+        state, _ = block.step(state, Update(row), noise)
+        if isinstance(block, Monitor):
+            state = replace(state, threshold=levels(tick))
+        state, answer = block.step(state, LevelsQuery(levels=levels(tick)), noise)
+        seen += [answer.tolist(), state.count.tolist(), state.lift.tolist()]
+    assert sum(map(sum, seen[::3])) > 10
+    return [*seen, [draw for draw in noise.calls if draw.size]]
+
+
+@pytest.mark.parametrize("relation", [Neighbors.ADD_REMOVE, Neighbors.REPLACE])
+@pytest.mark.parametrize("ones", [1, 2])
+def test_alerts_and_count_watchers_draw_as_a_monitor_does(relation: Neighbors, ones: int) -> None:
+    """So all that is exact of a monitor is exact of them."""
+    shape = 9, Fraction(1, 5), relation
+    monitor = Monitor(*shape, (WatchTerms(30, 9),), ones)
+    watchers = CountWatchers(*shape, ones)
+
+    def changing(tick: int) -> IntArray:
+        return np.roll(np.arange(9), tick) + 20 - tick % 7
+
+    assert played(watchers, changing) == played(monitor, changing)
+    alerts = Alerts(*shape, 30, ones)
+    assert played(alerts, lambda _: np.full(9, 30)) == played(monitor, lambda _: np.full(9, 30))
+
+
+@pytest.mark.parametrize("query", [Query(), LevelsQuery(levels=np.zeros(2, dtype=np.int64))])
+def test_count_watchers_need_a_level_for_each_column(query: Query) -> None:
+    watchers = CountWatchers(3, Fraction(1), Neighbors.ADD_REMOVE)
+    with pytest.raises(RejectedMessage, match="needs 3 public levels, one per column"):
+        watchers.step(watchers.init(ZeroNoise()), query, ZeroNoise())

@@ -19,7 +19,7 @@ from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear import counter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.statistics.choice.choose_hss import BIN_SHARE, QUANTITY_SHARE

@@ -13,11 +13,9 @@ from stream_dp.cli.main import app
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.watches.alerts import Alerts
 from stream_dp.mechanisms.watches.false_alarms import crossing_chance
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, WindowAlerts
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.watches.window_alerts import WindowAlerts
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.fingerprints import fingerprint
@@ -219,7 +217,7 @@ async def test_a_watch_whose_window_is_too_long_for_the_state_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("stream_dp.statistics.monitor.MOST_HELD", 5)
-    monkeypatch.setattr("stream_dp.mechanisms.watches.watch_windows.MOST_HELD", 5)
+    monkeypatch.setattr("stream_dp.mechanisms.watches.monitor_state.MOST_HELD", 5)
     again = {**FR_DAY, "name": "more"}
     world = await run(
         [

@@ -2,17 +2,12 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.watches.alerts import Alerts
-from stream_dp.mechanisms.watches.monitor import Monitor
+from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.fingerprints import fingerprint
@@ -150,24 +145,3 @@ def test_the_fingerprint_takes_what_conditions_mean(tmp_path: Path) -> None:
     ):
         assert fingerprint(load(written(tmp_path, other))) != now
     assert fingerprint(load(written(tmp_path, more="touch: 3"))) != now
-
-
-@pytest.mark.parametrize("ones", [1, 2])
-def test_alerts_are_the_short_form_draw_for_draw(ones: int) -> None:
-    """The same noise at the same scales on the same seeds, so the same answers: `alerts` is one watch with a `by`."""
-    fifth, relation = Fraction(1, 5), Neighbors.REPLACE
-    both: list[Any] = [
-        Alerts(9, fifth, relation, 30, ones),
-        Monitor(9, fifth, relation, (WatchTerms(30, 9),), ones),
-    ]
-    said: list[list[Any]] = []
-    for one in both:
-        state, answers = one.init(NoiseStream(bytes(32), 0)), []
-        for tick in range(60):
-            row = np.array([(tick * (i + 3) + i) % 11 for i in range(9)], dtype=np.int64)
-            state, _ = one.step(state, Update(row), NoiseStream(bytes(32), 2 * tick + 1))
-            state, answer = one.step(state, Query(), NoiseStream(bytes(32), 2 * tick + 2))
-            answers.append(answer.tolist())
-        said.append(answers)
-    assert said[0] == said[1]
-    assert sum(map(sum, said[0])) > 10

@@ -13,7 +13,7 @@ from stream_dp.errors import NotDerivable
 from stream_dp.files.records import each_record
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.operate.audit.attack import attack
 from stream_dp.operate.check.fitting import Fitting, fitting_of
 from stream_dp.operate.check.sample import file_sample

@@ -23,8 +23,8 @@ from stream_dp.mechanisms.linear.separate_counters import (
 )
 from stream_dp.mechanisms.linear.tree import TreeNoise, rounded
 from stream_dp.mechanisms.linear.tree_shape import TreeShape
-from stream_dp.mechanisms.watches.alerts import Alerts
-from stream_dp.mechanisms.watches.count_watchers import LevelsQuery
+from stream_dp.mechanisms.watches.kinds import Alerts
+from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import (

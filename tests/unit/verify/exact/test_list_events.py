@@ -21,7 +21,7 @@ from stream_dp.core.row_relations import EventRows, MovedRows, RowSpace, event
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio

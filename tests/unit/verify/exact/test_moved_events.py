@@ -22,7 +22,7 @@ from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.testing.noise import SeededNoise

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import Law

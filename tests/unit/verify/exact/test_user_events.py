@@ -22,7 +22,7 @@ from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.operate.run.series_claim import series_claim
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.file.spec import PipelineSpec

@@ -35,7 +35,7 @@ from stream_dp.mechanisms.hss.quantities import LEAD, MAXIMUM, Quantity
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.games.adversaries import OneEventAdversary, worst_pair
 from stream_dp.verify.games.events import Event, Score, choose_event, epsilon_bound, statistics

@@ -25,7 +25,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.alerts import Alerts
+from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.games.adversaries import OneEventAdversary, answers, worst_pair
 from stream_dp.verify.games.game import Game

@@ -1,0 +1,431 @@
+"""The blocks of watches that journals name, with their fields, and what each costs.
+
+| kind             | rows    | watches                                 | what an instance costs, in each place or unit |
+|------------------|---------|-----------------------------------------|-----------------------------------------------|
+| `alerts`         | counts  | since a crossing, one level for all     | max(e1, e2)                                   |
+| `count-watchers` | counts  | since a crossing, levels with a query   | max(e1, e2)                                   |
+| `monitor`        | counts  | any, coming and going                   | by what it looks at: see `Monitor`            |
+| `sum-monitor`    | amounts | any, coming and going                   | the same                                      |
+| `window-alerts`  | counts  | windows on one side, for good           | e1 + e2 where an event leaves, else e2        |
+
+One law runs all of them (`watch_block`), with the noise of `watch_noise`. What is since a crossing and for ever has a
+state of its own kind, for journals hold it. This file knows no names, filters or keys.
+"""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.situations import Fixed, Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.how_many import how_many
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire, wire_of
+from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.hss.sparse_vector import SOURCE
+from stream_dp.mechanisms.linear.event_amounts import EventAmounts
+from stream_dp.mechanisms.watches.false_alarms import require_drawable
+from stream_dp.mechanisms.watches.monitor_state import MonitorState, WatchersState
+from stream_dp.mechanisms.watches.watch_block import SinceBlock, WatchBlock
+from stream_dp.mechanisms.watches.watch_messages import (
+    ArmQuery,
+    DisarmQuery,
+    LevelsQuery,
+    WatchTerms,
+)
+from stream_dp.mechanisms.watches.watch_noise import WatchNoise
+
+LAPLACE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
+NONE = Fraction(0)
+# where each price is checked, exactly and against every adaptive adversary
+CHECKED = {
+    "alerts": "tests/unit/verify/exact/test_exact_mechanisms.py",
+    "count-watchers": "tests/statistical/test_privacy_per_bin.py",
+    "monitor": "tests/statistical/test_privacy_monitor.py",
+    "sum-monitor": "tests/statistical/test_privacy_sum_monitor.py",
+    "window-alerts": "tests/statistical/test_privacy_window_alerts.py",
+}
+
+
+class Part(NamedTuple):
+    """What a derivation says of a part of a price: `why`, with the `{scale}` of its last draw or what is `{paid}`."""
+
+    subject: str
+    condition: str
+    why: str
+    source: str = SOURCE
+
+
+class Words(NamedTuple):
+    """The parts: an instance of each kind, and the counts that two of them tell at a crossing."""
+
+    since: Part
+    value: Part
+    with_value: str
+    tick: Part
+    window: Part
+    window_value: Part
+
+
+SHIFT = "constant shift"
+HALT = "by the same amount until its halt: cost max(e1, e2), both at scale {scale}"
+KEY = Part("one alert instance of one key", SHIFT, f"one event shifts one key's count {HALT}")
+COLUMN = Part(
+    "one count sparse vector of one column", SHIFT, f"one event shifts one column's count {HALT}"
+)
+COUNTS = Words(
+    Part(
+        "one instance since a crossing",
+        SHIFT,
+        "one event shifts all that an instance is asked until its halt by the same amount: cost max(e1, e2), both at "
+        "scale {scale}",
+    ),
+    Part(
+        "the count at a crossing",
+        "fresh noise",
+        "never that of the comparison; sensitivity 1, scale {scale}, told once an instance",
+        LAPLACE,
+    ),
+    "a watch and its count at its crossing",
+    Part(
+        "one tick of a watch of single ticks",
+        "noise",
+        "an event changes the count of one tick by 1; scale {scale}",
+        LAPLACE,
+    ),
+    Part(
+        "one instance over a window",
+        "one sign",
+        "one event shifts what an instance is asked by the same amount or, out of the window, not at all: cost e1 + "
+        "e2, both at scale {scale}",
+    ),
+    Part(
+        "one instance over a window",
+        "fresh noise",
+        "a count that an event changes crosses with the event in: e1 or e2 there, and scale {scale} for it",
+    ),
+)
+
+
+def _unit(kind: str, why: str) -> Part:
+    return Part(f"one unit in one instance {kind}", "noise", f"a unit {why}: {{paid}}")
+
+
+SUMS = Words(
+    _unit("since a crossing", "shifts all that is asked: max(e1, e2)"),
+    _unit("of the sum at a crossing", "changes what is told once, with fresh noise"),
+    "a watch and its sum at its crossing",
+    _unit("of single ticks", "changes one noisy sum"),
+    _unit("over a window", "shifts what is asked, or nothing: e1 + e2"),
+    _unit("over a window", "in the window changes the told sum too"),
+)
+
+
+@wire("alerts", 1)
+@dataclass(frozen=True)
+class Alerts(SinceBlock):
+    """Answers of shape (width,): 1 where a key's count since its last alert reached `threshold`, else 0.
+
+    `ones`: the most keys that one event counts in, once in each.
+
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, for ever, adaptively. One more event shifts
+    the count of one live instance of each of its keys by the same +1 from its tick to the halt; that is paid once, by
+    the noisy threshold (one direction) or by the query noise of the crossing (the other): cost max(e1, e2) an instance,
+    so both are epsilon / L0. Instances of several keys add up, whichever way each moves (under `replace` two keys move
+    in opposite directions: e1 + e2): [HSV] Cor 5.5, k = L0.
+
+    Raises:
+        UsageError: noise that is too wide to be drawn.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    threshold: int
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        require_drawable(self.scale)
+
+    def opening(self) -> tuple[int, int]:
+        """Return what is short of the threshold."""
+        return self.short_of(self.threshold)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        return _since(self, KEY, "key", f"{how_many(self.width, 'key')}, re-armed for ever")
+
+    def levels(self, query: Query) -> IntArray:
+        """Return the threshold, whatever the query."""
+        return np.full(self.width, self.threshold, dtype=np.int64)
+
+
+@wire("count-watchers", 1)
+@dataclass(frozen=True)
+class CountWatchers(SinceBlock):
+    """Answers of shape (width,): 1 where a column's count since its last crossing reached its level, else 0.
+
+    A query is a `LevelsQuery`. `ones`: the most entries of a row that one event sets.
+
+    Privacy claim: that of `Alerts`, whatever public levels are asked for.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    ones: int = 1
+
+    kept = WatchersState
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        many = f"count sparse vectors of {self.width} column(s), re-armed for ever"
+        return _since(self, COLUMN, "column", many)
+
+    def levels(self, query: Query) -> IntArray:
+        """Return the levels of the query, or refuse one without a level for every column (RejectedMessage)."""
+        if not isinstance(query, LevelsQuery) or query.levels.shape != (self.width,):
+            raise RejectedMessage(f"this query needs {self.width} public levels, one per column")
+        return query.levels
+
+
+@wire("monitor", 1)
+@dataclass(frozen=True)
+class Monitor(WatchBlock):
+    """Answers of shape (width,): 1 where a watch fires in this tick, else 0; a free place answers 0.
+
+    With a `value_epsilon` the shape is (2 * width,): behind those the count of each watch that fires, noised, 0 else.
+    `watches` are armed first, from place 0 on; others can be armed in free places later. `ones`: the most armed places
+    that one event counts in, once in each. An answer to a `ThresholdQuery` has that one entry, or two.
+
+    Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively, whatever
+    thresholds are asked and whatever is armed and disarmed. One instance is a watch between two of its crossings, or
+    one tick of a watch of single ticks; one event reaches one instance in each of L0 places at most ([HSV] Cor 5.5,
+    k = L0). An instance since a crossing costs max(e1, e2), both epsilon / L0 (`Alerts`), and its count, told once with
+    fresh noise, value_epsilon / L0 more. A tick's noisy count has both shares for itself; all else is made of it.
+
+    An instance over a window costs max(e1 + e2, max(e1, e2) + e3), e3 for its count: more events shift the noisy
+    threshold by 1 (e1), which pays for all comparisons that fail, and for a crossing while the event is in the window.
+    There the count differs too (e3). A crossing after it has left costs e2 more, and the count is the same. Fewer
+    events cost nothing where comparisons fail, and at a crossing e2 + e3 or nothing.
+
+    Raises:
+        UsageError: the watches do not fit into the places, or their windows into a state; noise that is too wide to be
+            drawn.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    watches: tuple[WatchTerms, ...]
+    ones: int = 1
+    value_epsilon: Fraction = NONE
+
+    def __post_init__(self) -> None:
+        self.require_room()
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        many = f"watches in {how_many(self.width, 'place')}, for ever"
+        return _price(self, COUNTS, _touched(self, "place", "watch"), many)
+
+
+@wire("sum-monitor", 1)
+@dataclass(frozen=True)
+class SumMonitor(EventAmounts, WatchBlock):
+    """A `Monitor` of sums: has a clamped amount added up to a threshold, since the last crossing or in a window?
+
+    An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing;
+    thresholds are in units too.
+
+    Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively. An
+    amount y shifts all that is asked by y, or nothing once it has left the window, and the noises answer for it unit by
+    unit, whatever its sign; so does the noise on a sum that is told. One event changes its entries by `l1` in all, and
+    lies in one instance of each place: so each unit pays a part of l1 of what an event pays in a `Monitor`.
+
+    Raises:
+        NotDerivable: no amounts.
+        UsageError: as a `Monitor`.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    watches: tuple[WatchTerms, ...]
+    lowest: int
+    highest: int
+    ones: int = 1
+    value_epsilon: Fraction = NONE
+
+    def __post_init__(self) -> None:
+        self._require_amounts()
+        self.require_room()
+
+    @property
+    def signed(self) -> bool:
+        return self.lowest < 0
+
+    @property
+    def changed(self) -> int:
+        return self.l1
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        why = (
+            f"one event under {self.neighbors} changes its entries by {how_many(self.l1, 'unit')} in all, and lies in "
+            f"one live instance of each; checked by {CHECKED['sum-monitor']}"
+        )
+        many = f"watches on sums in {how_many(self.width, 'place')}, for ever"
+        return _price(self, SUMS, Touched(self.l1, self.neighbors, why), many)
+
+
+@wire("window-alerts", 1)
+@dataclass(frozen=True)
+class WindowAlerts(WatchBlock):
+    """A `Monitor` of windows on one side, for good: a replaced event costs three quarters of what it would there.
+
+    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed or
+    disarmed later.
+
+    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds are
+    asked. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width) places that
+    one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less holds.
+
+    Proof. The answers say where instances begin and end, and each place draws its own noise. So the odds of a
+    transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event is in
+    one instance of each place. Say that watches fire above, the margin of a comparison is m - c, for a count c, and it
+    fires where its draw is at least that and the noise t on the threshold; with the event c is one more while it is in
+    the window, and the same after.
+
+    - The copy with the event over the one without it: for each t what fails with it fails without it. What crosses is
+      at most exp(e2) times as likely with it. In all e2; nothing where no comparison crosses.
+    - The other way round: read t + 1 for t in the copy with the event, which is exp(-e1) times as likely. What fails
+      without it then fails with it, for its margin is the same, or larger. What crosses without it then crosses with
+      it at the same margin while the event is in, and at one more when it has left: exp(e2). In all e1 + e2.
+
+    Below a threshold an event makes margins larger, so the two change places. An event that is replaced is in at most
+    s places before and in at most s after, in at most L0 where just one copy has it. Either way round at most s of
+    these pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides would pay
+    e1 + e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less between them.
+
+    Raises:
+        UsageError: as a `Monitor`; or a watch is not over a window, or fires on the other side.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    watches: tuple[WatchTerms, ...]
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        if not self._one_side:
+            raise UsageError(
+                "these watches are over windows, all above or all below: use a Monitor"
+            )
+        self.require_room()
+
+    @property
+    def _one_side(self) -> bool:
+        """Whether all are over windows, and fire on the same side."""
+        sides = {watch.below for watch in self.watches}
+        return all(watch.window for watch in self.watches) and len(sides) <= 1
+
+    @property
+    def _of_one_content(self) -> int:
+        """How many places one content of an event counts in, at most."""
+        return min(self.ones, self.width)
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """Scale of both geometric noises."""
+        return (self._of_one_content + self.l0) / self.epsilon
+
+    @cached_property
+    def window_scale(self) -> Fraction:
+        """The same, for all watches are over windows."""
+        return self.scale
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        side = Condition(
+            "one side",
+            self._one_side,
+            "all fire above or all below, none is armed or disarmed: the copy with the event is at most e^e2 times as "
+            "likely, the one without it e^(e1 + e2), or all the other way round",
+        )
+        most, changed, scale = self._of_one_content, self.l0, self.window_scale
+        sides = Condition(
+            "noise",
+            (most + changed) / scale <= self.epsilon,
+            f"one event under {self.neighbors} changes at most {changed} of {self.width} places, in one instance each, "
+            f"and one copy has it in at most {most}: cost {most} e1 + {changed} e2, both at scale {text(scale)}; "
+            f"checked by {CHECKED['window-alerts']}",
+        )
+        subject = f"watches over windows in {self.width} places, re-armed for ever"
+        return leaf(subject, self.guarantee, SOURCE, (side, sides))
+
+    def step(
+        self, state: MonitorState, message: Message, noise: Noise
+    ) -> tuple[MonitorState, IntArray | None]:
+        """Add a row, compare every watch, or ask one; what would arm or disarm is refused (RejectedMessage)."""
+        if isinstance(message, ArmQuery | DisarmQuery):
+            raise RejectedMessage("the watches of this block are those that it was made with")
+        return super().step(state, message, noise)
+
+
+def _touched(block: WatchNoise, what: str, per: str) -> Touched:
+    """The places that one event counts in, and the one instance that it reaches in each."""
+    touched = Touched.columns(block.neighbors, block.width, what, block.ones)
+    checked = CHECKED[wire_of(type(block)).kind]
+    why = f"an event reaches one live instance per {per}; {touched.why}; checked by {checked}"
+    return replace(touched, why=why)
+
+
+def _enough(part: Part, epsilon: Fraction, *scales: Fraction) -> Condition:
+    """Whether what one event shifts is paid for, by 1 / scale of each draw that it shifts."""
+    paid = sum((1 / scale for scale in scales), NONE)
+    why = part.why.format(scale=text(scales[-1]), paid=text(paid))
+    return Condition(part.condition, paid <= epsilon, why)
+
+
+def _instance(
+    block: WatchNoise,
+    part: Part,
+    epsilon: Fraction,
+    scales: tuple[Fraction, ...],
+    *more: Condition,
+) -> Derivation:
+    claim = Guarantee(PureDP(epsilon), block.neighbors)
+    return leaf(part.subject, claim, part.source, (_enough(part, epsilon, *scales), *more))
+
+
+def _since(block: WatchNoise, part: Part, what: str, many: str) -> Derivation:
+    """Derive the price of instances since a crossing alone (NotDerivable: the noise is too small)."""
+    touched = _touched(block, what, what)
+    instance = _instance(block, part, block.epsilon / touched.k, (block.scale,))
+    return derive((instance,), Parallel(many, touched))
+
+
+def _price(block: WatchNoise, words: Words, touched: Touched, many: str) -> Derivation:
+    """Derive what one instance of each kind costs, then all of them (NotDerivable: the noise is too small)."""
+    share, value = block.epsilon / touched.k, block.value_epsilon / touched.k
+    both, wide, fresh = share + value, block.window_scale, list[Condition]()
+    since = _instance(block, words.since, share, (block.scale,))
+    if value:
+        count = _instance(block, words.value, value, (block.value_scale,))
+        since = derive((since, count), Fixed(words.with_value))
+        fresh = [_enough(words.window_value, both, wide, block.window_value_scale)]
+    tick = _instance(block, words.tick, both, (block.tick_scale,))
+    window = _instance(block, words.window, both, (wide, wide), *fresh)
+    return derive((since, tick, window), Parallel(many, touched, (None,) * 3))
