@@ -138,7 +138,7 @@ def labelled() -> list[type]:
     """Every class of the two floors that has a label."""
     found = []
     for package in (stream_dp.core, stream_dp.mechanisms):
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             every = vars(importlib.import_module(module.name)).values()
             found += [
                 each
@@ -169,7 +169,7 @@ def test_all_that_a_snapshot_may_hold_is_among_them() -> None:
 def test_every_mechanism_and_every_state_has_a_label() -> None:
     """A class of this floor that steps, or that is called a state."""
     missing = []
-    for module in pkgutil.iter_modules(stream_dp.mechanisms.__path__, "stream_dp.mechanisms."):
+    for module in pkgutil.walk_packages(stream_dp.mechanisms.__path__, "stream_dp.mechanisms."):
         for each in vars(importlib.import_module(module.name)).values():
             here = isinstance(each, type) and each.__module__ == module.name and is_dataclass(each)
             if here and (hasattr(each, "step") or each.__name__.endswith("State")):
