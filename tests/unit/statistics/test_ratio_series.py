@@ -130,13 +130,13 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, what: str) -> None:
     key, value, why = REFUSED[what]
     column = len(START) + what.index(f"{key}: {value}") + len(key) + 3
-    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[16].{key}: {why}"
+    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[15].{key}: {why}"
 
 
 def test_what_is_missing_or_not_known_is_said(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "of: late") == "shop.yaml:30:5: series[16].over: is missing"
+    assert refusal(tmp_path, "of: late") == "shop.yaml:29:5: series[15].over: is missing"
     assert refusal(tmp_path, "of: late, over: all, by: x").endswith(
-        "series[16].by: is not a known key; known are statistic, name, title, description, unit, of, over, digits"
+        "series[15].by: is not a known key; known are statistic, name, title, description, unit, of, over, digits"
     )
 
 
@@ -148,8 +148,8 @@ def test_a_ratio_of_a_ratio_is_refused_and_so_is_every_circle(tmp_path: Path) ->
     with pytest.raises(UsageError) as refused:
         load(path)
     assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
-        "shop.yaml:30:41: series[16].of: 'other' is itself made of releases: name the series that it is made of",
-        "shop.yaml:31:41: series[17].of: 'share' is itself made of releases: name the series that it is made of",
+        "shop.yaml:29:41: series[15].of: 'other' is itself made of releases: name the series that it is made of",
+        "shop.yaml:30:41: series[16].of: 'share' is itself made of releases: name the series that it is made of",
     ]
 
 
@@ -160,8 +160,8 @@ def test_one_mistake_hides_no_other(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         load(path)
     assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [
-        "series[16].over",
-        "series[17].epsilon",
+        "series[15].over",
+        "series[16].epsilon",
     ]
 
 
