@@ -18,6 +18,7 @@ from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposit
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.row_check import checked
@@ -94,6 +95,11 @@ class LocalProtocol:
     def width(self) -> int:
         """Number of columns of the rows it takes."""
         return 1 + max((column for view in self.views for column in view), default=-1)
+
+    @property
+    def rows(self) -> RowLaw:
+        """What one event changes in its rows: a row is one-hot."""
+        return RowLaw(self.width, self.guarantee.neighbors)
 
     @cached_property
     def sparsity(self) -> int:

@@ -5,6 +5,7 @@ and that no less would do, is shown of a forest of counts (test_forest_exact), w
 what an event changes (test_linear).
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +23,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape, best_forest
-from stream_dp.mechanisms.windows.window_forest import SumForest
+from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.testing.noise import ZeroNoise
 
@@ -146,6 +147,17 @@ def test_what_is_not_proven_is_not_derived() -> None:
     counted: Any = Counter(1, EPSILON, ADD, 9)
     mixed = WindowsAndEver(SumForest(1, EPSILON, ADD, (1, 4), PAIRS, 0, 9), counted)  # type: ignore[arg-type]
     assert mixed.rows.weight == 1  # so that no series with amounts takes it
+
+
+@pytest.mark.parametrize("kind", [WindowForest, SumForest])
+def test_noise_that_is_too_little_is_not_derived(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = kind(1, EPSILON, ADD, (1, 4), PAIRS, *((0, 9) if kind is SumForest else ()))
+    assert derived(made, "it").guarantee == made.guarantee
+    monkeypatch.setattr(kind, "scales", tuple(scale * 99 / 100 for scale in made.scales))
+    with pytest.raises(NotDerivable, match="noise"):
+        derived(replace(made), "it")
 
 
 @pytest.mark.parametrize(

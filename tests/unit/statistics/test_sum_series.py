@@ -279,7 +279,7 @@ def test_the_audit_refutes_a_sum_whose_weight_is_forgotten(
     plain = Counter(1, Fraction(1), Neighbors.ADD_REMOVE, 8)
     for twin in (False, True):
         if twin:
-            monkeypatch.setattr(SumCounter, "noise", property(lambda self: plain))
+            monkeypatch.setattr(SumCounter, "counter", property(lambda self: plain))
         found = audit_mechanism(mechanism, fresh_noise, runs=400, ticks=1, failure=1e-6)
         assert found.violated == twin
 

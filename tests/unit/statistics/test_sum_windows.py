@@ -195,7 +195,6 @@ def test_windows_that_count_are_no_mechanism_for_amounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sum_module, "window_choice", lambda *given: window_choice(*given[:3]))
-    monkeypatch.setattr(WindowForest, "l1", 1, raising=False)
     with pytest.raises(
         NotDerivable, match=r"volume: one event may add 240 units .* WindowForest is made for 1"
     ):
