@@ -1,6 +1,7 @@
-"""Mechanisms that run alone, in any program, on any iterator: a budget, and what is created from it.
+"""Statistics in any program, on any events: a budget, and the series that it pays for.
 
-Rules: what is charged is charged before it exists, and nothing is given back: mechanisms that run alone share no clock,
-so no tick of one is known to lie behind a tick of another. One tick, one release. The building blocks are those of the
-pipeline; what is taken from there is named in `blocks`. This folder opens no file and no socket.
+`Budget` in `budget.py` is where to begin. A series is the statistic of a pipeline file on the same way of events into
+rows (`series.py`), so nothing here knows what a statistic does. What is charged is charged before it exists, and
+nothing is given back: series of a program share no clock, so no tick of one is known to lie behind a tick of another.
+This folder opens no file and no socket.
 """
