@@ -34,12 +34,12 @@ from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Measure, PureDP
 from stream_dp.errors import NotDerivable
 
 
-def bound(filter_: Filter, used: Spend) -> Measure:
+def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
     """Return what is lost so far: the least promise of the filter's family that covers `used`, never above its promise.
 
     Example:
         >>> from stream_dp.accounting.filters.pure import PureFilter
-        >>> bound(PureFilter.of(Fraction(2)), Spend(amount=500_000_000_000))
+        >>> truncated_odometer(PureFilter.of(Fraction(2)), Spend(amount=500_000_000_000))
         PureDP(epsilon=Fraction(1, 2))
 
     Raises:
@@ -49,7 +49,7 @@ def bound(filter_: Filter, used: Spend) -> Measure:
     return filter_.least(used)
 
 
-def bound_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
+def truncated_odometer_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
     """Return `bound` as (epsilon, delta)-DP: of a zCDP, RDP or GDP ledger at this delta; others have their own.
 
     A zCDP, RDP or GDP view is also (epsilon, delta)-DP, and the least epsilon grows with the parameter, so the claim
@@ -62,7 +62,7 @@ def bound_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
     budget("the delta", delta, below=Fraction(1), owner="an odometer")
     if used == Spend():
         return ApproxDP(Fraction(0), Fraction(0))
-    match bound(filter_, used):
+    match truncated_odometer(filter_, used):
         case PureDP(epsilon):
             return ApproxDP(epsilon, Fraction(0))
         case ZCDP() as measure:

@@ -11,7 +11,7 @@ from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.filters.filter import Spend, largest_pure
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.subledgers import MAIN, Subledgers
-from stream_dp.accounting.truncated_odometer import bound_at
+from stream_dp.accounting.truncated_odometer import truncated_odometer_at
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.file.spec import PipelineSpec
 
@@ -94,7 +94,7 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
     Under the pure and the basic filter the largest load of any tick; under another one the least epsilon at the file's
     delta whose filter would still have admitted every charge.
     """
-    now = bound_at(main.filter, main.peak, spec.privacy.delta or _ANY)
+    now = truncated_odometer_at(main.filter, main.peak, spec.privacy.delta or _ANY)
     claim = (
         "fix an epsilon beforehand: the view up to the moment at which this exceeds it is "
         "(epsilon, delta)-DP"

@@ -227,11 +227,15 @@ def build(spec: PipelineSpec) -> Built:
     derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
     for part in charged:
         ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))
-    return Built(spec, layout, chosen, derivation, charged, ledgers, _made(spec, layout, chosen))
+    return Built(
+        spec, layout, chosen, derivation, charged, ledgers, made_of_releases(spec, layout, chosen)
+    )
 
 
-def _made(spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]) -> tuple[MadeOf, ...]:
-    """What is made of the releases of others.
+def made_of_releases(
+    spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]
+) -> tuple[MadeOf, ...]:
+    """Return what is made of the releases of others, which are `chosen`.
 
     Raises:
         UsageError: a series cannot be made of its inputs.

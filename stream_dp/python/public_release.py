@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.journal.release import Quantile, Rank, Released, Shape, WindowPart, read
-from stream_dp.python.standalone.tick_release import Counts
+from stream_dp.python.tick_release import Counts
 
 
 @dataclass(frozen=True, slots=True)

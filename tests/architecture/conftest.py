@@ -19,8 +19,12 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def modules() -> Mapping[Path, str]:
-    """Return the source of every module of the package, by its path from the root."""
-    paths = sorted((ROOT / "stream_dp").rglob("*.py"))
+    """Return the source of every module of the package, by its path from the root.
+
+    Of the face it is the stub: it names what the package loads lazily.
+    """
+    face = ROOT / "stream_dp" / "__init__.py"
+    paths = sorted({*(ROOT / "stream_dp").rglob("*.py"), face.with_suffix(".pyi")} - {face})
     return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
 
 

@@ -22,7 +22,7 @@ from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.accounting.truncated_odometer import bound
+from stream_dp.accounting.truncated_odometer import truncated_odometer as bound
 from stream_dp.core.guarantee import PureDP, RenyiDP
 
 SHORT, LONG = 10**5, 10**6

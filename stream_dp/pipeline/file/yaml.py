@@ -102,7 +102,7 @@ def _problem_at(mark: Any, path: str, message: str, meant: str = "") -> Problem:
     return Problem(line, column, path, message, meant)
 
 
-def _joined(path: str, key: str | int) -> str:
+def joined(path: str, key: str | int) -> str:
     """Return the place of a key, or of an item, within another place."""
     if isinstance(key, int):
         return f"{path}[{key}]"
@@ -178,7 +178,7 @@ def _checked(
     problems = list(reader.problems)
     if isinstance(result, list):
         noted = {problem.path for problem in problems}
-        wrong = _placed(root, result, repeat=name not in _BY_MESSAGE)
+        wrong = placed(root, result, repeat=name not in _BY_MESSAGE)
         problems += [problem for problem in wrong if problem.path not in noted]
     if problems or isinstance(result, list):
         _refuse(name, problems)
@@ -269,7 +269,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, _joined(path, i)) for i, item in enumerate(node.value)]
+            return [self.value(item, joined(path, i)) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode) and node.value in _NOTHING and not node.style:
             return self._note(node, path, _NOTHING[node.value])
         return self._whole(node, path)
@@ -287,16 +287,16 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._note(key, path, "a key must be text")
-            elif not key.value.isascii() and self._whole(key, _joined(path, "[key]")) is None:
+            elif not key.value.isascii() and self._whole(key, joined(path, "[key]")) is None:
                 continue
             elif key.value in entries:
-                self._note(key, _joined(path, key.value), "this key is already there")
+                self._note(key, joined(path, key.value), "this key is already there")
             elif not value.value and (why := _unspaced(key.value)):
                 self._note(key, path, why)
             elif self.aliases and _plainly_read(value):
                 entries[key.value] = value.value
             else:
-                entries[key.value] = self.value(value, _joined(path, key.value))
+                entries[key.value] = self.value(value, joined(path, key.value))
         return entries
 
 
@@ -318,9 +318,7 @@ def _plainly_read(node: yaml.Node) -> bool:
     )
 
 
-def _placed(
-    root: yaml.Node, errors: Sequence[ErrorDetails], *, repeat: bool = True
-) -> set[Problem]:
+def placed(root: yaml.Node, errors: Sequence[ErrorDetails], *, repeat: bool = True) -> set[Problem]:
     """Return the problems of a text that pydantic found, where they stand; of more than `MOST` the first.
 
     What follows from another problem is left out: a list that is too short for its items are wrong, and a key that is
@@ -351,7 +349,7 @@ class _Walk:
             if part < len(self.node.value):
                 self._enter(self.node.value[part], None, part)
             else:  # an item that is missing
-                self.path = _joined(self.path, part)
+                self.path = joined(self.path, part)
         elif isinstance(self.node, yaml.MappingNode):
             if part == "[key]":
                 self.mark = self.key_mark
@@ -364,13 +362,13 @@ class _Walk:
         for key, value in node.value:
             if key.value == part:
                 return self._enter(value, key, part)
-        self.path = _joined(self.path, part)
+        self.path = joined(self.path, part)
         return None
 
     def _enter(self, node: yaml.Node, key: yaml.Node | None, part: str | int) -> None:
         self.node, self.mark, self.tagged = node, node.start_mark, False
         self.key_mark = (key or node).start_mark
-        self.path = _joined(self.path, part)
+        self.path = joined(self.path, part)
 
     def _tag(self) -> str | None:
         for key, value in self.node.value:
@@ -429,12 +427,12 @@ def _untold(root: yaml.Node, error: ErrorDetails) -> Problem:
     pairs = [pair for pair in walk.node.value if isinstance(pair[0], yaml.ScalarNode)]
     for wrong, value in pairs:
         if near_names(wrong.value, [key]):
-            path = _joined(walk.path, wrong.value)
+            path = joined(walk.path, wrong.value)
             return _problem_at(wrong.start_mark, path, UNKNOWN, f"; did you mean {key}?")
         if key in _keys(value):
             deeper = f"is missing; it stands deeper, below '{wrong.value}'"
-            return _problem_at(walk.mark, _joined(walk.path, key), deeper)
-    return _problem_at(walk.mark, _joined(walk.path, key), "is missing")
+            return _problem_at(walk.mark, joined(walk.path, key), deeper)
+    return _problem_at(walk.mark, joined(walk.path, key), "is missing")
 
 
 def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:

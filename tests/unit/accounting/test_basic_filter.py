@@ -22,7 +22,7 @@ from stream_dp.accounting.gaussian_curve import (
     pure_to_gaussian,
 )
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import bound_at
+from stream_dp.accounting.truncated_odometer import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.verify.exact.exact_delta import exact_delta

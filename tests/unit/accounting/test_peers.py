@@ -33,7 +33,12 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import bound, bound_at
+from stream_dp.accounting.truncated_odometer import (
+    truncated_odometer as bound,
+)
+from stream_dp.accounting.truncated_odometer import (
+    truncated_odometer_at as bound_at,
+)
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Measure, PureDP, RenyiDP
 
 MILLIONTH = Fraction(1, 10**6)

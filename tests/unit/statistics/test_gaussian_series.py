@@ -12,7 +12,7 @@ from unit.live.live_series_worlds import World
 from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget, gaussian_to_approx
-from stream_dp.accounting.truncated_odometer import bound_at
+from stream_dp.accounting.truncated_odometer import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.engine import Engine

@@ -23,7 +23,7 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
 from stream_dp.python.public_release import PublicRelease
-from stream_dp.python.standalone.tick_release import Counts
+from stream_dp.python.tick_release import Counts
 from stream_dp.statistics.top import MOST_TIED, ranks
 from stream_dp.testing.noise import ZeroNoise
 

@@ -10,7 +10,7 @@ import pytest
 from stream_dp.accounting.conversions import approx_to_probabilistic
 from stream_dp.accounting.filters.filter import Spend
 from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.truncated_odometer import bound_at
+from stream_dp.accounting.truncated_odometer import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,

@@ -16,7 +16,7 @@ from scipy import stats
 from stream_dp.accounting.conversions import approx_to_probabilistic
 from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import bound as truncated_bound
+from stream_dp.accounting.truncated_odometer import truncated_odometer as truncated_bound
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import Query, Update

@@ -28,6 +28,16 @@ def test_a_name_has_the_type_of_what_it_loads() -> None:
     assert_type(sdp.PureFilter.of(Fraction(1)), sdp.PureFilter)
 
 
+def test_a_series_releases_what_a_pipeline_does() -> None:
+    budget = sdp.Budget(epsilon=1, schema={"amount": {"type": "number"}})
+    asked = assert_type(sdp.Mean(of="amount", clamp=(0, 9)), sdp.Statistic)
+    mean = assert_type(budget.series(asked, epsilon="0.1"), sdp.ContinualSeries)
+    mean.add({"amount": 2.5})
+    mean.update([{"amount": 2.5}])
+    assert_type(mean.release(), sdp.PublicRelease)
+    assert_type(mean.last, sdp.PublicRelease | None)
+
+
 def test_a_release_has_the_type_of_its_statistic() -> None:
     budget = sdp.Budget(epsilon=1)
     counter = assert_type(budget.counter(epsilon="0.1"), sdp.ContinualCounter)

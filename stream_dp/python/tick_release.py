@@ -1,12 +1,14 @@
-"""What leaves a mechanism that runs alone: public values with their error bands, which never change.
+"""What leaves the series with short names: public values with their error bands, which never change.
 
-Rules: everything here is public, cannot be changed and can be pickled. This file knows no mechanism.
+Rules: everything here is public, cannot be changed and can be pickled, and is read from the bytes of a release.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
+
+from stream_dp.journal.release import read_exactly
 
 V_co = TypeVar("V_co", covariant=True)
 N_co = TypeVar("N_co", covariant=True)
@@ -19,29 +21,27 @@ Window: TypeAlias = int | Literal["ever"]
 class _Frozen(Mapping[K, V_co]):
     """A mapping in a given order that cannot be changed."""
 
-    __slots__ = ("_found",)
+    __slots__ = ("_values",)
 
     def __init__(self, keys: tuple[K, ...], values: tuple[V_co, ...]) -> None:
-        self._found = dict(zip(keys, values, strict=True))
+        self._values = dict(zip(keys, values, strict=True))
 
     def __getitem__(self, key: K) -> V_co:
-        return self._found[key]
+        return self._values[key]
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._found)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._values)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._found!r})"
+        return f"{type(self).__name__}({self._values!r})"
 
 
 class Counts(_Frozen[str, int]):
-    """A count for each key, in the order of the declared keys; cannot be changed, and can be pickled.
+    """A count for each key, in the order of the declared keys.
 
-    Examples
-    --------
     >>> counts = Counts(("DE", "FR"), (3, 1))
     >>> counts["DE"], dict(counts)
     (3, {'DE': 3, 'FR': 1})
@@ -51,20 +51,13 @@ class Counts(_Frozen[str, int]):
 
 
 class Sums(_Frozen[str, Decimal]):
-    """A sum for each key, in the order of the declared keys; cannot be changed, and can be pickled.
-
-    Examples
-    --------
-    >>> sums = Sums(("DE", "FR"), (Decimal("12.50"), Decimal("0.00")))
-    >>> sums["DE"]
-    Decimal('12.50')
-    """
+    """A sum for each key, in the order of the declared keys."""
 
     __slots__ = ()
 
 
 class ByWindow(_Frozen[Window, V_co]):
-    """What is said of each window, the single tick (1) first; cannot be changed, and can be pickled."""
+    """What is released of each window, the single tick (1) first."""
 
     __slots__ = ()
 
@@ -90,6 +83,11 @@ class Ranked:
     tied: tuple[str, ...] = ()
     more: int = 0
 
+    @classmethod
+    def of(cls, rank: Mapping[str, Any]) -> "Ranked":
+        """Return a rank as the bytes of a release have it."""
+        return cls(rank["name"], rank["value"], tuple(rank["tied"]), rank.get("more", 0))
+
 
 @dataclass(frozen=True, slots=True)
 class TickWindow(Generic[V_co, N_co]):
@@ -108,7 +106,10 @@ class TickWindow(Generic[V_co, N_co]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Told(Generic[V_co, N_co]):
+class _Released(Generic[V_co, N_co]):
+    _by_key: ClassVar[type[Any]] = Counts
+    _exact: ClassVar[type[Any]] = int
+
     tick: int
     value: V_co
     band: N_co
@@ -117,6 +118,28 @@ class _Told(Generic[V_co, N_co]):
         default_factory=lambda: ByWindow((), ()), hash=False
     )
     name: str | None = None
+
+    @classmethod
+    def of(cls, body: bytes, windows: tuple[Window, ...] = ()) -> Self:
+        """Return what the bytes of a release say; `windows` names those of its windows that are shown, in order."""
+        said = read_exactly(body)
+        parts = list(said["windows"].values()) if "windows" in said else [said]
+        told: list[Any] = [TickWindow(cls._value(part), cls._exact(part["band"])) for part in parts]
+        shown = ByWindow(windows, tuple(told[: len(windows)]))
+        first, sure = told[0], float(said["confidence"])
+        return cls(said["tick"], first.value, first.band, sure, shown, said.get("name"))
+
+    @classmethod
+    def _value(cls, part: Mapping[str, Any]) -> Any:
+        """What a part of a release shows."""
+        if "ranks" in part:
+            return tuple(Ranked.of(rank) for rank in part["ranks"])
+        if "fired" in part:
+            return tuple(part["fired"])
+        if "values" in part:
+            values = map(cls._exact, part["values"].values())
+            return cls._by_key(tuple(part["values"]), tuple(values))
+        return cls._exact(part["value"])
 
     def __repr__(self) -> str:
         shown: list[tuple[str, Any]] = [
@@ -130,7 +153,7 @@ class _Told(Generic[V_co, N_co]):
         return f"{type(self).__name__}({', '.join(f'{name}={each!r}' for name, each in shown)})"
 
 
-class TickRelease(_Told[V_co, int], Generic[V_co]):
+class TickRelease(_Released[V_co, int], Generic[V_co]):
     """The release of one tick.
 
     Parameters
@@ -153,22 +176,13 @@ class TickRelease(_Told[V_co, int], Generic[V_co]):
     __slots__ = ()
 
 
-class SumRelease(_Told[V_co, Decimal], Generic[V_co]):
-    """The release of one tick of a sum.
+class SumRelease(_Released[V_co, Decimal], Generic[V_co]):
+    """The release of one tick of a sum, as a `TickRelease` is, in exact decimals on the declared grid.
 
-    Parameters
-    ----------
-    tick : int
-        Which tick it closes; the first is 0.
-    value : Decimal or Sums
-        The noisy sum over all ticks up to this one, or one for each key, exact on the declared grid. Where windows were
-        asked, that of this tick alone. Below 0 only where the clamp is.
-    band : Decimal
-        The half-width that holds with `confidence` for one value of this release.
-    confidence : float
-        The probability with which the band holds, over the mechanism's noise.
-    windows : mapping of int or "ever" to TickWindow
-        Each window by its number of ticks, the single tick (1) first; empty where none was asked.
+    `value` is a `Decimal` or `Sums`, below 0 only where the clamp is.
     """
 
     __slots__ = ()
+
+    _by_key = Sums
+    _exact = Decimal

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from stream_dp.core.mechanism import Noise
-from stream_dp.python.standalone import blocks
+from stream_dp.python import series
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are exact: every sample is 0."""
-    monkeypatch.setattr(blocks, "new_noise", ZeroNoise)
+    monkeypatch.setattr(series, "new_noise", ZeroNoise)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[SeededNoise]:
         streams.append(SeededNoise(len(streams)))
         return streams[-1]
 
-    monkeypatch.setattr(blocks, "new_noise", open_next)
+    monkeypatch.setattr(series, "new_noise", open_next)
     return streams
 
 

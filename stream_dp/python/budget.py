@@ -1,0 +1,502 @@
+"""A privacy budget in a program: it pays for series before they exist, and refuses what it does not cover.
+
+Rules: one filter, named when the budget is made, as in `privacy:` of a pipeline file. All arguments are checked before
+anything is charged, and a refusal changes nothing, neither ledger nor randomness. Nothing is ever given back: series of
+a program share no clock, so that one has ended tells nothing about when another's events happened (docs/time.md needs a
+common one). Every method here but `series` is a short name for one statistic: its events, and no other arithmetic.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from itertools import count
+from threading import RLock
+from typing import Any, Literal, Required, TypeAlias, TypedDict, Unpack, overload
+from weakref import WeakValueDictionary
+
+from stream_dp.accounting.amounts import budget_units, text
+from stream_dp.accounting.amounts import exact as amount_of
+from stream_dp.accounting.derive import derive as tightest
+from stream_dp.accounting.entry import DP
+from stream_dp.accounting.filters.basic import by_ticks
+from stream_dp.accounting.filters.filter import largest_pure
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.situations import Alive, Filtered
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee, Measure, PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.pipeline.budget import filter_of, target
+from stream_dp.pipeline.derivations import whole
+from stream_dp.python.series import ContinualSeries, MadeContinual, Prepared
+from stream_dp.python.short_names import (
+    ContinualAlerts,
+    ContinualCounter,
+    ContinualHistogram,
+    ContinualMaximum,
+    ContinualSum,
+    ContinualSums,
+    ContinualTop,
+    declared,
+    row_schema,
+    windows_from,
+)
+from stream_dp.python.single import Single
+from stream_dp.python.statistic import (
+    Alerts,
+    Amount,
+    Count,
+    Histogram,
+    Maximum,
+    Request,
+    Schema,
+    Statistic,
+    Sum,
+    Top,
+    checked_parts,
+    present,
+)
+from stream_dp.python.tick_release import Window
+from stream_dp.records.privacy import FilterName
+
+NeighborsName: TypeAlias = Neighbors | Literal["add_remove", "replace"]
+
+SUBJECT = "all that this budget ever pays for"
+
+
+class Unit(TypedDict, total=False):
+    """Who is protected, by the keys of `privacy:` of a pipeline file; one event where nothing is said."""
+
+    unit: Literal["event", "user"]
+    user: str
+    max_events: int
+    per: str
+    overall: int
+    share: Amount
+
+
+class Running(TypedDict, total=False):
+    """What `series` and every short name take."""
+
+    horizon: int | None
+    confidence: Amount | float
+    name: str | None
+
+
+class Adding(Running, total=False):
+    """What `sum` takes beside its keys."""
+
+    clamp: Required[tuple[Amount, Amount]]
+    step: Amount
+    windows: Iterable[Window]
+    most: int
+
+
+class Counted(Running, total=False):
+    """What `histogram` and `top` take beside their keys."""
+
+    windows: Iterable[Window]
+    method: Literal["tree", "hss", "auto", "gaussian"]
+    most: int
+    expected_events: int | None
+    expected_shape: Literal["even", "zipf", "bursts"] | None
+
+
+class Budget(Single):
+    """A privacy budget and its ledger.
+
+    Privacy claim: whoever sees everything that is released by series created from this budget, in any order, and
+    chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta): [HSV]
+    Thm 12.4 for the filter. One event is one record in one tick of each series that it is added to. With
+    ``unit="user"`` it is all events of a user that count: a guard in front of each series lets as many through as the
+    cap says. The number of ticks, and when series are created and released, must not depend on events. Two budgets over
+    the same events add up. Noise comes from ChaCha20 under fresh seeds of the operating system: adversaries are
+    computationally bounded.
+
+    Nothing is given back, whatever ends. It belongs to the process that made it, may be used by several threads, and
+    lives as long as the process: it is written down nowhere. Pipelines have a journal for that.
+
+    Parameters
+    ----------
+    epsilon : int, str, Fraction or Decimal
+        The budget, exactly: ``1``, ``"0.5"``, ``"1/3"``. Floats are refused.
+    delta : int, str, Fraction or Decimal
+        Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
+    filter : {"pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"}
+        What admits every charge. ``pure`` adds epsilons up; the others are for many small series, and ``zcdp``,
+        ``renyi`` and ``gdp`` for Gaussian noise.
+    order : int, str, Fraction or Decimal, optional
+        The order of a ``renyi`` filter; 8 if not given.
+    neighbors : Neighbors or {"add_remove", "replace"}
+        Which streams are neighbours: one event more, or one event with other content in the same tick.
+    schema : mapping, optional
+        The fields of events, each as in ``schema:`` of a pipeline file: ``{"amount": {"type": "number"}}``.
+    tick : str
+        How long a tick is, so that windows can be named by durations: ``"1h"``.
+    start : str, optional
+        When tick 0 begins, for groupings by hour and for the ends that releases name; now if not given.
+    **unit
+        ``unit``, ``user``, ``max_events``, ``per``, ``overall`` and ``share``, as in ``privacy:`` of a pipeline file.
+
+    Raises
+    ------
+    UsageError
+        A float, an amount out of range, a delta without a filter that has one, and what else is wrong, all at once.
+
+    Examples
+    --------
+    >>> import stream_dp as sdp
+    >>> budget = sdp.Budget(epsilon=1, schema={"country": {"type": "category", "domain": ["DE", "FR"]}})
+    >>> orders = budget.series(sdp.Histogram(by="country"), epsilon="0.1", horizon=8760)
+    >>> orders.add({"country": "DE"})
+    >>> list(orders.release().value), budget.spent, budget.left
+    (['DE', 'FR', 'other'], Fraction(1, 10), Fraction(9, 10))
+    """
+
+    __slots__ = (
+        *("_clock", "_derivations", "_file", "_ledger", "_lock", "_names", "_privacy"),
+        *("_protection", "_schema", "_series"),
+    )
+
+    def __init__(
+        self,
+        epsilon: Amount,
+        *,
+        delta: Amount = 0,
+        filter: FilterName = "pure",  # noqa: A002 - the name it has in pipeline files
+        order: Amount | None = None,
+        neighbors: NeighborsName = "add_remove",
+        schema: Schema | None = None,
+        tick: str = "1s",
+        start: str | None = None,
+        **unit: Unpack[Unit],
+    ) -> None:
+        super().__init__()
+        whole = {"epsilon": epsilon, "delta": delta, "filter": filter, "order": order}
+        self._file = {
+            "privacy": present({**whole, "neighbors": neighbors, **_only(unit, Unit)}),
+            "clock": present({"kind": "wall", "step": tick, "start": start}),
+        }
+        self._schema = dict(schema or {})
+        spec = checked_parts({**self._file, "schema": self._schema})
+        self._privacy, self._clock, self._protection = spec.privacy, spec.clock, spec.protection
+        self._ledger = Ledger.under(filter_of(self._privacy), protected=self._protection.protected)
+        self._lock = RLock()
+        self._names: set[str] = set()
+        self._derivations: dict[str, Derivation] = {}
+        # of those that nobody holds any more none is made of
+        self._series: WeakValueDictionary[str, ContinualSeries] = WeakValueDictionary()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger as it is now, a value; `ledger.entries` are all charges, first to last."""
+        return self._ledger
+
+    @property
+    def unit(self) -> str:
+        """What `spent` and `left` count: epsilon, or what the filter adds up in its place."""
+        return self._ledger.filter.unit
+
+    @property
+    def spent(self) -> Fraction:
+        """What is spent, exactly, in `unit`; costs are rounded up."""
+        return Fraction(self._ledger.spent, self._ledger.filter.scale)
+
+    @property
+    def left(self) -> Fraction:
+        """What is left, exactly, in `unit`."""
+        return Fraction(self._ledger.left, self._ledger.filter.scale)
+
+    @property
+    def largest_epsilon(self) -> Fraction:
+        """The largest epsilon that one more series may have; 0 where none fits."""
+        return amount_of(largest_pure(self._ledger.filter, self._ledger.remaining))
+
+    @property
+    def promise(self) -> Guarantee:
+        """What holds for everything that this budget ever pays for."""
+        stated, protected = target(self._privacy), self._protection.protected
+        measure: Measure = stated if stated.delta else PureDP(stated.epsilon)
+        return Guarantee(measure, protected.neighbors, users=protected.users)
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why the promise holds for what was created so far: a tree of theorems; `print` shows it.
+
+        Raises
+        ------
+        NotDerivable
+            Nothing has been created yet, so there is nothing to derive from.
+        """
+        parts, filter_ = tuple(self._derivations.values()), self._ledger.filter
+        if by_ticks(
+            filter_
+        ):  # no clock is shared, so nothing is derived from when a part was alive
+            return tightest(parts, Filtered(SUBJECT, filter_))
+        ever = [(part, Alive(0, None)) for part in parts]
+        return whole("budget", filter_, ever, target(self._privacy))
+
+    def series(
+        self,
+        statistic: Statistic,
+        *,
+        epsilon: Amount | None = None,
+        name: str | None = None,
+        schema: Schema | None = None,
+        horizon: int | None = None,
+        confidence: Amount | float = "0.95",
+    ) -> ContinualSeries:
+        """Charge for a statistic of events and create it.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is asked: ``Count()``, ``Mean(of="amount", clamp=(0, 240))``, by the keys of pipeline files.
+        epsilon : int, str, Fraction or Decimal
+            What it costs, for all its releases together; nothing where it is made of other series.
+        name : str, optional
+            Its name in the ledger and in releases; a name is used once.
+        schema : mapping, optional
+            Fields of its events beside those of the budget, or in their place.
+        horizon : int, optional
+            How many ticks there will be at most; without it there is no limit, and most errors are larger.
+        confidence : float, int, str, Fraction or Decimal
+            With which the band of each release holds.
+
+        Returns
+        -------
+        ContinualSeries
+            It has been paid for. What is made of the releases of other series, as a ratio is, takes no events.
+
+        Raises
+        ------
+        UsageError
+            What is asked is wrong: every problem of the statistic, the schema and these arguments, with its key.
+        BudgetRefused
+            It does not fit; nothing was created, charged or drawn.
+        NotDerivable
+            No rule covers it.
+        """
+        running: Running = {"horizon": horizon, "confidence": confidence, "name": name}
+        with self._lock:
+            request = self._request(statistic, epsilon, running, {**self._schema, **(schema or {})})
+            spec = request.checked()
+            if inputs := spec.series[-1].inputs:
+                made: ContinualSeries = MadeContinual(
+                    request, spec, [self._series[each] for each in inputs]
+                )
+                self._names.add(made.name)
+            else:
+                made = ContinualSeries(self._paid(Prepared.of(request, spec)))
+            self._series[made.name] = made
+        return made
+
+    def counter(
+        self,
+        *,
+        epsilon: Amount,
+        windows: Iterable[Window] = (),
+        method: Literal["auto", "tree", "gaussian"] = "auto",
+        **running: Unpack[Running],
+    ) -> ContinualCounter:
+        """Charge for a count of events and create it; errors are those of `series`, here and below.
+
+        Parameters
+        ----------
+        windows : iterable of int or "ever", optional
+            Release sliding windows of so many ticks, and the single tick first, in place of all ticks so far (which is
+            the window ``"ever"``); all at the one price.
+        method : {"auto", "tree", "gaussian"}
+            Gaussian noise is for a budget whose filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is what it would be
+            alone, at the budget's delta, and squares add up. ``auto`` compares the errors predicted.
+        epsilon, **running
+            As of `series`: ``horizon``, ``confidence`` and ``name``.
+        """
+        given = {**_only(running, Running), "windows": windows}
+        return ContinualCounter(*self._short(Count(method=method), epsilon, given))
+
+    def histogram(
+        self, *, epsilon: Amount, keys: Iterable[str], **counted: Unpack[Counted]
+    ) -> ContinualHistogram:
+        """Charge for a count of events by key and create it; HSS takes a second to be chosen.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            The keys, public; they are not to be taken from the events.
+        epsilon, **counted
+            What `counter` takes; ``method`` may be ``"hss"``, with public guesses ``expected_events`` and
+            ``expected_shape``. ``most``: at how many of the keys one event counts at most, as `add_list` adds them.
+        """
+        asked = Histogram(by="key", **_own(counted, Counted))
+        return ContinualHistogram(*self._short(asked, epsilon, counted, keys))
+
+    def top(
+        self, *, epsilon: Amount, keys: Iterable[str], k: int, **counted: Unpack[Counted]
+    ) -> ContinualTop:
+        """Charge for a top list (the keys with most events, and which are not told apart) and create it.
+
+        Parameters
+        ----------
+        k : int
+            How many are told; at most 100, and no more than there are keys.
+        epsilon, keys, **counted
+            As of `histogram`; ``auto`` takes the method whose bands are narrower in the end.
+        """
+        asked = Top(by="key", k=k, **_own(counted, Counted))
+        return ContinualTop(*self._short(asked, epsilon, counted, keys))
+
+    @overload
+    def sum(
+        self, *, epsilon: Amount, keys: None = None, **adding: Unpack[Adding]
+    ) -> ContinualSum: ...
+    @overload
+    def sum(
+        self, *, epsilon: Amount, keys: Iterable[str], **adding: Unpack[Adding]
+    ) -> ContinualSums: ...
+    def sum(
+        self, *, epsilon: Amount, keys: Iterable[str] | None = None, **adding: Unpack[Adding]
+    ) -> ContinualSum | ContinualSums:
+        """Charge for a sum of a clamped number, or one for each key, and create it.
+
+        Parameters
+        ----------
+        keys : iterable of str, optional
+            The keys, public; without, there is one sum over all events.
+        epsilon, **adding
+            As of `histogram`, and ``clamp``: the least and the largest amount of an event, exact, public, and not taken
+            from the events; ``step``: the grid that amounts are rounded to, 1 if not given.
+        """
+        by = {} if keys is None else {"by": "key"}
+        asked = Sum(of="amount", **by, **_own(adding, Adding))
+        given = self._short(asked, epsilon, adding, keys)
+        return ContinualSum(*given) if keys is None else ContinualSums(*given)
+
+    def maximum(
+        self,
+        *,
+        epsilon: Amount,
+        keys: Iterable[str],
+        most: int = 1,
+        expected_events: int | None = None,
+        **running: Unpack[Running],
+    ) -> ContinualMaximum:
+        """Charge for a maximum (how many events at the key that has most, and which) and create it.
+
+        Parameters
+        ----------
+        epsilon, keys, most, expected_events, **running
+            As of `histogram`.
+        """
+        asked = Maximum(by="key", **present({"expected_events": expected_events}))
+        return ContinualMaximum(
+            *self._short(asked, epsilon, {**_only(running, Running), "most": most}, keys)
+        )
+
+    def alerts(
+        self,
+        *,
+        epsilon: Amount,
+        keys: Iterable[str],
+        threshold: int,
+        most: int = 1,
+        **running: Unpack[Running],
+    ) -> ContinualAlerts:
+        """Charge for alerts per key, re-armed for ever, and create them.
+
+        Parameters
+        ----------
+        threshold : int
+            A key fires when it has had about so many events since it fired last.
+        epsilon, keys, most, **running
+            As of `histogram`.
+        """
+        asked = Alerts(by="key", threshold=threshold)
+        return ContinualAlerts(
+            *self._short(asked, epsilon, {**_only(running, Running), "most": most}, keys)
+        )
+
+    def _short(
+        self,
+        statistic: Statistic,
+        epsilon: Amount,
+        given: Mapping[str, Any],
+        keys: Iterable[str] | None = None,
+    ) -> tuple[Prepared, tuple[str, ...], tuple[Window, ...]]:
+        """Charge for a statistic whose rows the program fills, one entry for each key."""
+        if self._privacy.unit == "user":
+            raise UsageError("a count or a sum does not say whose events they are: use `series`")
+        running: Any = {
+            name: each for name, each in given.items() if name in Running.__annotations__
+        }
+        entries = None if keys is None else declared(keys)
+        shown = windows_from(given.get("windows", ()), running.get("horizon"))
+        if shown:
+            spans = [each for each in shown if each != 1] or [1]
+            lengths = [
+                each if isinstance(each, str) else f"{each * self._clock.step}ms" for each in spans
+            ]
+            statistic.keys["windows"] = lengths
+        with self._lock:
+            schema = row_schema(entries, given.get("most", 1))
+            request = self._request(statistic, epsilon, running, schema)
+            prepared = self._paid(Prepared.of(request, request.checked(), entries))
+        return prepared, entries or (), shown
+
+    def _request(
+        self, statistic: Statistic, epsilon: Amount | None, running: Running, schema: Schema
+    ) -> Request:
+        """What is asked for, beside the series that it names, which it may be made of."""
+        self._require_own_process()
+        name, confidence = running.get("name"), running.get("confidence", "0.95")
+        named = self._free(statistic.word) if name is None else name
+        values = [value for value in statistic.keys.values() if isinstance(value, str)]
+        inputs = [self._series[value].request for value in values if value in self._series]
+        clock = {**self._file["clock"], **present({"horizon": running.get("horizon")})}
+        sure = repr(float(confidence)) if isinstance(confidence, float) else confidence
+        parts = {**self._file, "clock": clock, "schema": schema, "confidence": sure}
+        return Request(statistic.entry(named, epsilon), parts, inputs, named in self._names)
+
+    def _free(self, word: str) -> str:
+        """A name by statistic and number that no series has."""
+        numbers = count(len(self._names) + 1)
+        return next(name for n in numbers if (name := f"{word}-{n}") not in self._names)
+
+    def _paid(self, prepared: Prepared) -> Prepared:
+        """Charge the ledger for what is prepared, and return it: only then a series may be made of it."""
+        name, derivation = prepared.runs.name, prepared.chosen.derivation
+        self._ledger = self._after(derivation)
+        self._names.add(name)
+        self._derivations[name] = derivation
+        return prepared
+
+    def _after(self, derivation: Derivation) -> Ledger:
+        """The ledger after this charge; it is not yet the budget's."""
+        entry = self._ledger.price(derivation)
+        if not self._ledger.preview(entry).fits:
+            more = "series" if entry.measure == DP else "pure series"
+            raise BudgetRefused(
+                f"{derivation.subject} does not fit: {self._state()}; epsilon {text(self.largest_epsilon)} is the "
+                f"most that one more {more} may have. Nothing was created or charged: lower its epsilon"
+            )
+        return self._ledger.charge(entry)
+
+    def _state(self) -> str:
+        """What is spent, rounded up, of how much, rounded down."""
+        total = text(budget_units(self.spent + self.left))
+        return f"{text(self.spent)} of {total} {self.unit} spent"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} ({self._privacy.filter}): {self._state()}>"
+
+
+def _only(given: Mapping[str, Any], known: type[Any]) -> Mapping[str, Any]:
+    """Return what is given, all of it keys of a typed dict (TypeError)."""
+    if unknown := given.keys() - known.__annotations__.keys():
+        raise TypeError(f"unexpected: {', '.join(sorted(unknown))}")
+    return given
+
+
+def _own(given: Mapping[str, Any], known: type[Any]) -> dict[str, Any]:
+    """The keys of the statistic in what a short name is given: windows are in ticks there, and `most` is of events."""
+    others = {*Running.__annotations__, "windows", "most"}
+    return {name: each for name, each in present(_only(given, known)).items() if name not in others}

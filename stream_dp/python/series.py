@@ -1,0 +1,464 @@
+"""A series of a program: each tick is open, closed once, and released once.
+
+Rules: `add` puts events into the open tick, `release` closes it: an update with the whole tick, then one query. What
+was released stays as it is. Events are records in JSON: the row of a tick is made of them by the decoder, guard, router
+and memories of a pipeline, its release by the step of the engine. What the schema does not fit is refused before it
+counts, and never repeated. Threads wait for one another; a forked process refuses.
+"""
+
+import numbers
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee
+from stream_dp.core.how_many import how_many
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.engine.actor import step
+from stream_dp.engine.guard import Guard
+from stream_dp.engine.made_series import MadeSeries
+from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.series import Series
+from stream_dp.engine.ticks.tick_assembler import TickAssembler
+from stream_dp.errors import FailClosed, NotDerivable, RejectedMessage
+from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.pipeline.builder import Chosen, chosen_for, made_of_releases
+from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.routing.layout import RowLayout
+from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.python.public_release import PublicRelease
+from stream_dp.python.single import Single
+from stream_dp.python.statistic import Request
+from stream_dp.records.decoder import Decoded, Refusal
+
+R = TypeVar("R")  # the release of a tick
+T = TypeVar("T")  # the events of one tick, as `over` takes them
+
+Event: TypeAlias = Mapping[str, Any]
+"""The fields of an event by name."""
+_Records: TypeAlias = list[tuple[bytes, Any]]
+_TOGETHER = 4096  # events that are added up at once
+
+
+def new_noise() -> Noise:
+    """Return a noise stream under a seed of its own, from the operating system."""
+    return NoiseStream(fresh_seed(), 0)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """A series that may run once a budget has paid for it.
+
+    `runs` is what the engine would run of it, on rows as `spec` lays them out; `request` is what was asked for.
+    """
+
+    request: Request
+    spec: PipelineSpec
+    chosen: Chosen
+    runs: Series
+    grid: TickGrid
+
+    @classmethod
+    def of(
+        cls, request: Request, spec: PipelineSpec, keys: tuple[str, ...] | None = None
+    ) -> "Prepared":
+        """Choose the mechanism of the last series of `spec`; no noise is drawn.
+
+        `keys` name the entries of its rows, where these are not those of the schema. Raises like `chosen_for`.
+        """
+        series = spec.series[-1]
+        alone = spec.model_copy(update={"series": (series,)})
+        layout = RowLayout.of(alone)
+        rows = layout.slice(series.name) if keys is None else slice(0, len(keys))
+        chosen = chosen_for(alone, series, rows)
+        runs = chosen.series(alone, rows, keys or layout.keys(series.name))
+        return cls(request, alone, chosen, runs, _grid(spec))
+
+
+def _grid(spec: PipelineSpec) -> TickGrid:
+    """The ticks of a series, the first of which begins at the declared start, or now."""
+    clock, now = spec.clock, time.time_ns() // 1_000_000
+    origin = now - now % clock.step if clock.start is None else clock.start
+    return TickGrid(origin, clock.step, clock.horizon)
+
+
+class Continual(Single, ABC, Generic[R, T]):
+    """What all series of a program have in common, each with a state of its own."""
+
+    __slots__ = ("_ended", "_last", "_lock", "_prepared", "_state", "_tick")
+
+    def __init__(self, prepared: Prepared) -> None:
+        """Draw the first noise: after the charge."""
+        self._begin()
+        self._prepared = prepared
+        self._state: Any = prepared.runs.mechanism.init(new_noise())
+
+    def _begin(self) -> None:
+        super().__init__()
+        self._lock = Lock()
+        self._tick = 0
+        self._last: R | None = None
+        self._ended = False
+
+    @property
+    def request(self) -> Request:
+        """What was asked for."""
+        return self._prepared.request
+
+    @property
+    def prepared(self) -> Prepared:
+        """What the budget has paid for."""
+        return self._prepared
+
+    @property
+    def name(self) -> str:
+        """Its name in the ledger and in releases."""
+        return str(self.request.entry["name"])
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why it guarantees what it does: a tree of theorems; `print` shows it."""
+        return self._prepared.chosen.derivation
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it guarantees alone, for all its releases together."""
+        return self.derivation.guarantee
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of ticks it was made for; None where there is no limit."""
+        return self._prepared.grid.horizon
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks have been closed, each with one release; public."""
+        return self._tick
+
+    @property
+    def last(self) -> R | None:
+        """The release of the tick closed last, the same object however often it is asked for; None before."""
+        return self._last
+
+    def release(self) -> R:
+        """Close the open tick, also one without events, and release it.
+
+        Each call closes a tick. When it is called must not depend on the events: call it by a clock.
+
+        A release never changes, and is kept in `last` until the next.
+
+        Raises
+        ------
+        RejectedMessage
+            The horizon is reached; nothing has changed.
+        FailClosed
+            In a forked process, or after a release that failed.
+        """
+        self._require_own_process()
+        with self._lock:
+            return self._close()
+
+    @overload
+    def over(self, ticks: Iterable[T]) -> Iterator[R]: ...
+    @overload
+    def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[R]: ...
+    def over(self, ticks: Iterable[T] | AsyncIterable[T]) -> Iterator[R] | AsyncIterator[R]:
+        """Release once for each item of an iterator, plain or asynchronous, when its release is asked for.
+
+        The number of items is public, as it is the number of releases. An item that is refused, or lies beyond the
+        horizon, changes nothing (`RejectedMessage`), and its tick is still open.
+
+        Parameters
+        ----------
+        ticks : iterable or asynchronous iterable
+            What each tick adds: a list of events; of short names a count or amounts, or a mapping from keys to these.
+        """
+        return self._over_later(ticks) if isinstance(ticks, AsyncIterable) else self._over(ticks)
+
+    def _over(self, ticks: Iterable[T]) -> Iterator[R]:
+        for events in ticks:
+            yield self._tick_of(events)
+
+    async def _over_later(self, ticks: AsyncIterable[T]) -> AsyncIterator[R]:
+        async for events in ticks:
+            yield self._tick_of(events)
+
+    def _tick_of(self, events: T) -> R:
+        self._require_own_process()
+        changes = self._changes(events)
+        with self._lock:
+            self._require_open()
+            self._put(changes)
+            return self._close()
+
+    def _add(self, changes: Any) -> None:
+        """Put changes into the open tick."""
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
+            self._put(changes)
+
+    def _close(self) -> R:
+        """Step over the row of the open tick; where anything fails in it, the series ends: a tick has one release."""
+        self._require_open()
+        prepared, tick = self._prepared, self._tick
+        self._ended = True
+        row = self._row()
+        state, body = step(
+            prepared.runs, prepared.grid, self._state, tick, tick + 1, row, new_noise()
+        )
+        release = self._released(body)
+        self._state, self._tick, self._last, self._ended = state, tick + 1, release, False
+        return release
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise FailClosed(
+                f"{self.name}: the release of tick {self._tick} failed, and a tick is released once; create another "
+                "series"
+            )
+        if self.horizon is not None and self._tick >= self.horizon:
+            raise RejectedMessage(
+                f"{self.name} was made for {how_many(self.horizon, 'tick')} and has released all; create another "
+                "one with a longer horizon, or without one"
+            )
+
+    @abstractmethod
+    def _changes(self, events: T) -> Any:
+        """What events add to a tick, whichever it is (RejectedMessage)."""
+
+    @abstractmethod
+    def _put(self, changes: Any) -> None:
+        """Add all of it to the open tick, or nothing (RejectedMessage)."""
+
+    @abstractmethod
+    def _row(self) -> IntArray:
+        """The row of the open tick, which is over."""
+
+    @abstractmethod
+    def _released(self, body: bytes) -> R:
+        """The release of these bytes."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}: {how_many(self.ticks, 'tick')} released>"
+
+
+class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
+    """A statistic of events, released once each tick; made by `Budget.series`.
+
+    Privacy claim: `guarantee`, for all releases together, against readers who choose what to do next by what they saw;
+    `derivation` says why. Whom it protects is the budget's to say: one event, or a user as far as the cap goes.
+
+    Examples
+    --------
+    >>> import stream_dp as sdp
+    >>> budget = sdp.Budget(epsilon=1, schema={"amount": {"type": "number"}})
+    >>> mean = budget.series(sdp.Mean(of="amount", clamp=(0, 240)), epsilon="0.5", horizon=24)
+    >>> mean.add({"amount": 19.95})
+    >>> release = mean.release()
+    >>> release.series, release.tick, release.confidence
+    ('mean-1', 0, 0.95)
+    """
+
+    __slots__ = ("__weakref__", "_lane")
+
+    def __init__(self, prepared: Prepared) -> None:
+        super().__init__(prepared)
+        self._lane = _Lane(prepared.spec, prepared.grid.origin, prepared.runs)
+
+    def add(self, event: Event) -> None:
+        """Add an event to the open tick.
+
+        Parameters
+        ----------
+        event : mapping
+            The fields of the schema by name, as a record in JSON has them; others are not looked at.
+
+        Raises
+        ------
+        RejectedMessage
+            It does not fit the schema, or the horizon is reached; nothing has changed.
+        FailClosed
+            In a forked process, or after a release that failed.
+        """
+        self._add(self._changes((event,)))
+
+    def update(self, events: Iterable[Event]) -> None:
+        """Add events to the open tick: all of them or, where one is refused, none; errors are those of `add`.
+
+        Parameters
+        ----------
+        events : iterable of mapping
+            Each as `add` takes it.
+        """
+        self._add(self._changes(events))
+
+    def _changes(self, events: Iterable[Event]) -> _Records:
+        return self._lane.read(events)
+
+    def _put(self, changes: _Records) -> None:
+        self._lane.add(changes, self._tick)
+
+    def _row(self) -> IntArray:
+        return self._lane.close(self._tick)
+
+    def _released(self, body: bytes) -> PublicRelease:
+        return PublicRelease.of(body)
+
+
+class _Lane:
+    """From events to the rows of ticks, as from the records of one partition."""
+
+    __slots__ = ("_decode", "_guard", "_records", "_router", "_rows", "_seen", "_ticks")
+
+    def __init__(self, spec: PipelineSpec, origin: int, runs: Series) -> None:
+        key = fresh_seed()  # users and identifiers are remembered by keyed hashes
+        self._router = Router(spec, origin, None, key)
+        self._guard = guard_of(spec, origin, key)
+        self._guard.begin((0,))
+        self._seen = SeenMemory(self._router.layout.windows(spec))
+        self._ticks = TickAssembler((0,), self._router.width)
+        amounts = (runs.rows,) if runs.amounts else ()
+        self._rows = Guard(self._router.width, amounts)
+        self._decode = self._router.decoder.decode
+        self._records: _Records = []
+
+    def read(self, events: Iterable[Event]) -> _Records:
+        """Return events as records that fit the schema (RejectedMessage)."""
+        payloads = [_payload(event) for event in _listed(events)]
+        decoded = self._decode(payloads)
+        if decoded.refused:
+            _refuse(decoded.refused[0])
+        return list(zip(payloads, decoded.records, strict=True))
+
+    def add(self, records: _Records, tick: int) -> None:
+        """Count records in the open tick."""
+        self._records += records
+        if len(self._records) >= _TOGETHER:
+            self._route(tick)
+
+    def close(self, tick: int) -> IntArray:
+        """Return the row of the open tick."""
+        self._route(tick, mark=tick)
+        (closed,) = self._ticks.closed(1)
+        (counted,), _ = self._seen.settle([closed])
+        self._guard.memory.settle(closed.used, tick + 1)
+        return self._rows.admit(counted.row)
+
+    def _route(self, tick: int, mark: int | None = None) -> None:
+        payloads = [payload for payload, _ in self._records]
+        records = [record for _, record in self._records]
+        self._records.clear()
+        places = range(len(records))
+        batch = Batch(
+            0, payloads, places, 0, tick=tick, mark=mark, decoded=Decoded(records, places, [])
+        )
+        admitted = self._guard.admit(batch, tick - 1)
+        routed = self._router.route(admitted.batch)
+        self._ticks.add(admitted.batch, routed, admitted.used, admitted.capped, admitted.users)
+
+
+class MadeContinual(ContinualSeries):
+    """A series that is made of what others release, which costs nothing: it has no events and no mechanism.
+
+    Each `release` is of the tick that its inputs have released last.
+    """
+
+    __slots__ = ("_grid", "_inputs", "_made", "_request")
+
+    def __init__(
+        self, request: Request, spec: PipelineSpec, inputs: Sequence[ContinualSeries]
+    ) -> None:
+        self._begin()
+        chosen = [each.prepared.chosen for each in inputs]
+        (made,) = made_of_releases(spec, RowLayout.of(spec), chosen)
+        self._made: MadeSeries = made.series
+        self._request, self._inputs, self._grid = request, tuple(inputs), _grid(spec)
+
+    @property
+    def request(self) -> Request:
+        """What was asked for."""
+        return self._request
+
+    @property
+    def horizon(self) -> None:
+        """It ends with its inputs."""
+        return
+
+    @property
+    def derivation(self) -> Derivation:
+        """Nothing: what its inputs guarantee covers whatever is made of them ([HSV] 2.14).
+
+        Raises
+        ------
+        NotDerivable
+            Always.
+        """
+        raise NotDerivable(f"{self.name} is made of releases: see the derivations of {self._names}")
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(each.name for each in self._inputs)
+
+    def _changes(self, events: Iterable[Event]) -> _Records:
+        raise RejectedMessage(f"{self.name} is made of releases: add events to {self._names}")
+
+    def _close(self) -> PublicRelease:
+        releases = [each.last for each in self._inputs]
+        ticks = {-1 if release is None else release.tick for release in releases}
+        tick = max(ticks)
+        if len(ticks) > 1 or tick < self._tick:
+            raise RejectedMessage(
+                f"{self.name} is made of releases of the same tick: release {self._names}, then this"
+            )
+        bodies = {release.series: release.body for release in releases if release is not None}
+        self._last = PublicRelease.of(self._made.body(self._grid, tick + 1, tick, bodies))
+        self._tick = tick + 1
+        return self._last
+
+
+def _listed(events: Any) -> Iterable[Any]:
+    if isinstance(events, str | bytes | Mapping) or not isinstance(events, Iterable):
+        raise RejectedMessage("the events of a tick are a list of mappings; nothing was added")
+    return events
+
+
+def _plain(value: Any) -> Any:
+    """A number of another library as one that JSON has."""
+    match value:
+        case numbers.Integral():
+            return int(value)
+        case numbers.Real():
+            return float(value)
+    raise TypeError("no value of a record")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
+
+
+def _payload(event: Any) -> bytes:
+    if not isinstance(event, Mapping):
+        raise RejectedMessage("an event is a mapping from fields to values; nothing was added")
+    try:
+        return _ENCODER.encode(dict(event))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        raise RejectedMessage(
+            "an event holds a value that no record has; nothing was added"
+        ) from None
+
+
+def _refuse(refusal: Refusal) -> NoReturn:
+    field = "" if refusal.field is None else f" ({refusal.field})"
+    raise RejectedMessage(
+        f"an event does not fit the schema: {refusal.reason}{field}; nothing was added"
+    )

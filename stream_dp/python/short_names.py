@@ -1,0 +1,395 @@
+"""Series whose events are counts, keys and amounts: what `counter`, `histogram`, `sum` and the like of a budget make.
+
+Rules: events go into the open row as they are, past the decoder, since their keys are declared and their amounts are
+numbers; what is no key is refused, without repeating it. Releases are read from the bytes of the series, exactly.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Real
+from operator import index
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
+from stream_dp.engine.guard import Guard
+from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.python.series import Continual, Prepared
+from stream_dp.python.tick_release import (
+    Counts,
+    Ranked,
+    SumRelease,
+    Sums,
+    TickRelease,
+    Window,
+)
+from stream_dp.records.amount_units import Amount
+from stream_dp.records.record_columns import Numbers
+from stream_dp.statistics.parts.series_spec import SeriesSpec
+
+R = TypeVar("R")
+T = TypeVar("T")
+V = TypeVar("V")
+A = TypeVar("A")  # what a tick adds at a key
+
+Number: TypeAlias = float | Fraction | Decimal
+"""A number of an event: data, so it may be a float."""
+
+MOST_KEYS, MOST_LISTED = 10**6, 10_000
+_WINDOWS = 'windows: a list of numbers of ticks, or "ever", is needed, such as [24, 168, "ever"]'
+
+
+class Shorthand(Continual[R, T], Generic[R, T]):
+    """A series whose rows a program fills itself, one entry for each key.
+
+    What is refused raises `RejectedMessage` and changes nothing.
+    """
+
+    __slots__ = ("_keys", "_open", "_places", "_windows")
+
+    _most: ClassVar[int] = MOST_EVENTS
+    _too_much: ClassVar[str] = "a tick holds at most 2^40 events of a kind; nothing was added"
+
+    def __init__(
+        self, prepared: Prepared, keys: tuple[str, ...] = (), windows: tuple[Window, ...] = ()
+    ) -> None:
+        super().__init__(prepared)
+        self._keys, self._windows = keys, windows
+        self._places = {key: place for place, key in enumerate(keys)}
+        self._open = self._nothing()
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of each release, in ticks, the single tick first; none where it counts all ticks so far."""
+        return self._windows
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The declared keys, in their order; none where all events count alike."""
+        return self._keys
+
+    @property
+    def most(self) -> int:
+        """At how many of the keys one event counts at most."""
+        return min(self._prepared.chosen.mechanism.rows.ones, len(self.keys))
+
+    def _put(self, changes: Mapping[int, int]) -> None:
+        row = self._open
+        if any(abs(int(row[place]) + more) > self._most for place, more in changes.items()):
+            raise RejectedMessage(self._too_much)
+        for place, more in changes.items():
+            row[place] += more
+
+    def _row(self) -> IntArray:
+        row, self._open = self._open, self._nothing()
+        amounts = (slice(0, len(row)),) if self._prepared.runs.amounts else ()
+        return Guard(len(row), amounts).admit(row)
+
+    def _nothing(self) -> IntArray:
+        rows = self._prepared.runs.rows
+        return np.zeros(rows.stop - rows.start, dtype=np.int64)
+
+    def _place(self, key: Any) -> int:
+        place = self._places.get(key) if isinstance(key, str) else None
+        if place is None:
+            raise RejectedMessage(
+                "a key that was not declared; declare one for all others, such as 'other'. Nothing was added"
+            )
+        return place
+
+    def _listed(self, keys: Iterable[str]) -> list[int]:
+        """The entries of one event's keys (RejectedMessage)."""
+        if isinstance(keys, str):
+            raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
+        places = list(dict.fromkeys(map(self._place, keys)))
+        if len(places) > self.most:
+            raise RejectedMessage(
+                f"one event counts at {self.most} of the keys at most; nothing was added. Declare a larger `most`"
+            )
+        return places
+
+    def _by_key(self, events: Mapping[str, A]) -> Iterable[tuple[int, A]]:
+        if not isinstance(events, Mapping):
+            raise RejectedMessage("the events of a tick are a mapping from keys to what they add")
+        return [(self._place(key), each) for key, each in events.items()]
+
+
+class ContinualCounter(Shorthand[TickRelease[int], int]):
+    """How many events, released once each tick; made by `Budget.counter`.
+
+    Examples
+    --------
+    >>> from stream_dp import Budget
+    >>> counter = Budget(epsilon=1).counter(epsilon="0.1", horizon=8760)
+    >>> counter.add(3)
+    >>> release = counter.release()
+    >>> release.tick, type(release.value), release.band > 0, release.confidence
+    (0, <class 'int'>, True, 0.95)
+    >>> counter.last is release
+    True
+    """
+
+    __slots__ = ()
+
+    def add(self, events: int = 1) -> None:
+        """Add events to the open tick.
+
+        Parameters
+        ----------
+        events : int
+            How many, 0 or more. Each of them is protected on its own.
+        """
+        self._add(self._changes(events))
+
+    def _changes(self, events: int) -> Mapping[int, int]:
+        return {0: _events(events)}
+
+    def _released(self, body: bytes) -> TickRelease[int]:
+        return TickRelease.of(body, self.windows)
+
+
+class Keyed(Shorthand[TickRelease[V], Mapping[str, int]], Generic[V]):
+    """A series that counts events with declared keys."""
+
+    __slots__ = ()
+
+    def add(self, key: str, events: int = 1) -> None:
+        """Add events with this key to the open tick.
+
+        Parameters
+        ----------
+        key : str
+            One of the declared keys.
+        events : int
+            How many, 0 or more. Each of them is protected on its own.
+        """
+        self._add({self._place(key): _events(events)})
+
+    def add_list(self, keys: Iterable[str]) -> None:
+        """Add one event that counts once at each of these keys to the open tick.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Declared keys, at most `most` of them; one that is named twice counts once. All of them are protected
+            together, as one event.
+        """
+        self._add(dict.fromkeys(self._listed(keys), 1))
+
+    def _changes(self, events: Mapping[str, int]) -> Mapping[int, int]:
+        return {place: _events(count) for place, count in self._by_key(events)}
+
+    def _released(self, body: bytes) -> TickRelease[V]:
+        return TickRelease.of(body, self.windows)
+
+
+class ContinualHistogram(Keyed[Counts]):
+    """How many events with each of the declared keys; made by `Budget.histogram`."""
+
+    __slots__ = ()
+
+
+class ContinualTop(Keyed[tuple[Ranked, ...]]):
+    """The `k` keys with most events, and which are not told apart from each; made by `Budget.top`."""
+
+    __slots__ = ()
+
+
+class ContinualMaximum(Keyed[int]):
+    """How many events so far at the key that has most, and which key: `name` of a release; made by `Budget.maximum`."""
+
+    __slots__ = ()
+
+
+class ContinualAlerts(Keyed[tuple[str, ...]]):
+    """Which keys have had about `threshold` events since they fired last; made by `Budget.alerts`."""
+
+    __slots__ = ()
+
+
+class Summing(Shorthand[SumRelease[V], T], Generic[V, T]):
+    """A series that adds up numbers of events, each clamped and rounded to the grid."""
+
+    __slots__ = ()
+
+    _most = AMOUNTS.highest
+    _too_much = "a tick holds sums of at most 2^60 steps; nothing was added"
+
+    def _units(self, amounts: Iterable[Number]) -> int:
+        """What events with these numbers add, in units (RejectedMessage)."""
+        spec: SeriesSpec = self._prepared.chosen.spec
+        amount: Amount = spec.amount  # type: ignore[assignment]  # of a sum
+        numbers = np.array(_doubles(amounts), dtype=np.float64)
+        return int(amount.of(Numbers(numbers, None)).sum())
+
+    def _released(self, body: bytes) -> SumRelease[V]:
+        return SumRelease.of(body, self.windows)
+
+
+class ContinualSum(Summing[Decimal, Iterable[Number]]):
+    """How much, of a clamped number, released once each tick; made by `Budget.sum` without keys.
+
+    Examples
+    --------
+    >>> from stream_dp import Budget
+    >>> volume = Budget(epsilon=1).sum(epsilon="0.5", clamp=(0, 240), step="0.01", windows=[24], horizon=8760)
+    >>> volume.add(12.5, 300)  # two events; 300 counts as 240
+    >>> release = volume.release()
+    >>> list(release.windows), type(release.windows[24].value)
+    ([1, 24], <class 'decimal.Decimal'>)
+    """
+
+    __slots__ = ()
+
+    def add(self, *amounts: Number) -> None:
+        """Add events with these numbers to the open tick.
+
+        Parameters
+        ----------
+        *amounts : int, float, Decimal or Fraction
+            One for each event, which is protected on its own. Each is clamped, and rounded to the grid.
+        """
+        self._add(self._changes(amounts))
+
+    def _changes(self, events: Iterable[Number]) -> Mapping[int, int]:
+        return {0: self._units(events)}
+
+
+class ContinualSums(Summing[Sums, Mapping[str, Iterable[Number]]]):
+    """How much, of a clamped number, for each of the declared keys; made by `Budget.sum` with keys."""
+
+    __slots__ = ()
+
+    def add(self, key: str, *amounts: Number) -> None:
+        """Add events with this key and these numbers to the open tick.
+
+        Parameters
+        ----------
+        key : str
+            One of the declared keys.
+        *amounts : int, float, Decimal or Fraction
+            One for each event, as `ContinualSum.add` takes them.
+        """
+        self._add({self._place(key): self._units(amounts)})
+
+    def add_list(self, keys: Iterable[str], amount: Number) -> None:
+        """Add one event that adds its amount at each of these keys to the open tick.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Declared keys, at most `most` of them; one that is named twice counts once. All of them are protected
+            together, as one event.
+        amount : int, float, Decimal or Fraction
+            What it adds at each of them.
+        """
+        self._add(dict.fromkeys(self._listed(keys), self._units([amount])))
+
+    def _changes(self, events: Mapping[str, Iterable[Number]]) -> Mapping[int, int]:
+        return {place: self._units(amounts) for place, amounts in self._by_key(events)}
+
+
+def declared(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys in their order.
+
+    Raises:
+        UsageError: no key, more than a million, one twice, or one that is no text.
+    """
+    if isinstance(keys, str):
+        raise UsageError('keys: a list of texts is needed, such as ["DE", "FR", "other"]')
+    names = tuple(keys)
+    if not 1 <= len(names) <= MOST_KEYS:
+        raise UsageError(f"keys: 1 to {MOST_KEYS} are needed, got {len(names)}")
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError("keys: every key must be a text")
+    if len(set(names)) < len(names):
+        raise UsageError("keys: a key is listed twice")
+    return names
+
+
+def row_schema(keys: tuple[str, ...] | None, most: int) -> dict[str, dict[str, Any]]:
+    """Return the schema by which a statistic has rows with these keys, and `most` of them for one event.
+
+    Raises:
+        UsageError: `most` is no such number.
+    """
+    if type(most) is not int or not 1 <= most <= MOST_LISTED:
+        raise UsageError(f"most: must be a whole number from 1 to {MOST_LISTED}")
+    fields: dict[str, dict[str, Any]] = {"amount": {"type": "number"}}
+    if keys is not None:
+        # as many entries as keys, one of them for what is none of the domain; their names play no part
+        domain = [str(number) for number in range(max(1, len(keys) - 1))]
+        kind = {"type": "category"} if most == 1 else {"type": "list", "most": most}
+        fields["key"] = {**kind, "domain": domain}
+    return fields
+
+
+def windows_from(windows: Iterable[Window], horizon: int | None) -> tuple[Window, ...]:
+    """Return what is shown where these windows are asked, in its order; nothing where none is.
+
+    >>> windows_from(["ever", 168, 24], 8760)
+    (1, 168, 24, 'ever')
+
+    Raises:
+        UsageError: what is no window, or one that is longer than the horizon.
+    """
+    if isinstance(windows, str | int) or not isinstance(windows, Iterable):
+        raise UsageError(_WINDOWS)
+    asked = [_window(each, horizon) for each in windows]
+    spans = [each for each in asked if each not in (1, "ever")]
+    ever = [each for each in asked if each == "ever"]
+    return (1, *spans, *ever) if asked else ()
+
+
+def _window(value: Any, horizon: int | None) -> Window:
+    if isinstance(value, str) and value == "ever":
+        return "ever"
+    try:
+        ticks = 0 if isinstance(value, bool) else index(value)
+    except TypeError:
+        ticks = 0
+    if ticks < 1:
+        raise UsageError(_WINDOWS)
+    if horizon is not None and ticks > horizon:
+        raise UsageError(
+            f"windows: {ticks:,} ticks are more than the horizon of {horizon:,}: ask a shorter window, or "
+            '"ever" for all ticks so far'
+        )
+    return ticks
+
+
+def _events(value: Any) -> int:
+    """A number of events as an int (RejectedMessage: True and 3.0 are none)."""
+    try:
+        count = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        count = None
+    if count is None or not 0 <= count <= MOST_EVENTS:
+        raise RejectedMessage(
+            "a number of events is a whole number from 0 to 2^40; nothing was added"
+        )
+    return count
+
+
+def _doubles(amounts: Any) -> list[float]:
+    """The numbers of some events, each as the nearest double (RejectedMessage)."""
+    if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
+        raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
+    return [_double(amount) for amount in amounts]
+
+
+def _double(amount: Any) -> float:
+    number = isinstance(amount, Real | Decimal) and not isinstance(amount, bool)
+    try:
+        double = float(amount) if number else math.nan
+    except (OverflowError, ValueError):
+        double = math.nan
+    if not math.isfinite(double):
+        raise RejectedMessage(
+            "an amount is a finite number, such as 12.5; nothing was added. Leave out events without one"
+        )
+    return double

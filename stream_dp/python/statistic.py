@@ -1,0 +1,209 @@
+"""What a program asks of a budget: a statistic by the keys that it has in pipeline files, checked as an entry of one.
+
+`Count`, `Mean` and so on are names of this module, one for each of `STATISTICS`: whoever adds a statistic there has it
+here. A request becomes a pipeline of its own, in memory, so every mistake is found that is one in a file, all at once.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from typing import Any, ClassVar, NoReturn, TypeAlias
+
+from pydantic_core import ErrorDetails
+
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.file.yaml import joined, placed
+from stream_dp.pipeline.file.yaml_nodes import nodes
+from stream_dp.records.endpoints import WallClock
+from stream_dp.records.privacy import Privacy
+from stream_dp.statistics import STATISTICS
+from stream_dp.statistics.parts.series_spec import SeriesSpec
+
+Amount: TypeAlias = int | str | Fraction | Decimal
+"""An exact number."""
+Schema: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The fields of an event by name, each as in `schema:` of a pipeline file."""
+
+_BY_BUDGET = ("statistic", "name", "epsilon")  # keys of an entry that the budget fills in
+# A budget ticks from outside, as a wall clock does, and that needs a source whose records are stamped. Nothing is read.
+_SOURCE = {"kind": "kafka", "topic": "events", "bootstrap": "localhost:1"}
+_NO_FIELD = {"(no field)": {"type": "text", "nullable": True}}
+
+
+class Statistic:
+    """A statistic that is asked for, by its keys in pipeline files, but `name` and `epsilon`.
+
+    Parameters
+    ----------
+    **keys
+        What the statistic needs: as in a pipeline file, with lists, dicts and exact numbers. They are checked when a
+        budget is asked for it, together with the schema.
+    """
+
+    kind: ClassVar[type[SeriesSpec]]
+
+    def __init__(self, **keys: Any) -> None:
+        self.keys = keys
+
+    @property
+    def word(self) -> str:
+        """Its name in pipeline files."""
+        return str(self.kind.model_fields["statistic"].default)
+
+    def entry(self, name: str, epsilon: Amount | None) -> dict[str, Any]:
+        """Return the entry of `series:` that it is under this name and at this price."""
+        return {"statistic": self.word, **self.keys, "name": name, **present({"epsilon": epsilon})}
+
+    def __repr__(self) -> str:
+        keys = ", ".join(f"{name}={value!r}" for name, value in self.keys.items())
+        return f"{type(self).__name__}({keys})"
+
+
+@cache
+def named(name: str) -> type[Statistic]:
+    """Return the class of a statistic.
+
+    Raises:
+        AttributeError: `STATISTICS` has none of this name.
+    """
+    kinds = {kind.__name__.removesuffix("Series"): kind for kind in STATISTICS}
+    if name not in kinds:
+        raise AttributeError(f"module 'stream_dp' has no attribute {name!r}")
+    kind = kinds[name]
+    given = inspect.signature(kind).parameters.values()
+    shown = [each for each in given if each.name not in _BY_BUDGET]
+    keys = [each.replace(annotation=inspect.Parameter.empty) for each in shown]
+    namespace = {
+        "kind": kind,
+        "__doc__": kind.__doc__,
+        "__module__": __name__,
+        "__signature__": inspect.Signature(keys),  # for notebooks, which show and complete the keys
+    }
+    return type(name, (Statistic,), namespace)
+
+
+def __getattr__(name: str) -> type[Statistic]:
+    return named(name)
+
+
+def present(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given, without what is left out."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An `entry` of `series:` beside these `parts` of the file: `privacy`, `clock`, `schema` and `confidence`.
+
+    `inputs` are those of series that run already, which it may be made of; `taken`: another one has its name.
+    """
+
+    entry: Mapping[str, Any]
+    parts: Mapping[str, Any]
+    inputs: Sequence["Request"] = ()
+    taken: bool = False
+
+    def checked(self) -> PipelineSpec:
+        """Return the pipeline, whose last series is the one that is asked for.
+
+        Raises:
+            UsageError: every problem of the entry and of the parts, each with its key.
+        """
+        entries = [each.entry for each in (*self.inputs, self)]
+        data = _whole({**self.parts, "schema": self._schema()}, entries)
+        floats = dict(_floats(data))
+        if self.taken:
+            taken = f"a series '{self.entry['name']}' is already there"
+            floats[f"series[{len(self.inputs)}].name"] = taken
+        found = diagnose(data)
+        told = dict(_told(data, found)) if isinstance(found, list) else {}
+        if isinstance(found, list) or floats:
+            _refuse({**told, **floats}, len(self.inputs))
+        return found
+
+    def _schema(self) -> dict[str, Any]:
+        """Its fields, and those of its inputs."""
+        fields = dict(self.parts["schema"])
+        for name, field in (pair for each in self.inputs for pair in each.parts["schema"].items()):
+            if fields.setdefault(name, field) != field:
+                raise UsageError(f"schema.{name}: is another field in a series that it is made of")
+        return fields
+
+
+def checked_parts(parts: Mapping[str, Any]) -> PipelineSpec:
+    """Return `privacy` and `clock` in a pipeline without series; errors as of `Request.checked`."""
+    data = _whole(parts, ())
+    found = diagnose(data)
+    errors = found if isinstance(found, list) else []
+    told = {
+        **dict(_told(data, [e for e in errors if e["loc"][0] != "series"])),
+        **dict(_floats(data)),
+    }
+    if told:
+        _refuse(told, 0)
+    known: dict[str, Any] = {
+        "privacy": Privacy.model_validate(data["privacy"]),
+        "clock": WallClock.model_validate(data["clock"]),
+    }
+    return PipelineSpec.model_construct(**known)
+
+
+def _whole(parts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    schema = parts["schema"] or _NO_FIELD
+    plain = {"version": 1, "name": "budget", "source": _SOURCE, **parts, "schema": schema}
+    whole: dict[str, Any] = _exact({**plain, "series": entries})
+    return whole
+
+
+def _exact(value: Any) -> Any:
+    """The value with texts in place of decimals, which the models read exactly."""
+    match value:
+        case Mapping():
+            return {key: _exact(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_exact(each) for each in value]
+        case Decimal():
+            return f"{value:f}"
+    return value
+
+
+def _floats(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Each float, which is not the decimal that was written, with what to write in its place."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _floats(each, joined(path, key))
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _floats(each, joined(path, place))
+    elif isinstance(value, float):
+        plain, instead = float(value), "write an exact number, such as 1"
+        if math.isfinite(plain):
+            top, bottom = Fraction(repr(plain)).as_integer_ratio()
+            instead = f'write "{plain!r}" or Fraction({top}, {bottom})'
+        yield path, f"{plain!r} is a float, and numbers are exact here: {instead}"
+
+
+def _told(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Iterator[tuple[str, str]]:
+    """The problems in the words that a file's are told in, each with its place there."""
+    if errors and (root := nodes(json.dumps(data, default=str))) is not None:
+        for each in sorted(placed(root, errors)):
+            yield each.path, each.message + each.meant
+
+
+def _refuse(problems: Mapping[str, str], last: int) -> NoReturn:
+    """Raise one `UsageError` with all problems, by the names of arguments."""
+    raise UsageError("\n".join(f"{_argument(path, last)}: {why}" for path, why in problems.items()))
+
+
+def _argument(path: str, last: int) -> str:
+    """The argument, or the key of the statistic, that a place of the file is here."""
+    path = path.replace("clock.step", "tick")
+    for part in (f"series[{last}].", "clock.", "privacy."):
+        path = path.removeprefix(part)
+    return path

@@ -1,0 +1,388 @@
+"""A budget in a program: charged exactly, before the first noise, and a refusal changes nothing."""
+
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stream_dp as sdp
+from stream_dp import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    BudgetRefused,
+    Derivation,
+    FailClosed,
+    GaussianDP,
+    Guarantee,
+    Neighbors,
+    NotDerivable,
+    PureDP,
+    UsageError,
+)
+from stream_dp.accounting.amounts import budget_units, exact
+from stream_dp.accounting.conversions import zcdp_budget
+from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.users import Users
+from stream_dp.python import series
+from stream_dp.python.series import ContinualSeries, Prepared
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
+
+KEYS = ("DE", "FR", "PL")
+AMOUNT = {"amount": {"type": "number"}}
+MILLIONTH = Fraction(1, 10**6)
+MEAN = {"of": "amount", "clamp": (0, 240)}
+CREATE: dict[str, Callable[..., Any]] = {
+    "series": lambda b, **more: b.series(sdp.Mean(**MEAN), schema=AMOUNT, **more),
+    "counter": lambda b, **more: b.counter(**more),
+    "histogram": lambda b, **more: b.histogram(keys=KEYS, windows=[3], horizon=50, **more),
+    "sum": lambda b, **more: b.sum(clamp=(0, 240), step="0.01", windows=[24, "ever"], **more),
+    "sums": lambda b, **more: b.sum(clamp=(-5, 240), keys=KEYS, **more),
+    "top": lambda b, **more: b.top(keys=KEYS, k=2, horizon=50, **more),
+    "maximum": lambda b, **more: b.maximum(keys=KEYS, expected_events=9, **more),
+    "alerts": lambda b, **more: b.alerts(keys=KEYS, threshold=5, **more),
+}
+every = pytest.mark.parametrize("create", CREATE.values(), ids=CREATE)
+
+
+def everything(budget: Budget) -> tuple[Any, ...]:
+    """All that a refusal must leave as it was."""
+    return budget.ledger, budget.ledger.entries, dict(budget._derivations), set(budget._names)
+
+
+def granted(filter_: Any = "zcdp", epsilon: Any = 1, **more: Any) -> Budget:
+    """A budget with a delta."""
+    return Budget(epsilon=epsilon, delta=MILLIONTH, filter=filter_, **more)
+
+
+@every
+@pytest.mark.parametrize("amount", [1, "1/3", Fraction(1, 7), Decimal("0.25")])
+def test_each_statistic_is_charged_what_it_costs(
+    create: Callable[..., Any], amount: Any, opened: list[SeededNoise]
+) -> None:
+    budget = Budget(epsilon=2)
+    made = create(budget, epsilon=amount)
+    units = -(-Fraction(amount) * 10**12 // 1)
+    assert budget.spent == Fraction(units, 10**12)
+    assert budget.spent + budget.left == 2
+    (entry,) = budget.ledger.entries
+    assert (entry.name, entry.epsilon, entry.delta) == (made.name, units, 0)
+    assert made.guarantee == Guarantee(PureDP(Fraction(amount)), Neighbors.ADD_REMOVE)
+    assert len(opened) == 1
+
+
+def test_a_name_is_used_once_and_numbers_give_way() -> None:
+    budget = Budget(epsilon=1)
+    budget.counter(epsilon="0.1", name="count-2")
+    assert [budget.counter(epsilon="0.1").name for _ in range(2)] == ["count-3", "count-4"]
+
+
+def test_charges_add_up_and_are_never_given_back() -> None:
+    budget = Budget(epsilon="0.3")
+    for _ in range(3):
+        budget.counter(epsilon="0.1", horizon=1).release()
+    assert (budget.spent, budget.left) == (Fraction(3, 10), Fraction(0))
+    assert "parallel composition over ticks" not in str(budget.derivation)
+    with pytest.raises(BudgetRefused):
+        budget.counter(epsilon="0.000001")
+
+
+@every
+def test_a_refusal_changes_nothing(create: Callable[..., Any], opened: list[SeededNoise]) -> None:
+    budget = Budget(epsilon=1)
+    first = budget.counter(epsilon="0.7", horizon=10, name="first")
+    first.add(3)
+    release, before, streams = first.release(), everything(budget), len(opened)
+    with pytest.raises(BudgetRefused, match=r"second does not fit: 0.7 of 1 epsilon spent; .* 0.3"):
+        create(budget, epsilon="0.4", name="second")
+    assert everything(budget) == before
+    assert (len(opened), first.last) == (streams, release)
+    assert create(budget, epsilon="0.3", name="second").name == "second"
+    assert budget.left == 0
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"epsilon": 0.5}, r'epsilon: 0.5 is a float, .*write "0.5" or Fraction\(1, 2\)'),
+    ({"epsilon": np.float64(0.5)}, "epsilon: 0.5 is a float"),
+    ({"epsilon": float("nan")}, "epsilon: nan is a float, .*write an exact number"),
+    ({"epsilon": 0}, "epsilon: must be greater than 0"),
+    ({"epsilon": True}, "epsilon: must be a decimal"),
+    ({"epsilon": "0.0000001"}, "epsilon: must lie between"),
+    ({"epsilon": Decimal("nan")}, "epsilon: must be a decimal"),
+    ({"confidence": 1}, "confidence: must lie strictly between 0 and 1"),
+    ({"name": ""}, "name: must be a lower-case letter or a digit"),
+    ({"name": 3}, "name: must be text"),
+    ({"name": "first"}, "name: a series 'first' is already there"),
+    ({"name": "first", "epsilon": 0.5}, r"(?s)(?=.*name: .*first)(?=.*epsilon: 0.5 is a float)"),
+]
+
+
+@every
+def test_what_is_no_argument_changes_nothing(
+    create: Callable[..., Any], opened: list[SeededNoise]
+) -> None:
+    budget = Budget(epsilon=1)
+    budget.counter(epsilon="0.5", name="first")
+    before = everything(budget)
+    for bad, said in BAD:
+        with pytest.raises(UsageError, match=said):
+            create(budget, **{"epsilon": "0.1", **bad})
+    assert everything(budget) == before
+    assert len(opened) == 1
+
+
+MANY = [str(number) for number in range(300)]
+WRONG: list[tuple[Callable[[Budget], Any], str]] = [
+    (lambda b: b.histogram(epsilon=1, keys=[]), "keys: 1 to 1000000"),
+    (lambda b: b.histogram(epsilon=1, keys="DE"), "keys: a list of texts"),
+    (lambda b: b.histogram(epsilon=1, keys=["a", "a"]), "keys: a key is listed twice"),
+    (lambda b: b.histogram(epsilon=1, keys=[1, True]), "keys: every key must be a text"),  # type: ignore[list-item]
+    (lambda b: b.histogram(epsilon=1, keys=["ab"], method="x"), "method: must be"),  # type: ignore[arg-type]
+    (lambda b: b.histogram(epsilon=1, keys=["a"], expected_shape="x"), "expected_shape: must be even"),  # type: ignore[arg-type]
+    (lambda b: b.histogram(epsilon=1, keys=["a"], expected_events=0), "expected_events: must"),
+    (lambda b: b.histogram(epsilon=1, keys=KEYS, windows=[3], method="hss"), "leave method out"),
+    (lambda b: b.histogram(epsilon=1, keys=KEYS, method="gaussian"), "gaussian needs a delta"),
+    (lambda b: b.maximum(epsilon=1, keys=["a"], most=0), "most: must be a whole number"),
+    (lambda b: b.alerts(epsilon=1, keys=["a"], threshold=0), "threshold: must"),
+    (lambda b: b.top(epsilon=1, keys=KEYS, k=4), "k: .*3"),
+    (lambda b: b.top(epsilon=1, keys=MANY, k=101), "k: must be less than or equal to 100"),
+    (lambda b: b.counter(epsilon=1, horizon=20, windows=[30]), "30 ticks are more than the horizon of 20"),
+    (lambda b: b.counter(epsilon=1, horizon=0), "horizon: must be greater than or equal to 1"),
+    (lambda b: b.counter(epsilon=1, windows=3), "a list of numbers of ticks"),  # type: ignore[arg-type]
+    (lambda b: b.counter(epsilon=1, windows="ever"), "a list of numbers of ticks"),  # type: ignore[arg-type]
+    (lambda b: b.counter(epsilon=1, windows=[True, 2.0]), "a list of numbers of ticks"),  # type: ignore[list-item]
+    (lambda b: b.counter(epsilon=1, windows=[3, "ever", 3]), "windows"),
+    (lambda b: b.counter(epsilon=1, windows=range(2, 11)), "windows"),
+    (lambda b: b.sum(epsilon=1, clamp=(0, 2.5)), r'clamp\[1\]: 2.5 is a float, .*"2.5" or Fraction\(5, 2\)'),  # type: ignore[arg-type]
+    (lambda b: b.sum(epsilon=1, clamp=("0.5", 10)), r"clamp.*'0.5' is no whole number of steps of 1"),
+    (lambda b: b.sum(epsilon=1, clamp=(10, 0)), "clamp.*must be greater than the lower bound '10'"),
+    (lambda b: b.sum(epsilon=1, clamp=10), "clamp: must be a list of two"),  # type: ignore[call-overload]
+    (lambda b: b.sum(epsilon=1, clamp=(0, 10), step="1/3"), "step: must be a decimal from 0.000001"),
+    (lambda b: b.series(sdp.Mean(of="amont", clamp=(0, 9)), schema=AMOUNT), "(?s)epsilon: is missing.*mean amount"),
+    (lambda b: b.series(sdp.Count(wnidows=["1h"]), epsilon=1), "did you mean windows"),
+    (lambda b: b.series(sdp.Ratio(of="a", over="b")), "(?s)of: .*'a'.*over: .*'b'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("create", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_what_a_statistic_does_not_take_is_refused_at_no_cost(
+    create: Callable[[Budget], Any], said: str, opened: list[SeededNoise]
+) -> None:
+    budget = Budget(epsilon=1)
+    with pytest.raises(UsageError, match=said):
+        create(budget)
+    assert budget.spent == len(budget.ledger.entries) == len(opened) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epsilon": 0.5, "filter": "best"}, "(?s)0.5 is a float.*filter: must be pure"),
+        ({"epsilon": 1, "delta": 1e-9}, r'write "1e-09" or Fraction\(1, 1000000000\)'),
+        ({"epsilon": 1, "delta": "1e-9"}, "delta: a pure filter has no delta"),
+        ({"epsilon": 1, "filter": "zcdp"}, "delta: filter zcdp needs a delta"),
+        ({"epsilon": 1, "order": 3}, "order: filter pure has no order"),
+        ({"epsilon": 1, "neighbors": "friends"}, "neighbors: must be"),
+        ({"epsilon": 1, "tick": "1x"}, "tick: must be a whole number with a unit"),
+        ({"epsilon": 1, "schema": {"a": {"type": "numbr"}}}, "schema.a.type: .*did you mean number"),
+        ({"epsilon": 1, "unit": "user"}, "user: unit user needs the field"),
+        ({"epsilon": 1, "unit": "user", "user": "who", "overall": 2}, "user: 'who' is not in the schema"),
+    ],
+)  # fmt: skip
+def test_a_budget_is_exact_and_has_one_filter(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Budget(**given)
+
+
+def test_what_is_no_parameter_is_a_type_error() -> None:
+    budget = Budget(epsilon=1)
+    for wrong in (
+        lambda: Budget(epsilon=1, analysts=[]),  # type: ignore[call-arg]
+        lambda: budget.counter(epsilon=1, most=2),  # type: ignore[call-arg]
+        lambda: budget.histogram(epsilon=1, keys=KEYS, where=[]),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError, match="unexpected"):
+            wrong()
+    assert budget.spent == 0
+
+
+FILTERS: list[tuple[dict[str, Any], str]] = [
+    ({}, "epsilon"),
+    ({"filter": "approximate", "delta": "1e-9"}, "epsilon squared"),
+    ({"filter": "gdp", "delta": "1e-9"}, "mu squared"),
+    ({"filter": "tight_approximate", "delta": "1e-9"}, "rho"),
+    ({"filter": "zcdp", "delta": "1e-9"}, "rho"),
+    ({"filter": "renyi", "delta": "1e-9", "order": 30}, "epsilon"),
+]
+
+
+@pytest.mark.parametrize(("given", "unit"), FILTERS, ids=[unit for _, unit in FILTERS])
+def test_a_filter_admits_up_to_its_capacity(given: dict[str, Any], unit: str) -> None:
+    budget = Budget(epsilon=2, neighbors="replace", **given)
+    capacity, most = budget.left, budget.largest_epsilon
+    with pytest.raises(BudgetRefused):
+        budget.counter(epsilon=most + Fraction(1, 10**12))
+    assert (budget.unit, budget.spent, budget.left) == (unit, Fraction(0), capacity)
+    budget.counter(epsilon="0.1")
+    assert budget.spent > 0
+    assert budget.spent + budget.left == capacity
+    budget.counter(epsilon=budget.largest_epsilon)
+    with pytest.raises(BudgetRefused):
+        budget.counter(epsilon=most)
+    assert budget.largest_epsilon < Fraction(1, 1000)
+    delta = Fraction(given.get("delta", 0))
+    promised = ApproxDP(Fraction(2), delta) if delta else PureDP(Fraction(2))
+    assert budget.promise == Guarantee(promised, Neighbors.REPLACE)
+    assert budget.derivation.guarantee.neighbors is Neighbors.REPLACE
+    assert (budget.derivation.guarantee.measure.epsilon, budget.promise.measure.delta) == (2, delta)  # type: ignore[union-attr]
+
+
+def subjects(derivation: Derivation) -> list[str]:
+    """All nodes by name."""
+    return [derivation.subject, *(s for p in derivation.premises for s in subjects(p))]
+
+
+def test_the_derivation_has_every_series_and_prints() -> None:
+    budget = Budget(epsilon=1)
+    with pytest.raises(NotDerivable):
+        _ = budget.derivation
+    counter = budget.counter(epsilon="0.25", horizon=10)
+    budget.alerts(epsilon="0.5", keys=["a"], threshold=3, name="loud")
+    tree = budget.derivation
+    assert [part.subject for part in tree.premises] == ["count-1", "loud"]
+    assert tree.premises[0] == counter.derivation
+    assert "[HSV] Thm 12.4" in tree.source
+    lines = str(tree).splitlines()
+    assert lines[0].startswith("all that this budget ever pays for: DP epsilon 1, delta 0, ")
+    assert sum(line.startswith("  loud: DP epsilon 0.5, delta 0") for line in lines) == 1
+    assert len([line for line in lines if "holds:" not in line]) == len(subjects(tree))
+
+
+class Late(Budget):
+    """A broken twin: it charges once the series is there, which then has drawn."""
+
+    def counter(self, **given: Any) -> Any:
+        """Create, then charge."""
+        request = self._request(sdp.Count(), given["epsilon"], {}, {})
+        ledger = self._ledger
+        prepared = self._paid(Prepared.of(request, request.checked()))
+        paid, self._ledger = self._ledger, ledger
+        made = ContinualSeries(prepared)
+        self._ledger = paid
+        return made
+
+
+def spent_at_first_draw(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> Fraction:
+    """What the budget had spent when the first noise was asked for."""
+    seen: list[Fraction] = []
+
+    def watching() -> Noise:
+        seen.append(budget.spent)
+        return ZeroNoise()
+
+    monkeypatch.setattr(series, "new_noise", watching)
+    budget.counter(epsilon="0.5")
+    return seen[0]
+
+
+def test_the_charge_comes_before_the_first_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spent_at_first_draw(Budget(epsilon=1), monkeypatch) == Fraction(1, 2)
+    assert spent_at_first_draw(Late(epsilon=1), monkeypatch) == 0
+
+
+def test_noise_that_fails_leaves_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_randomness() -> Noise:
+        raise OSError("no randomness")
+
+    monkeypatch.setattr(series, "new_noise", no_randomness)
+    budget = Budget(epsilon=1)
+    with pytest.raises(OSError, match="no randomness"):
+        budget.counter(epsilon="0.5")
+    assert budget.spent == Fraction(1, 2)
+
+
+def test_threads_do_not_spend_the_same_budget() -> None:
+    budget = Budget(epsilon=1)
+
+    def one(_: int) -> bool:
+        try:
+            budget.counter(epsilon="0.1", horizon=5)
+        except BudgetRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(one, range(40))) == 10
+    assert budget.left == 0
+    assert len(budget.ledger.entries) == 10
+
+
+def test_there_is_one_of_it(another_process: Callable[[], None]) -> None:
+    budget = Budget(epsilon=1)
+    for double in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(FailClosed, match="neither copied nor pickled"):
+            double(budget)
+    another_process()
+    with pytest.raises(FailClosed, match="forked process"):
+        budget.counter(epsilon="0.1")
+    assert budget.spent == 0
+
+
+def test_its_text_says_what_is_public() -> None:
+    budget = Budget(epsilon=1, filter="zcdp", delta="1e-6")
+    budget.counter(epsilon="0.1")
+    assert re.fullmatch(r"<Budget \(zcdp\): 0.00\d+ of 0.0\d+ rho spent>", repr(budget))
+
+
+@pytest.mark.parametrize("windows", [(), (24, "ever")])
+def test_gaussian_noise_costs_its_rho_alone(windows: Any) -> None:
+    budget = granted()
+    counter = budget.counter(epsilon=1, horizon=100, method="gaussian", windows=windows)
+    rho = exact(budget_units(zcdp_budget(ApproxDP(Fraction(1), MILLIONTH))))
+    assert counter.guarantee.measure == ZCDP(rho)
+    assert (budget.unit, budget.spent) == ("rho", rho)
+    assert budget.promise.measure == ApproxDP(Fraction(1), MILLIONTH)
+    assert "zCDP" in str(budget.derivation)
+
+
+def test_under_a_gdp_filter_it_claims_gdp_and_needs_a_horizon() -> None:
+    budget = granted("gdp", 2)
+    made = budget.histogram(epsilon=1, keys=KEYS, horizon=10, method="gaussian")
+    assert made.guarantee.measure == GaussianDP(gaussian_budget(ApproxDP(Fraction(1), MILLIONTH)))
+    before = budget.ledger
+    with pytest.raises(BudgetRefused, match="needs finite communication"):
+        budget.histogram(epsilon=1, keys=KEYS, method="gaussian")
+    assert budget.ledger == before
+
+
+def test_squares_add_up_and_what_does_not_fit_is_refused(opened: list[SeededNoise]) -> None:
+    budget = granted()
+    for _ in range(2):
+        budget.counter(epsilon="0.68", method="gaussian")
+    before, streams = (budget.ledger, budget.spent), len(opened)
+    with pytest.raises(BudgetRefused, match="the most that one more pure series may have"):
+        budget.counter(epsilon="0.3", method="gaussian")
+    assert (budget.ledger, budget.spent, len(opened)) == (*before, streams)
+
+
+def test_who_is_protected_is_the_budgets_to_say() -> None:
+    who = {"who": {"type": "text"}}
+    budget = Budget(epsilon=1, unit="user", user="who", max_events=3, per="4s", schema=who)
+    made = budget.series(sdp.Count(), epsilon="0.5")
+    assert made.guarantee == Guarantee(
+        PureDP(Fraction(1, 2)), Neighbors.ADD_REMOVE, users=Users(3, 4)
+    )
+    assert budget.promise.users == budget.derivation.guarantee.users == made.guarantee.users
+    made.update({"who": "anna"} for _ in range(5))
+    made.release()
+    assert made._lane._guard.memory._pending == {}  # what a tick took is not remembered twice
+    with pytest.raises(UsageError, match="use `series`"):
+        budget.counter(epsilon="0.1")
