@@ -26,6 +26,7 @@ from stream_dp.engine.actor import step
 from stream_dp.engine.guard import Guard
 from stream_dp.engine.made_series import MadeSeries
 from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.engine.memory import Memories
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.series import Series
 from stream_dp.engine.ticks.tick_assembler import TickAssembler
@@ -319,14 +320,15 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
 class _Lane:
     """From events to the rows of ticks, as from the records of one partition."""
 
-    __slots__ = ("_decode", "_guard", "_records", "_router", "_rows", "_seen", "_ticks")
+    __slots__ = ("_decode", "_guard", "_memories", "_records", "_router", "_rows", "_ticks")
 
     def __init__(self, spec: PipelineSpec, origin: int, runs: Series) -> None:
         key = fresh_seed()  # users and identifiers are remembered by keyed hashes
         self._router = Router(spec, origin, None, key)
         self._guard = guard_of(spec, origin, key)
         self._guard.begin((0,))
-        self._seen = SeenMemory(self._router.layout.windows(spec))
+        seen = SeenMemory(self._router.layout.windows(spec))
+        self._memories = Memories(self._guard.memory, seen)
         self._ticks = TickAssembler((0,), self._router.width)
         amounts = (runs.rows,) if runs.amounts else ()
         self._rows = Guard(self._router.width, amounts)
@@ -350,9 +352,7 @@ class _Lane:
     def close(self, tick: int) -> IntArray:
         """Return the row of the open tick."""
         self._route(tick, mark=tick)
-        (closed,) = self._ticks.closed(1)
-        (counted,), _ = self._seen.settle([closed])
-        self._guard.memory.settle(closed.used, tick + 1)
+        (counted,), _ = self._memories.record(self._ticks.closed(1))
         return self._rows.admit(counted.row)
 
     def _route(self, tick: int, mark: int | None = None) -> None:
@@ -364,8 +364,7 @@ class _Lane:
             0, payloads, places, 0, tick=tick, mark=mark, decoded=Decoded(records, places, [])
         )
         admitted = self._guard.admit(batch, tick - 1)
-        routed = self._router.route(admitted.batch)
-        self._ticks.add(admitted.batch, routed, admitted.used, admitted.capped, admitted.users)
+        self._ticks.add(admitted, self._router.route(admitted))
 
 
 class MadeContinual(ContinualSeries):

@@ -33,6 +33,8 @@ Schema: TypeAlias = Mapping[str, Mapping[str, Any]]
 _BY_BUDGET = ("statistic", "name", "epsilon")  # keys of an entry that the budget fills in
 # A budget ticks from outside, as a wall clock does, and that needs a source whose records are stamped. Nothing is read.
 _SOURCE = {"kind": "kafka", "topic": "events", "bootstrap": "localhost:1"}
+_ANY_SERIES = {"name": "any", "statistic": "count", "epsilon": "0.000001"}
+"""Parts are checked together only in a whole file, which has a series."""
 _NO_FIELD = {"(no field)": {"type": "text", "nullable": True}}
 
 
@@ -138,7 +140,7 @@ class Request:
 
 def checked_parts(parts: Mapping[str, Any]) -> PipelineSpec:
     """Return `privacy` and `clock` in a pipeline without series; errors as of `Request.checked`."""
-    data = _whole(parts, ())
+    data = _whole(parts, (_ANY_SERIES,))
     found = diagnose(data)
     errors = found if isinstance(found, list) else []
     told = {

@@ -159,7 +159,7 @@ async def of_the_pipeline(spec: PipelineSpec) -> list[dict[str, Any]]:
     ports = Ports(source, MemoryJournal(), sink, ManualClock(0), SEALER, fresh_seed)
     router = OpenRouter(spec, plan.origin, built.layout, key)
     guard, seen = guard_of(spec, plan.origin, key), SeenMemory(built.layout.windows(spec))
-    await Engine(plan, router, ports, numbered(), guard=guard, seen=seen).run()
+    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen]).run()
     return [without_number(body) for body in bodies]
 
 
