@@ -2,21 +2,27 @@
 
 Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
 strict: 60.0 is no integer, "60" is no number, integers have 64 bits, a list has texts and no more of them than
-declared. A nullable field may be null or absent.
+declared. A nullable field may be null or absent. Plain lists are read together, which decides nothing: what is not
+plain is decoded strictly.
 Other fields are skipped. A refusal keeps a reason code and a field name of the schema, never the decoder's
 message, which may carry content. Nothing a payload holds raises out of here.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import accumulate, compress
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
+from stream_dp.core.messages import IntArray
 from stream_dp.core.moments import EPOCH_UNITS
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
+from stream_dp.records.list_columns import Entries, ListReader
 from stream_dp.records.schema import ListField, TimeField
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -29,6 +35,7 @@ _TYPES: Mapping[str, Any] = {
 }
 _ENTRY = re.compile(r"\[\d+\]`\Z")  # how a list's entry is called, behind the list's name
 _TOO_LONG = "Expected `array` of length <= "
+_REST = 15
 _TIMES: Mapping[str, Any] = {"iso": str} | dict.fromkeys(EPOCH_UNITS, Int64)
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
@@ -44,24 +51,53 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The records of a batch that could be read, where they stood, and the refusals."""
+    """The records of a batch that could be read, where they stood, the refusals, and the entries of lists.
+
+    Lists go by their attributes; only a `ListDecoder` finds their entries.
+    """
 
     records: list[Any]
     positions: Sequence[int]
     refused: list[Refusal]
+    lists: Mapping[str, Entries] = field(default_factory=dict)
+
+    def at(self, places: IntArray) -> "Decoded":
+        """Return the records at these places, in their order, and all refusals."""
+        order = places.tolist()
+        records = list(map(self.records.__getitem__, order))
+        whole = isinstance(self.positions, range)  # then each stands at its place
+        positions = order if whole else list(map(self.positions.__getitem__, order))
+        lists = {name: entries.at(places) for name, entries in self.lists.items()}
+        return Decoded(records, positions, self.refused, lists)
+
+    def beside(self, other: "Decoded") -> "Decoded":
+        """Return the records and refusals of both, in the order of their batch."""
+        positions = [*self.positions, *other.positions]
+        here, there = np.split(np.arange(len(positions)), [len(self.records)])
+        lists = {
+            name: Entries(
+                np.append(mine.codes, other.lists[name].codes),
+                np.append(mine.of(here), other.lists[name].of(there)),
+            )
+            for name, mine in self.lists.items()
+        }
+        records, refused = [*self.records, *other.records], [*self.refused, *other.refused]
+        both = Decoded(records, positions, refused, lists)
+        return both.at(np.argsort(np.array(positions, np.int64)))
 
     def part(self, stays: Sequence[bool]) -> "Decoded":
         """Return what was decoded of the payloads that stay in their batch, with their new positions."""
         kept = list(map(stays.__getitem__, self.positions))
         records = list(compress(self.records, kept))
+        staying = np.flatnonzero(kept)
+        lists = {name: entries.at(staying) for name, entries in self.lists.items()}
         refused = [one for one in self.refused if stays[one.position]]
         if not refused:
-            return Decoded(records, range(len(records)), [])
+            return Decoded(records, range(len(records)), [], lists)
         places = [place - 1 for place in accumulate(stays)]
         positions = [places[position] for position in compress(self.positions, kept)]
-        return Decoded(
-            records, positions, [one._replace(position=places[one.position]) for one in refused]
-        )
+        refused = [one._replace(position=places[one.position]) for one in refused]
+        return Decoded(records, positions, refused, lists)
 
 
 class RecordDecoder:
@@ -71,16 +107,21 @@ class RecordDecoder:
         """`fields` are the used fields of the `schema`: decoders of one schema call a field the same."""
         numbers = {name: i for i, name in enumerate(fields if schema is None else schema)}
         self._attributes = {name: f"f{numbers[name]}" for name in fields}
+        self._decode = self._decoder_of(fields, _kind)
+        self._missing = {f"Object missing required field `{name}`": name for name in fields}
+        self._wrong = {f"`$.{name}`": name for name in fields}
+
+    def _decoder_of(
+        self, fields: Mapping[str, Any], kind_of: Callable[[Any], Any]
+    ) -> Callable[[bytes], Any]:
         struct = msgspec.defstruct(
             "Record",
-            [_member(self._attributes[name], field) for name, field in fields.items()],
+            [_member(self._attributes[name], field, kind_of) for name, field in fields.items()],
             rename={attribute: name for name, attribute in self._attributes.items()},
             kw_only=True,
             gc=False,
         )
-        self._decode = msgspec.json.Decoder(struct).decode
-        self._missing = {f"Object missing required field `{name}`": name for name in fields}
-        self._wrong = {f"`$.{name}`": name for name in fields}
+        return msgspec.json.Decoder(struct).decode
 
     def attribute(self, field: str) -> str:
         """The attribute of decoded records that holds this field."""
@@ -119,11 +160,88 @@ class RecordDecoder:
         return reason, self._wrong.get(place) or self._wrong.get(_ENTRY.sub("`", place))
 
 
-def _member(attribute: str, field: Any) -> tuple[str, Any] | tuple[str, Any, None]:
+class ListDecoder(RecordDecoder):
+    """Decodes records with columns of what their lists hold; lists themselves are not for reading."""
+
+    def __init__(self, fields: Mapping[str, Any], schema: Iterable[str] | None = None) -> None:
+        super().__init__(fields, schema)
+        self._lists = {
+            self.attribute(name): ListReader(name, field)
+            for name, field in fields.items()
+            if isinstance(field, ListField)
+        }
+        self._decode_raw = self._decoder_of(fields, _raw_kind) if self._lists else self._decode
+        self._rest = 0  # batches that are decoded strictly before plain lists are sought again
+
+    def decode(self, payloads: Sequence[bytes]) -> Decoded:
+        """Decode each payload on its own; lists that are plain are read together."""
+        if not self._lists:
+            return super().decode(payloads)
+        if self._rest:
+            self._rest -= 1
+            return self._strictly(payloads, range(len(payloads)))
+        records, positions = self._raw(payloads)
+        read = payloads if len(records) == len(payloads) else [payloads[at] for at in positions]
+        odd: set[int] = set()
+        lists: dict[str, Entries] = {}
+        for name, reader in self._lists.items():
+            lists[name], some = reader.plain(list(map(attrgetter(name), records)), read)
+            odd |= some
+        decoded = Decoded(records, positions, [], lists)
+        if not odd and read is payloads:
+            return decoded
+        if 2 * len(odd) > len(payloads):  # a producer that escapes all that is not ASCII, perhaps
+            self._rest = _REST
+        plain = decoded.at(np.array([at for at in range(len(records)) if at not in odd], np.int64))
+        others = sorted({*range(len(payloads))}.difference(plain.positions))
+        return plain.beside(self._strictly(payloads, others))
+
+    def _raw(self, payloads: Sequence[bytes]) -> tuple[list[Any], Sequence[int]]:
+        """The records of which each list is raw JSON, and where they stand; others are left out."""
+        decode = self._decode_raw
+        try:
+            return [decode(payload) for payload in payloads], range(len(payloads))
+        except _REFUSALS:
+            records: list[Any] = []
+            positions: list[int] = []
+            for position, payload in enumerate(payloads):
+                with suppress(*_REFUSALS):
+                    records.append(decode(payload))
+                    positions.append(position)
+            return records, positions
+
+    def _strictly(self, payloads: Sequence[bytes], places: Sequence[int]) -> Decoded:
+        """The payloads at these places, decoded on their own."""
+        decoded = super().decode([payloads[place] for place in places])
+        return Decoded(
+            decoded.records,
+            [places[position] for position in decoded.positions],
+            [one._replace(position=places[one.position]) for one in decoded.refused],
+            {
+                name: reader.texts(list(map(attrgetter(name), decoded.records)))
+                for name, reader in self._lists.items()
+            },
+        )
+
+
+def _member(
+    attribute: str, field: Any, kind_of: Callable[[Any], Any]
+) -> tuple[str, Any] | tuple[str, Any, None]:
+    kind = kind_of(field)
+    if isinstance(field, TimeField) or not field.nullable:
+        return attribute, kind
+    # A raw null is raw as well.
+    return attribute, kind if kind is msgspec.Raw else kind | None, None
+
+
+def _kind(field: Any) -> Any:
     if isinstance(field, TimeField):
-        return attribute, _TIMES[field.format]
-    kind = _entries(field) if isinstance(field, ListField) else _TYPES[field.type]
-    return (attribute, kind | None, None) if field.nullable else (attribute, kind)
+        return _TIMES[field.format]
+    return _entries(field) if isinstance(field, ListField) else _TYPES[field.type]
+
+
+def _raw_kind(field: Any) -> Any:
+    return msgspec.Raw if isinstance(field, ListField) else _kind(field)
 
 
 def _entries(field: ListField) -> Any:

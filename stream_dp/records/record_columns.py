@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.records.conditions import OPERATORS, Test
+from stream_dp.records.decoder import Decoded
 from stream_dp.records.list_columns import Entries, Listed
 from stream_dp.records.schema import CategoryField, IntegerField, ListField, NumberField
 
@@ -43,7 +44,7 @@ class Columns(NamedTuple):
 
 
 class RecordColumns:
-    """Reads the columns that features need: `columns(records)`."""
+    """Reads the columns that features need: `columns(decoded)`."""
 
     def __init__(
         self,
@@ -83,16 +84,17 @@ class RecordColumns:
         """Return the code of each value of a field that is coded; all others have one more together."""
         return next(column.codes for coded, column, _ in self._coded if coded == name)
 
-    def __call__(self, records: Sequence[Any]) -> Columns:
+    def __call__(self, decoded: Decoded) -> Columns:
         """Return the columns of a batch.
 
         A category's code is the place in the field's domain, or the domain's length for other texts and null.
         """
+        records = decoded.records
         answers = np.empty((self._tests, len(records)), np.bool_)
         codes: dict[str, Entries] = {}
         numbers: dict[str, Numbers] = {}
         for name, coded, part in self._coded:
-            codes[name] = column = coded.entries(records)
+            codes[name] = column = coded.entries(decoded)
             if part.start < part.stop:
                 coded.answer(column, answers[part])
         for name, ordered, part in self._ordered:
@@ -121,8 +123,9 @@ class _Coded:
         for row, test in zip(self._passes, tests, strict=True):
             row[:-1] = [value in test.values for value in values]
 
-    def entries(self, records: Sequence[Any]) -> Entries:
+    def entries(self, decoded: Decoded) -> Entries:
         """The code of each record."""
+        records = decoded.records
         found = map(self._code, map(self._value_of, records), repeat(self._other))
         return Entries(np.fromiter(found, np.int64, len(records)))
 

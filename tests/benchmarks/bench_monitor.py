@@ -42,6 +42,7 @@ from stream_dp.pipeline.routing.feature_counts import FeatureCounts
 from stream_dp.pipeline.routing.layout import Feature, Slot
 from stream_dp.pipeline.routing.open_router import OpenRouter
 from stream_dp.records.conditions import Test
+from stream_dp.records.decoder import Decoded
 from stream_dp.records.schema import TextField
 
 RECORDS = 1_000
@@ -128,7 +129,8 @@ def counting(watches: int) -> Callable[[], Any]:
     rng = np.random.default_rng(2)
     records = [Record(f"t{at}") for at in rng.integers(0, watches, RECORDS)]
     numbers = np.array([RECORDS], dtype=np.int64)
-    return lambda: counts(records, numbers, [0])
+    decoded = Decoded(records, range(RECORDS), [])
+    return lambda: counts(decoded, numbers, [0])
 
 
 FILE = """\

@@ -101,9 +101,5 @@ def _pairs(left: Entries, right: Entries, size: int, records: int) -> Entries:
         return Entries(left.codes * size + left.of(right.codes), left.records)
     if left.records is None:
         return Entries(left.codes[right.records] * size + right.codes, right.records)
-    numbers = np.bincount(right.records, minlength=records)
-    begins = np.cumsum(numbers) - numbers
-    times = numbers[left.records]
-    codes, places = np.repeat(left.codes, times), np.repeat(left.records, times)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(times) - times, times)
-    return Entries(codes * size + right.codes[begins[places] + within], places)
+    both = right.at(left.records)
+    return Entries(both.of(left.codes) * size + both.codes, both.of(left.records))

@@ -19,6 +19,7 @@ from stream_dp.pipeline.routing.layout import Feature, Slot
 from stream_dp.records.amount_units import Amount, Sign
 from stream_dp.records.centred_amounts import Centred, Known
 from stream_dp.records.conditions import Test
+from stream_dp.records.decoder import Decoded
 from stream_dp.records.groupings import grouping_fields
 from stream_dp.records.identifier_columns import (
     CapUse,
@@ -48,7 +49,7 @@ class Cells(NamedTuple):
 
 
 class FeatureCounts:
-    """Counts records in features, each with its place in a row of `width` entries: `counts(records, numbers)`."""
+    """Counts records in features, each with its place in a row of `width` entries."""
 
     def __init__(
         self,
@@ -109,35 +110,35 @@ class FeatureCounts:
         ]
         self._width = width
 
-    def __call__(self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]) -> IntArray:
+    def __call__(self, decoded: Decoded, numbers: IntArray, names: Sequence[int]) -> IntArray:
         """Return rows of shape (ticks, width); the first `numbers[0]` records are in tick `names[0]`, and so on."""
         rows = np.zeros((len(numbers), self._width), np.int64)
-        self.write(rows, records, numbers, names)
+        self.write(rows, decoded, numbers, names)
         return rows
 
     def write(
-        self, rows: IntArray, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
+        self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> Texts:
         """Write these features' columns of rows, which may be wider than `width`, and no others.
 
         Return the identifiers that came; nothing counts in their columns yet.
         """
         at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
-        passing, codes = self._read(records, names, at)
+        passing, codes = self._read(decoded, names, at)
         if self._totals is not None:
             rows[:, self._totals] = numbers[:, None]
         if self._scalars:
             rows[:, self._scalars] = self._passed(passing, numbers)[self._repeats].T
         for part in self._parts:
             part.count(rows, codes, passing, at)
-        return by_tick(self._identified, records, numbers, names, passing)
+        return by_tick(self._identified, decoded.records, numbers, names, passing)
 
     def cells(
-        self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
+        self, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> tuple[list[Cells], Texts]:
         """Return what `write` writes, as cells: in as much room as the records take, however wide a row is."""
         at = np.repeat(np.arange(len(numbers)), numbers)
-        passing, codes = self._read(records, names, at)
+        passing, codes = self._read(decoded, names, at)
         found = [part.cells(codes, passing, at) for part in self._parts]
         every = np.arange(len(numbers))
         if self._totals is not None:
@@ -154,21 +155,21 @@ class FeatureCounts:
             which, ticks = np.nonzero(passed)
             columns = np.array(self._scalars, np.int64)
             found.append(Cells(ticks, columns[which], passed[which, ticks]))
-        return found, by_tick(self._identified, records, numbers, names, passing)
+        return found, by_tick(self._identified, decoded.records, numbers, names, passing)
 
     def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
         """How many records pass the conditions of the scalars, of shape (conditions, ticks)."""
         return _by_tick(passing[: int(self._repeats[-1]) + 1], numbers)
 
     def _read(
-        self, records: Sequence[Any], names: Sequence[int], at: IntArray | None
+        self, decoded: Decoded, names: Sequence[int], at: IntArray | None
     ) -> tuple[BoolArray, _Codes]:
         """Which records pass which condition, and the codes by which features count; `at`: each record's tick."""
-        columns = self._columns(records)
+        columns = self._columns(decoded)
         passing = columns.passing
         codes: dict[Any, Entries] = dict(columns.codes)
         for by, entries in self._coders.items():
-            codes[by] = entries(columns, BatchTicks(names, at, len(records)))
+            codes[by] = entries(columns, BatchTicks(names, at, len(decoded.records)))
         for amount in self._amounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
         for sign, (up, down) in self._signs.items():

@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter, itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from stream_dp.pipeline.routing.feature_counts import Cells, FeatureCounts
 from stream_dp.pipeline.routing.layout import Feature, RowLayout
 from stream_dp.pipeline.routing.user_guard import NO_KEY
 from stream_dp.pipeline.routing.user_names import naming_field
-from stream_dp.records.decoder import Decoded, RecordDecoder, Refusal
+from stream_dp.records.decoder import Decoded, ListDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.identifier_columns import Texts
 from stream_dp.records.own_ticks import NO_TIME, OUTSIDE, OwnTicks
@@ -91,8 +90,8 @@ class Router:
         every.counts = list(chain(self.counts, *(one.counts for one in others)))
         return every
 
-    def _decoder_of(self, names: Iterable[str]) -> RecordDecoder:
-        return RecordDecoder({name: self._schema[name] for name in names}, self._schema)
+    def _decoder_of(self, names: Iterable[str]) -> ListDecoder:
+        return ListDecoder({name: self._schema[name] for name in names}, self._schema)
 
     def decode(self, batch: Batch) -> Batch:
         """Return the batch with its payloads decoded."""
@@ -120,9 +119,9 @@ class Router:
             decoded, ticks = self._given_tick(decoded, batch.tick), batch.tick
         if not decoded.records:
             return Routed({}, (), {}), decoded.refused
-        records, names, numbers = _by_tick(decoded.records, ticks)
-        thinly = len(names) * self.width > _CELLS + _CELLS_EACH * len(records)
-        rows, texts = (self._thin if thinly else self._dense)(records, names, numbers)
+        decoded, names, numbers = _by_tick(decoded, ticks)
+        thinly = len(names) * self.width > _CELLS + _CELLS_EACH * len(decoded.records)
+        rows, texts = (self._thin if thinly else self._dense)(decoded, names, numbers)
         arrived: dict[int, dict[int, Hashes]] = {}
         for found in texts:
             for tick, column, hashes in self._hashed(found):
@@ -131,21 +130,21 @@ class Router:
         return Routed(rows, (), number, arrived), decoded.refused
 
     def _dense(
-        self, records: list[Any], names: list[int], numbers: IntArray
+        self, decoded: Decoded, names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
         """The rows of these ticks, and the identifiers that came."""
         counted = np.zeros((len(names), self.width), np.int64)
-        texts = [counts.write(counted, records, numbers, names) for counts in self.counts]
+        texts = [counts.write(counted, decoded, numbers, names) for counts in self.counts]
         return dict(zip(names, counted, strict=True)), texts
 
     def _thin(
-        self, records: list[Any], names: list[int], numbers: IntArray
+        self, decoded: Decoded, names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
         """Count without dense rows: it takes as much room and time as there are entries that are not 0."""
         none: IntArray = np.zeros(0, np.int64)
         cells, texts = [Cells(none, none, none)], list[Texts]()
         for counts in self.counts:
-            some, found = counts.cells(records, numbers, names)
+            some, found = counts.cells(decoded, numbers, names)
             cells += some
             texts.append(found)
         every = np.concatenate([each.ticks * self.width + each.columns for each in cells])
@@ -162,6 +161,8 @@ class Router:
     def _hashed(self, found: Texts) -> Iterator[tuple[int, int, Hashes]]:
         """Identifiers as hashes, of all ticks at once; by tick and column."""
         places = [(tick, column) for tick, columns in found.items() for column in columns]
+        if not places:
+            return
         texts = [texts for columns in found.values() for texts in columns.values()]
         hashes = self._hash.of(list(chain.from_iterable(texts)))
         parts = np.split(hashes, list(accumulate(map(len, texts))))
@@ -182,16 +183,13 @@ class Router:
         inside = ticks >= 0
         if inside.all():
             return decoded, ticks
-        records, positions, refused = [], [], list(decoded.refused)
-        for record, position, tick in zip(
-            decoded.records, decoded.positions, ticks.tolist(), strict=True
-        ):
-            if tick >= 0:
-                records.append(record)
-                positions.append(position)
-            else:
-                refused.append(Refusal(position, _REASONS[tick], self._time))
-        return Decoded(records, positions, refused), ticks[inside]
+        outside = [
+            Refusal(position, _REASONS[tick], self._time)
+            for position, tick in zip(decoded.positions, ticks.tolist(), strict=True)
+            if tick < 0
+        ]
+        kept = decoded.at(np.flatnonzero(inside))
+        return replace(kept, refused=decoded.refused + outside), ticks[inside]
 
 
 def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
@@ -204,14 +202,15 @@ def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]
     return list(names)
 
 
-def _by_tick(records: list[Any], ticks: IntArray | int) -> tuple[list[Any], list[int], IntArray]:
+def _by_tick(decoded: Decoded, ticks: IntArray | int) -> tuple[Decoded, list[int], IntArray]:
     """The records sorted by their ticks, the ticks that have some, and how many records each has."""
+    number = np.array([len(decoded.records)])
     if isinstance(ticks, int):
-        return records, [ticks], np.array([len(records)])
+        return decoded, [ticks], number
     if (ticks[1:] < ticks[:-1]).any():
         order = np.argsort(ticks, kind="stable")
-        records, ticks = [records[at] for at in order.tolist()], ticks[order]
+        decoded, ticks = decoded.at(order), ticks[order]
     if ticks[0] == ticks[-1]:
-        return records, [int(ticks[0])], np.array([len(records)])
+        return decoded, [int(ticks[0])], number
     distinct, numbers = np.unique(ticks, return_counts=True)
-    return records, distinct.tolist(), numbers
+    return decoded, distinct.tolist(), numbers

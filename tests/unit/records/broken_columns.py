@@ -15,15 +15,15 @@ from stream_dp.pipeline.routing import entry_columns, feature_counts
 from stream_dp.records import list_columns
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.conditions import Test
-from stream_dp.records.decoder import Decoded, RecordDecoder
+from stream_dp.records.decoder import Decoded, ListDecoder
 from stream_dp.records.groupings import Edges, TickKey
-from stream_dp.records.list_columns import Entries, Listed
+from stream_dp.records.list_columns import Entries
 from stream_dp.records.record_columns import BoolArray, Numbers, _Coded, _Ordered
 
 Breakage: TypeAlias = tuple[type | Any, str, Any]
 """An object, its attribute, and what takes the attribute's place."""
 
-_decode = RecordDecoder.decode
+_decode = ListDecoder.decode
 _bins, _key, _pairs = entry_columns._binned, entry_columns.tick_key, entry_columns._pairs
 _units = Amount.of
 _make, _read, _make_coded = _Ordered.__init__, _Ordered.read, _Coded.__init__
@@ -72,12 +72,12 @@ def _all_in_the_first_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
     return found
 
 
-def _twice(_: Listed, places: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
+def _twice(numbers: IntArray, codes: IntArray, keys: int) -> Entries:
     """An entry counts as often as it is listed."""
-    return places, codes
+    return Entries(codes, np.repeat(np.arange(len(numbers)), numbers))
 
 
-def _clipped(decoder: RecordDecoder, payloads: Sequence[bytes]) -> Decoded:
+def _clipped(decoder: ListDecoder, payloads: Sequence[bytes]) -> Decoded:
     """Of a list that is too long the first entries are taken, and nobody is told."""
     records = [json.loads(payload) for payload in payloads]
     for record in records:
@@ -151,8 +151,8 @@ def _null_is_least(amount: Amount, numbers: Numbers) -> IntArray:
 
 
 BREAKAGES: dict[str, Breakage] = {
-    "an entry counts twice": (Listed, "_once", _twice),
-    "long lists are clipped": (RecordDecoder, "decode", _clipped),
+    "an entry counts twice": (list_columns, "_once", _twice),
+    "long lists are clipped": (ListDecoder, "decode", _clipped),
     "a list that is null counts nowhere": (list_columns, "_NULL", ()),
     "null passes": (_Ordered, "read", _null_is_zero),
     "integers as doubles": (_Ordered, "__init__", _as_doubles),

@@ -19,9 +19,9 @@ from stream_dp.core.row_relations import event
 from stream_dp.engine.ports import Batch
 from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.routing.router import Router
-from stream_dp.records import decoder
+from stream_dp.records import decoder, list_columns
 from stream_dp.records.groupings import most_ones
-from stream_dp.records.list_columns import Listed
+from stream_dp.records.list_columns import Entries
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ITEMS, MOST = ("beer", "bread", "eggs", "milk"), 3
@@ -144,7 +144,11 @@ def test_another_basket_changes_at_most_what_both_lists_may_hold() -> None:
 @pytest.mark.parametrize(
     "twin",
     [
-        (Listed, "_once", lambda _, places, codes: (places, codes)),
+        (
+            list_columns,
+            "_once",
+            lambda numbers, codes, _: Entries(codes, np.repeat(np.arange(len(numbers)), numbers)),
+        ),
         (decoder, "_entries", lambda field: list[str]),
     ],
     ids=["an entry counts twice", "long lists are taken"],
