@@ -37,6 +37,8 @@ def test_the_last_deadlines_count_is_held_and_the_last_tick_is_a_deadline() -> N
     shown = answers(counter, [1, 2, 3, 4, 5, 6, 7, 8], ZeroNoise())
     assert shown == [0, 0, 6, 6, 6, 21, 21, 36]
     assert [counter.deadlines(t) for t in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 3]
+    held = [None, None, None, 3, 3, 3, 6, 6, 8]
+    assert [counter.told_at(t) for t in range(9)] == held
     endless = CoarseCounter(1, TWO, ADD, None, 3)
     assert answers(endless, [1, 2, 3, 4, 5, 6, 7, 8], ZeroNoise()) == [0, 0, 6, 6, 6, 21, 21, 21]
 
