@@ -6,7 +6,7 @@ mechanism, of the code whose derivation counts the creations. What a mechanism i
 has the composition's state can ask and halt, and read nothing but answers. This file knows no noise, actor or budget.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stream_dp.core.mechanism import Mechanism, Noise
@@ -97,14 +97,12 @@ class ConcurrentComposition:
                 child = self._live(state, index)
                 machine: Any = child.mechanism  # each refuses what is not in its query space
                 after, answer = machine.step(inside_of(child.state), inner, noise)
-                return replace(
-                    state, live={**state.live, index: Child(child.mechanism, after)}
-                ), answer
+                live = {**state.live, index: Child(child.mechanism, after)}
+                return CompositionState(state.created, live), answer
             case Halt(index):
                 self._live(state, index)
-                return replace(
-                    state, live={i: c for i, c in state.live.items() if i != index}
-                ), None
+                live = {i: c for i, c in state.live.items() if i != index}
+                return CompositionState(state.created, live), None
             case _:
                 raise RejectedMessage(
                     "a composition takes creations, halts and messages to one of its own"

@@ -201,6 +201,7 @@ def own_time(value: object, form: TimeForm = ISO) -> int | None:
     return parse_moment(value, form.zone) if isinstance(value, str) else None
 
 
+@lru_cache(maxsize=16)  # the end of a tick stands in the release of every series
 def moment_text(moment: int) -> str:
     """Return the moment as an ISO 8601 time in UTC, with three digits after the seconds where they are not zero.
 

@@ -18,6 +18,12 @@ from stream_dp.errors import UsageError
 MOST_EVENTS = 1 << 40  # of one tick; more is no stream of events
 
 
+def counts_up_to(row: IntArray, highest: int) -> bool:
+    """Whether the entries of an int64 row are from 0 to `highest`."""
+    # read without a sign, what is below 0 is larger than any count
+    return not row.size or int(np.maximum.reduce(row.view(np.uint64))) <= highest
+
+
 @dataclass(frozen=True, slots=True)
 class RowSpace:
     """Rows of int64 with entries from `lowest` to `highest`; of any width where `width` is None."""
@@ -32,6 +38,8 @@ class RowSpace:
             return False
         if self.width not in (None, row.size):
             return False
+        if not self.lowest:
+            return counts_up_to(row, self.highest)
         return not row.size or bool(row.min() >= self.lowest and row.max() <= self.highest)
 
     def gap(self, left: Any, right: Any) -> IntArray | None:

@@ -10,7 +10,6 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 from msgspec import UNSET
 
 from stream_dp.core.mechanism import Mechanism
@@ -194,12 +193,11 @@ class Series:
             counts = answer if self.signed else clipped(answer)
             return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band()}
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
-        parts = np.split(answer, ends[:-1])
-        pairs = zip(self.views, parts, strict=True)
+        parts = zip(self.views, [0, *ends], [*ends[:-1], len(answer)], strict=False)
         return {
             "windows": {
-                view.name: view.part(tick, state, entries, self.unit, signed=self.signed)
-                for view, entries in pairs
+                view.name: view.part(tick, state, answer[at:end], self.unit, signed=self.signed)
+                for view, at, end in parts
             }
         }
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -30,9 +31,13 @@ VERSION = 1
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _End: TypeAlias = int | float | None
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+_EXACT = json.JSONDecoder(parse_float=Decimal)
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
+
+
+_moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one end
 
 
 class Shape(StrEnum):
@@ -54,13 +59,13 @@ class Head(PublicBody, frozen=True, kw_only=True):
     end: str
 
     def __post_init__(self) -> None:
-        if parse_moment(self.end) is None:
+        if _moment(self.end) is None:
             raise ValueError("the end of a release's tick is no time with its offset")
 
     @property
     def end_ms(self) -> int:
         """The end of the tick, ms since 1970."""
-        return parse_moment(self.end) or 0
+        return _moment(self.end) or 0
 
 
 class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -196,6 +201,8 @@ def _require_one_width(part: "WindowPart | Released") -> None:
     Raises:
         ValueError: neither, or more than one of them.
     """
+    if part.band is not UNSET and part.low is part.high is part.lows is part.highs is UNSET:
+        return
     ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
     there = [each for each in ends if each[:2] != (UNSET, UNSET)]
     if len(there) != (part.band is UNSET) or any(UNSET in each for each in there):
@@ -322,7 +329,7 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     >>> read_exactly(b'{"value":0.10}')
     {'value': Decimal('0.10')}
     """
-    found: dict[str, Any] = json.loads(body, parse_float=Decimal)
+    found: dict[str, Any] = _EXACT.decode(body.decode())
     return found
 
 

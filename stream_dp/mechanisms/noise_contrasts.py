@@ -18,21 +18,30 @@ floats differently say the same. Independent: no draw goes into both answers. Th
 """
 
 import math
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import takewhile
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.mechanisms.noise_law import NoiseLaw
-from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, NEGLIGIBLE, Term
+from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, LEFT_OUT, NEGLIGIBLE, NearTheEdge
 from stream_dp.mechanisms.quotients import Widths
 
 CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
 BITS = 11  # a quantile is rounded up to a 2^BITS-th of the deviation, or less
-FINE = Fraction(1, 1024)  # a rest is rounded up to whole ones
+FINE = 10  # a rest is rounded up to a 2^FINE-th
 SMOOTH = 1 / 32  # deviation of normal noise that is added, as a part of the law's own
+NORMAL = NormalDist()
+FEW = 48  # angles that are looked at first
+CHORDS = 8  # so often a quantile is looked for where a chord says; then by halves
+ROUNDING = 1e-12  # more than all roundings of floats change a probability
 SLOPES = tuple(
     Fraction(round(math.tan(math.pi / 2 * cell / CELLS) * 1024), 1024) for cell in range(CELLS)
 )
@@ -53,7 +62,7 @@ def contrast_widths(
         lines = [(sums[0].quantile(failure), sums[1].quantile(failure))]
     else:
         lines = _chords(*sums, failure, farthest)
-    rests = _up(Fraction(of.rest), FINE), _up(Fraction(over.rest), FINE)
+    rests = [_up(*law.rest.as_integer_ratio(), -FINE) for law in (of, over)]
     return Widths(tuple((a + rests[0], b + rests[1]) for a, b in lines))
 
 
@@ -64,17 +73,31 @@ def _chords(
     alike = _coarse(math.sqrt(of.variance / over.variance))
     at = [slope * alike for slope in SLOPES]
     if farthest is not None:
-        at = [each for each in at if each < farthest] + [farthest]
-    found = [of.plus(over, each).quantile(failure) for each in at]
-    steps = zip(at, at[1:], found, found[1:], strict=False)
-    slopes = [_up((last - first) / (to - start), over.unit) for start, to, first, last in steps]
+        at = [*takewhile(farthest.__gt__, at), farthest]
+    starts, part = _over_one(at)
+    found, unit = _over_one([of.plus(over, each).quantile(failure) for each in at])
+    steps = zip(starts, starts[1:], found, found[1:], strict=False)
+    slopes = [
+        _up((last - first) * part, (to - start) * unit, over.bits)
+        for start, to, first, last in steps
+    ]
     if farthest is None:
         slopes.append(over.quantile(failure))
-    lines = zip(at, found, slopes or [Fraction(0)], strict=False)
-    return [(_up(quantile - slope * start, of.unit), slope) for start, quantile, slope in lines]
+    lines = []
+    for start, quantile, slope in zip(starts, found, slopes or [Fraction(0)], strict=False):
+        rise, run = slope.as_integer_ratio()
+        above = quantile * part * run - rise * start * unit
+        lines.append((_up(above, unit * part * run, of.bits), slope))
+    return lines
 
 
-@dataclass(frozen=True, slots=True)
+def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Numerators of the numbers over one denominator, and that: sums of integers take a tenth of the time."""
+    unit = math.lcm(*(number.denominator for number in numbers))
+    return [number.numerator * (unit // number.denominator) for number in numbers], unit
+
+
+@dataclass(frozen=True)
 class _Sum:
     """A sum of continuous Laplaces and a normal law: `numbers` of each scale, times their weights."""
 
@@ -85,20 +108,23 @@ class _Sum:
     @classmethod
     def of(cls, law: NoiseLaw) -> "_Sum":
         """What is at least as spread as the noise."""
-        terms = [term for term in (Term(*each) for each in law.terms) if term.number]
-        scales = [term.weight / (2 * math.tanh(1 / (2 * float(term.scale)))) for term in terms]
-        numbers = np.array([term.number for term in terms], dtype=np.float64)
-        return cls(np.array(scales, dtype=np.float64), numbers, law.variance)
+        scales, numbers = [], []
+        for scale, number, *weight in law.terms:
+            if number:
+                rate = 1 / (2 * (scale.numerator / scale.denominator))
+                scales.append((weight or (1.0,))[0] / (2 * math.tanh(rate)))
+                numbers.append(number)
+        return cls(np.array(scales, np.float64), np.array(numbers, np.float64), law.variance)
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Of the sum."""
         return float(2 * (self.numbers @ self.scales**2)) + self.normal
 
-    @property
-    def unit(self) -> Fraction:
-        """A power of 2 that quantiles are multiples of."""
-        return Fraction(2) ** (math.floor(math.log2(self.variance) / 2) - BITS)
+    @cached_property
+    def bits(self) -> int:
+        """Quantiles are multiples of 2 to this power."""
+        return math.floor(math.log2(self.variance) / 2) - BITS
 
     def plus(self, other: "_Sum", times: Fraction) -> "_Sum":
         """The sum with so many times another."""
@@ -115,28 +141,88 @@ class _Sum:
         unlikely = math.log(2 / (failure * NEGLIGIBLE))
         widest = float(self.scales.max(initial=0.0)) / deviation
         bound = math.sqrt(2 * unlikely) + unlikely * widest + 1  # Bernstein
-        spacing = math.pi / bound
-        points = math.ceil(math.sqrt(2 * unlikely) / SMOOTH / spacing)
+        spacing, step = math.pi / bound, 2.0**self.bits / deviation
+        points, most = (
+            math.ceil(math.sqrt(2 * unlikely) / SMOOTH / spacing),
+            math.ceil(bound / step),
+        )
+        low, left_out = self._low_angles(spacing, points, failure * LEFT_OUT)
+        try:
+            steps = low.quantile(failure, step, most, left_out + ROUNDING)
+        except NearTheEdge:
+            steps = self._angles(spacing, points).quantile(failure, step, most, 0.0)
+        return _times_power(steps, self.bits)
+
+    def _low_angles(self, spacing: float, points: int, least: float) -> "tuple[_Angles, float]":
+        """The first of so many angles, and what the others add to a probability at most: `least`, if they are not all.
+
+        The transform falls, and the angle number k adds at most 2 / (pi k) times it.
+        """
+        few = FEW
+        while few < points:
+            low = self._angles(spacing, few)
+            left_out = few * float(low.mass[-1]) * math.log(points / few)
+            if left_out <= least:
+                return low, left_out
+            few *= 2
+        return self._angles(spacing, points), 0.0
+
+    def _angles(self, spacing: float, points: int) -> "_Angles":
+        """So many angles, for the sum in units of its deviation."""
         theta = spacing * np.arange(1, points + 1, dtype=np.float64)
+        deviation = math.sqrt(self.variance)
         waves = np.log1p(np.multiply.outer(self.scales / deviation, theta) ** 2)
         rest = (self.normal / self.variance + SMOOTH**2) / 2 * theta**2
         mass = 2 / math.pi * spacing * np.exp(-(self.numbers @ waves) - rest) / theta
-        step = float(self.unit) / deviation
-        low, high = 0, math.ceil(bound / step)
+        return _Angles(spacing, theta, mass)
+
+
+class _Angles(NamedTuple):
+    """Multiples `theta` of `spacing`, and what each adds to a probability at most, `mass`."""
+
+    spacing: float
+    theta: Floats
+    mass: Floats
+
+    def quantile(self, failure: float, step: float, most: int, room: float) -> int:
+        """Return the least number of steps, up to `most`, that is exceeded with at most `failure`.
+
+        From step to step the law falls by more than its error, so that every way of searching ends at the same one.
+
+        Raises:
+            NearTheEdge: a probability on the way is within `room` of it.
+        """
+        normal = NORMAL.inv_cdf(1 - failure / 2)
+        likely, falls = normal / step, 2 * NORMAL.pdf(normal) * step
+        low, high, before, last, tried = 0, most, 0, 0.0, 0
         while high - low > 1:
-            middle = (low + high) // 2
+            inner = min(max(likely, low + 1), high - 1)
+            middle = int(inner) if tried < CHORDS else (low + high) // 2
             edge = middle * step
-            inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
-            low, high = (low, middle) if 1 - inside <= failure else (middle, high)
-        return high * self.unit
+            inside = edge * self.spacing / math.pi + float(self.mass @ np.sin(self.theta * edge))
+            beyond = 1 - inside - failure
+            if abs(beyond) < room:
+                raise NearTheEdge
+            low, high = (low, middle) if beyond <= 0 else (middle, high)
+            if tried:
+                falls = max((last - beyond) / (middle - before), sys.float_info.min)
+            likely = middle + beyond / falls + (beyond > 0)
+            before, last, tried = middle, beyond, tried + 1
+        return high
 
 
 def _coarse(number: float) -> Fraction:
     """The number with ten bits."""
-    unit = Fraction(2) ** (math.floor(math.log2(number)) - 10)
-    return round(number / float(unit)) * unit
+    bits = math.floor(math.log2(number)) - 10
+    return _times_power(round(number / 2.0**bits), bits)
 
 
-def _up(number: Fraction, unit: Fraction) -> Fraction:
-    """The number rounded up to whole units; what is below 0, to 0."""
-    return max(0, math.ceil(number / unit)) * unit
+def _up(of: int, over: int, bits: int) -> Fraction:
+    """The quotient rounded up to a multiple of 2 to this power; what is below 0, to 0."""
+    units = -((-of << max(0, -bits)) // (over << max(0, bits)))
+    return _times_power(max(0, units), bits)
+
+
+def _times_power(units: int, bits: int) -> Fraction:
+    """So many times 2 to this power."""
+    return Fraction(units << max(0, bits), 1 << max(0, -bits))

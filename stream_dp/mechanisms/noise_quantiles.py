@@ -274,7 +274,7 @@ class _Sum:
         return float(angles[self.transform(angles) < NOTHING].min(initial=last))
 
 
-class _NearTheEdge(Exception):
+class NearTheEdge(Exception):
     """A probability is so near the one asked for that all of the transform is needed."""
 
 
@@ -375,7 +375,7 @@ def _weighted_quickly(summed: _Sum, failure: float) -> int | None:
     theta, transform = _that_matter(summed, math.pi / bound, failure, left_out / 32)
     try:
         return _bisected(summed, failure, bound, theta, transform, left_out + 1e-12)
-    except _NearTheEdge:
+    except NearTheEdge:
         return None
 
 
@@ -392,7 +392,7 @@ def _bisected(
     """The quantile by Gil-Pelaez, from the smooth law's transform at multiples of pi / `bound`.
 
     Raises:
-        _NearTheEdge: a probability on the way is within `room` of `failure`.
+        NearTheEdge: a probability on the way is within `room` of `failure`.
     """
     spacing = math.pi / bound
     mass = 2 / math.pi * spacing * transform / theta
@@ -401,7 +401,7 @@ def _bisected(
         edge = candidate + ROUNDED
         inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
         if abs(1 - inside - failure) < room:
-            raise _NearTheEdge
+            raise NearTheEdge
         return 1 - inside <= failure
 
     normal = NormalDist(0, math.sqrt(summed.variance + SMOOTH**2)).inv_cdf(1 - failure / 2)
@@ -426,12 +426,11 @@ def _that_matter(
     found: list[tuple[Floats, Floats]] = []
     first, points = 1, POINTS
     while True:
-        half = points // 2
-        for begin, end in ((first, half), (half + 1, points)):
-            theta = summed.near_peaks(spacing, begin, end, least) * spacing
-            transform = summed.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
-            found.append((theta, transform))
-        if transform.max(initial=0.0) < failure * NEGLIGIBLE:
+        theta = summed.near_peaks(spacing, first, points, least) * spacing
+        transform = summed.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
+        found.append((theta, transform))
+        upper = transform[np.searchsorted(theta, (points // 2 + 0.5) * spacing) :]
+        if upper.max(initial=0.0) < failure * NEGLIGIBLE:
             angles, values = zip(*found, strict=True)
             return np.concatenate(angles), np.concatenate(values)
         first, points = points + 1, points * 2

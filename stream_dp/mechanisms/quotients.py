@@ -13,9 +13,13 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
+from typing import TypeAlias
 
 _WIDE = Context(prec=60)
 _NOTHING = Fraction(0)
+_Ratio: TypeAlias = tuple[
+    int, int
+]  # over a positive number, not reduced: reducing takes most of the time
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,10 @@ class Widths:
     def whole(self) -> tuple[int, tuple[tuple[int, int], ...]]:
         """A denominator of all, and the pairs as integers over it."""
         unit = lcm(*(end.denominator for pair in self.pairs for end in pair))
-        return unit, tuple((int(a * unit), int(b * unit)) for a, b in self.pairs)
+        return unit, tuple(
+            (a.numerator * (unit // a.denominator), b.numerator * (unit // b.denominator))
+            for a, b in self.pairs
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +77,28 @@ def quotient(
     >>> quotient(Fraction(1), Fraction(8), Widths(((Fraction(0), Fraction(0)),)), 2, signed=False)
     Quotient(value=Decimal('0.12'), low=Decimal('0.12'), high=Decimal('0.13'))
     """
-    value = of / over if over > 0 else None
-    if of < 0:
+    above, below = of.numerator * over.denominator, over.numerator * of.denominator
+    value = (above, below) if below > 0 else None
+    if above < 0:
         bound = None if within is None else within[1]
         high, low = (_turned(end) for end in _ends(-of, over, widths, signed=True, bound=bound))
     else:
         bound = None if within is None else -within[0]
         low, high = _ends(of, over, widths, signed=signed, bound=bound)
     if within is not None:
-        least, most = within
-        value = None if value is None else min(max(value, least), most)
-        low = least if low is None else min(max(low, least), most)
-        high = most if high is None else min(max(high, least), most)
+        least, most = (end.as_integer_ratio() for end in within)
+        value = None if value is None else _between(value, least, most)
+        low = least if low is None else _between(low, least, most)
+        high = most if high is None else _between(high, least, most)
     if plus:
-        value, low, high = (None if each is None else each + plus for each in (value, low, high))
+        value, low, high = (_plus(each, plus) for each in (value, low, high))
     return Quotient(_nearest(value, digits), _down(low, digits), _up(high, digits))
 
 
 def _ends(
     of: Fraction, over: Fraction, widths: Widths, *, signed: bool, bound: Fraction | None
-) -> tuple[Fraction | None, Fraction | None]:
-    """The least and the largest r, for `of` from 0 on; r is not below -`bound`. In integers, for there are many."""
+) -> tuple[_Ratio | None, _Ratio | None]:
+    """The least and the largest r, for `of` from 0 on; r is not below -`bound`."""
     unit, pairs = widths.whole
     above, below = of.numerator * over.denominator * unit, over.numerator * of.denominator * unit
     each = of.denominator * over.denominator
@@ -106,8 +114,8 @@ def _ends(
             return None, high
         over_it = below - b if signed and above < a else below + b
         lows.append((a - above, over_it) if over_it else (0, 1))
-    low = -_largest(lows)
-    return (low if signed else max(low, _NOTHING)), high
+    missing, under = _largest(lows)
+    return (-missing if signed else max(-missing, 0), under), high
 
 
 def _far_below(left: int, slope: int, bound: Fraction | None) -> bool:
@@ -119,33 +127,49 @@ def _far_below(left: int, slope: int, bound: Fraction | None) -> bool:
     return bound is None or left <= -slope * bound
 
 
-def _largest(quotients: Sequence[tuple[int, int]]) -> Fraction:
-    """The largest of the quotients of integers, each over a positive one."""
+def _largest(quotients: Sequence[_Ratio]) -> _Ratio:
+    """The largest of the quotients."""
     best, over = quotients[0]
     for of, by in quotients[1:]:
         if of * over > best * by:
             best, over = of, by
-    return Fraction(best, over)
+    return best, over
 
 
-def _turned(end: Fraction | None) -> Fraction | None:
-    return None if end is None else -end
+def _between(ratio: _Ratio, least: _Ratio, most: _Ratio) -> _Ratio:
+    """The ratio, or the end that it is beyond."""
+    of, over = ratio
+    if of * least[1] < least[0] * over:
+        return least
+    return most if of * most[1] > most[0] * over else ratio
 
 
-def _nearest(value: Fraction | None, digits: int) -> Decimal | None:
-    return None if value is None else _decimal(round(value * 10**digits), digits)
+def _turned(end: _Ratio | None) -> _Ratio | None:
+    return None if end is None else (-end[0], end[1])
 
 
-def _down(value: Fraction | None, digits: int) -> Decimal | None:
-    if value is None:
+def _plus(ratio: _Ratio | None, number: Fraction) -> _Ratio | None:
+    if ratio is None:
         return None
-    return _decimal(value.numerator * 10**digits // value.denominator, digits)
+    of, over = ratio
+    return of * number.denominator + number.numerator * over, over * number.denominator
 
 
-def _up(value: Fraction | None, digits: int) -> Decimal | None:
-    if value is None:
+def _nearest(ratio: _Ratio | None, digits: int) -> Decimal | None:
+    if ratio is None:
         return None
-    return _decimal(-(-value.numerator * 10**digits // value.denominator), digits)
+    of, over = ratio
+    units, rest = divmod(of * 10**digits, over)
+    up = 2 * rest > over or (2 * rest == over and units % 2)
+    return _decimal(units + bool(up), digits)
+
+
+def _down(ratio: _Ratio | None, digits: int) -> Decimal | None:
+    return None if ratio is None else _decimal(ratio[0] * 10**digits // ratio[1], digits)
+
+
+def _up(ratio: _Ratio | None, digits: int) -> Decimal | None:
+    return None if ratio is None else _decimal(-(-ratio[0] * 10**digits // ratio[1]), digits)
 
 
 def _decimal(units: int, digits: int) -> Decimal:

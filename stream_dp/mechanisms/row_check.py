@@ -9,6 +9,7 @@ import numpy as np
 
 from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray
+from stream_dp.core.row_relations import counts_up_to
 from stream_dp.errors import RejectedMessage
 
 LARGEST = 1 << 60
@@ -22,7 +23,7 @@ def checked(row: IntArray, width: int) -> IntArray:
     """
     if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.shape != (width,):
         raise RejectedMessage(f"a row must be an int64 array of shape ({width},)")
-    if width and (row.min() < 0 or row.max() > LARGEST):
+    if not counts_up_to(row, LARGEST):
         raise RejectedMessage("the entries of a row must be counts from 0 to 2^60")
     return row
 

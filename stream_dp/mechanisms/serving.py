@@ -253,26 +253,34 @@ def _size(key: Any) -> int:
 class Contrasts:
     """The widths of the quotient of two answers with independent noise, remembered: `contrasts(tick)`.
 
-    `farthest`: what the true quotient does not exceed in absolute value, in units of answers.
+    `farthest`: what the true quotient does not exceed in absolute value, in units of answers. `units`: what 1 in either
+    answer is as a number.
     """
 
     def __init__(
-        self, of: Answer, over: Answer, confidence: float, farthest: Fraction | None = None
+        self,
+        of: Answer,
+        over: Answer,
+        confidence: float,
+        farthest: Fraction | None = None,
+        units: tuple[Fraction, Fraction] = (Fraction(1), Fraction(1)),
     ) -> None:
         self._answers = of, over
+        self._units = units
         self._failure = 1 - confidence
         self._farthest = farthest
         self._known: dict[Hashable, Widths] = {}
 
     def __call__(self, tick: int) -> Widths:
-        """Return the widths, in units of answers; ticks count from 0, the mechanisms' first update."""
+        """Return the widths, as numbers; ticks count from 0, the mechanisms' first update."""
         of, over = self._answers
         key = of.public(tick + 1), over.public(tick + 1)
         if key not in self._known:
             if len(self._known) >= WIDTHS_KEPT:
                 self._known.clear()
             laws = of.law(key[0]), over.law(key[1])
-            self._known[key] = contrast_widths(*laws, self._failure, self._farthest)
+            widths = contrast_widths(*laws, self._failure, self._farthest)
+            self._known[key] = widths if self._units == (1, 1) else widths.scaled(*self._units)
         return self._known[key]
 
 

@@ -22,7 +22,7 @@ from stream_dp.noise.digits import MAX_SCALE
 from stream_dp.noise.gaussian import MAX_VARIANCE, gaussian_sampler
 from stream_dp.noise.laplace import geometric_sampler, laplace_sampler
 
-_FEW = 32  # samples drawn one by one; more go through arrays
+_FEW = 14  # samples drawn one by one; more go through arrays, which takes as long as 14 of them
 _CHUNK = 1 << 13  # samples per array pass: they stay in the processor's cache
 
 

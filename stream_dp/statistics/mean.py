@@ -117,11 +117,11 @@ class MeanSeries(AmountSeries):
         return {name: place for place, name in enumerate(self.views)} or {"": None}
 
     def _widths(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> WidthsAt:
-        """How far sums less a mean of them times counts are from 0, in units; from the middle no mean is farther."""
+        """How far sums less a mean of them times counts are from 0; from the middle no mean is farther."""
         each: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
         sums, counts = (Answer(one, place) for one in each)
         reach = max(map(abs, self.amount.units))
-        return Contrasts(sums, counts, confidence, Fraction(reach))
+        return Contrasts(sums, counts, confidence, Fraction(reach), (self.step, Fraction(1)))
 
     def _expected(self, widths: WidthsAt) -> Callable[[int], float]:
         """How far the ends are from the middle of the clamp at a tick, where `RECORDS` records count."""
@@ -152,7 +152,7 @@ class MeanSeries(AmountSeries):
         widths_at = self._widths(mechanism, place, confidence)
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
-            sums, counts = np.split(answer, 2)
+            sums, counts = answer.reshape(2, -1)
             widths = widths_at(tick)
             pairs = zip(sums.tolist(), counts.tolist(), strict=True)
             found = [self._mean(added, counted, widths) for added, counted in pairs]
@@ -174,7 +174,7 @@ class MeanSeries(AmountSeries):
         return quotient(
             of,
             over,
-            widths.scaled(self.step, Fraction(1)),
+            widths,
             self.digits,
             signed=True,
             within=(low - centre, high - centre),

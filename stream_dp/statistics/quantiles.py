@@ -7,6 +7,7 @@ the next one ends.
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -207,10 +208,11 @@ class QuantilesSeries(SeriesSpec):
 
 def _bucket_teller(grid: ValueGrid) -> Tell:
     """What tells the buckets of one window's quantiles: a clamped value is the clamp itself."""
+    bucket = cache(grid.bucket)  # a window's are told at every tick until the next one ends
 
     def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
         places = zip(names, answer.tolist(), strict=True)
-        return {"quantiles": {name: grid.bucket(at) for name, at in places if at != UNTOLD}}
+        return {"quantiles": {name: bucket(at) for name, at in places if at != UNTOLD}}
 
     return tell
 

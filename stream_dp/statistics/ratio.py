@@ -5,7 +5,7 @@ is made of the laws of both noises, which are independent (`made_of`). Where bot
 of the one leave only records that the other counts too, it is a share, and stays from 0 to 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from stream_dp.core.near_names import meant
 from stream_dp.engine.made_series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
+from stream_dp.mechanisms.quotients import Quotient, quotient
 from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.endpoints import Clock
@@ -187,12 +187,22 @@ class RatioSeries(SeriesSpec):
         farthest = None if within is None else within[1] * over.unit / of.unit
         confidence = float(of.confidence)
         widths = {
-            window: Contrasts(of.answer(window), over.answer(window), confidence, farthest)
+            window: Contrasts(
+                of.answer(window), over.answer(window), confidence, farthest, (of.unit, over.unit)
+            )
             for window in self.views or ("",)
         }
 
+        signed, digits = self._of is not None and self._of.signed, self.digits
+
         def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
-            return self._divided(parts, widths[window](tick).scaled(of.unit, over.unit), within)
+            at_tick = widths[window](tick)
+
+            def divided(of: Any, over: Any) -> Quotient:
+                above, below = Fraction(of), Fraction(over)
+                return quotient(above, below, at_tick, digits, signed=signed, within=within)
+
+            return _divided(*parts, divided)
 
         return make
 
@@ -209,32 +219,6 @@ class RatioSeries(SeriesSpec):
         if of is None or over is None or {of.statistic, over.statistic} - _ADDING:
             return False
         return tests_of(fields, of.where) >= tests_of(fields, over.where)
-
-    def _divided(
-        self,
-        parts: Sequence[Part],
-        widths: Widths,
-        within: tuple[Fraction, Fraction] | None,
-    ) -> dict[str, Any]:
-        """What a part tells."""
-        signed = self._of is not None and self._of.signed
-        of, over = parts
-        values = of["values"] if "values" in of else {"": of["value"]}
-        totals: Mapping[str, Any] = (
-            over["values"] if "values" in over else dict.fromkeys(values, over["value"])
-        )
-        found = {
-            key: quotient(
-                Fraction(value),
-                Fraction(totals[key]),
-                widths,
-                self.digits,
-                signed=signed,
-                within=within,
-            )
-            for key, value in values.items()
-        }
-        return _told(found) if "values" in of else _told_one(found[""])
 
     def _why(
         self, of: Input, over: Input, horizon: int | None, within: tuple[Fraction, Fraction] | None
@@ -254,6 +238,16 @@ class RatioSeries(SeriesSpec):
 
 _ADDING = {"count", "histogram", "sum"}
 """The statistics whose shares the first version told as shares."""
+
+
+def _divided(of: Part, over: Part, divided: Callable[[Any, Any], Quotient]) -> dict[str, Any]:
+    """What a part tells."""
+    if "values" not in of:
+        return _told_one(divided(of["value"], over["value"]))
+    values, totals = of["values"], over.get("values")
+    if totals is None:
+        totals = dict.fromkeys(values, over["value"])
+    return _told({key: divided(value, totals[key]) for key, value in values.items()})
 
 
 def _told_one(found: Quotient) -> dict[str, Any]:

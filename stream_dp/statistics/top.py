@@ -121,13 +121,12 @@ def ranks(names: Sequence[str], counts: IntArray, k: int, apart: int) -> tuple[R
     sizes = -counts[order]
     firsts = np.searchsorted(sizes, sizes[:k] - apart, side="left").tolist()
     ends = np.searchsorted(sizes, sizes[:k] + apart, side="right").tolist()
+    ordered = [names[at] for at in order[: k + 1 + MOST_TIED].tolist()]
+    values = (-sizes[:k]).tolist()
     found = []
     for rank, (first, end) in enumerate(zip(firsts, ends, strict=True)):
-        near = [at for at in range(first, min(end, first + 1 + MOST_TIED)) if at != rank][
-            :MOST_TIED
-        ]
-        tied = tuple(names[order[at]] for at in near)
-        value = int(counts[order[rank]])
-        more = end - first - 1 - len(near)
-        found.append(Rank(name=names[order[rank]], value=value, tied=tied, more=more))
+        listed = min(end, first + 1 + MOST_TIED)
+        tied = (*ordered[first : min(rank, first + MOST_TIED)], *ordered[rank + 1 : listed])
+        more = end - first - 1 - len(tied)
+        found.append(Rank(name=ordered[rank], value=values[rank], tied=tied, more=more))
     return tuple(found)

@@ -1,7 +1,8 @@
 """Ordinary records and files that were far slower than plain ones: CPU seconds of each, beside another tree's.
 
 Cases: `kafka` (300,000 values of 2 KB; µs each), `zone` (times of a named zone; µs each), `list` (lists of 20; µs
-each), `plan` (200 series, counts and windows and histograms; s).
+each), `plan` (200 series, counts and windows and histograms; s), `trace` (`audit --trace` of 2,000 ticks of the flights
+example, whose journal this tree writes; µs a tick).
 Each is measured in a process of its own, in turn in this tree and in the other one, so that both meet the same machine.
 
 Run: PYTHONPATH=. python tests/benchmarks/bench_cliffs.py [--against TREE] [--rounds N] [CASE ...]
@@ -26,7 +27,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 HERE = Path(__file__).parents[2]
-VALUES, TIMES, LISTS, SERIES = 300_000, 200_000, 40_000, 200
+VALUES, TIMES, LISTS, SERIES, TICKS = 300_000, 200_000, 40_000, 200, 2_000
 FETCHED = 4_000  # lists in a megabyte
 PARTITIONS, PER_BATCH = 4, 100
 START = datetime(2024, 1, 1)  # noqa: DTZ001 - a local time
@@ -175,11 +176,42 @@ async def plan(place: str) -> float:
     return took
 
 
+def written_journal(place: Path) -> Path:
+    """The flights example with its journal beside it, which is written where there is none."""
+    folder, pipeline = HERE / "examples" / "01_flights", place / "trace.yaml"
+    if not (place / "trace.db").exists():
+        text = (folder / "pipeline.yaml").read_text()
+        source = f"source: {{kind: file, path: {folder / 'flights.csv.gz'}}}\n"
+        text = text[: text.index("source:")] + source + text[text.index("schema:") :]
+        text = text.replace("{kind: kafka}", "{kind: sqlite, path: trace.db}")
+        write(pipeline, text.replace("horizon: 8760", f"horizon: {TICKS}"))
+        for told in (
+            ["key", "trace.key"],
+            ["run", "trace.yaml", "--until-end", "--key-file", "trace.key"],
+        ):
+            subprocess.run(
+                [sys.executable, "-m", "stream_dp", *told],
+                env=os.environ | {"STREAM_DP_HOME": str(place)}, cwd=place, check=True, capture_output=True,
+            )  # fmt: skip
+    return pipeline
+
+
+async def trace(place: str) -> float:
+    """Play the trace of a journal and compare."""
+    from stream_dp.operate.audit.trace_check import check_trace
+
+    pipeline = await asyncio.to_thread(written_journal, Path(place))
+    began = time.process_time()
+    report = await check_trace(None, pipeline, Path(place, "trace.key"))
+    return (time.process_time() - began) / report.ticks * 1e6
+
+
 CASES: dict[str, Callable[[str], Coroutine[Any, Any, float]]] = {
     "kafka": kafka,
     "zone": zone,
     "list": lists,
     "plan": plan,
+    "trace": trace,
 }
 
 

@@ -9,7 +9,7 @@ samplers and no ticks.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
@@ -213,7 +213,8 @@ class PerBinHSS(CountRows, Deciding):
             return after, after.released.copy()
         parts, _ = self.composition.step(state.parts, Ask(WATCHERS, message), noise)
         parts, _ = self.composition.step(parts, Ask(COUNTERS, message), noise)
-        return replace(state, parts=parts), None
+        queries, intervals, released = state.queries, state.intervals, state.released
+        return PerBinState(queries, intervals, released, state.levels, parts), None
 
     def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
         """Compare every column with its threshold; close the intervals of those that crossed."""
@@ -222,7 +223,7 @@ class PerBinHSS(CountRows, Deciding):
             levels = self._levels(query, state.intervals)
         asked = Ask(WATCHERS, LevelsQuery(levels=levels))
         parts, crossed = self.composition.step(state.parts, asked, noise)
-        after = replace(state, queries=query, levels=levels, parts=parts)
+        after = PerBinState(query, state.intervals, state.released, levels, parts)
         if crossed is None or not crossed.any():
             return after
         return self._close(after, np.flatnonzero(crossed), noise)

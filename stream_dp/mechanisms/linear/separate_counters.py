@@ -7,10 +7,10 @@ and when, is public; columns of one age are advanced together. This file knows n
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -133,7 +133,8 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
             RejectedMessage: a bad row, or a query that names no columns.
         """
         if not isinstance(message, Query):
-            return replace(state, total=state.total + checked(message.row, self.width)), None
+            total = state.total + checked(message.row, self.width)
+            return SeparateState(total, state.updates, state.base, state.trees), None
         if not isinstance(message, CloseQuery):
             raise RejectedMessage("this query needs the columns whose updates close now")
         columns, ages = message.columns, state.updates[message.columns]
@@ -177,14 +178,15 @@ def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
 
 def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> TreeState:
     """The state whose arrays are `change` of those of `trees`; the columns are the last axis of all of them."""
-    found: dict[str, Any] = {}
-    for each in fields(trees[0]):
-        parts = [getattr(tree, each.name) for tree in trees]
-        if isinstance(parts[0], tuple):
-            found[each.name] = tuple(change(*arrays) for arrays in zip(*parts, strict=True))
-        elif isinstance(parts[0], np.ndarray):
-            found[each.name] = change(*parts)
-    return replace(trees[0], **{**found, "prefix": prefix})
+    windows = zip(*[tree.windows for tree in trees], strict=True)
+    left = zip(*[tree.left for tree in trees], strict=True)
+    return TreeState(
+        prefix,
+        tuple([change(*arrays) for arrays in windows]),
+        tuple([change(*arrays) for arrays in left]),
+        change(*[tree.here for tree in trees]),
+        change(*[tree.slope for tree in trees]),
+    )
 
 
 def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:

@@ -13,6 +13,7 @@ budget: scales come from outside, values leave as integers.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -69,7 +70,8 @@ class TreeNoise:
     def __post_init__(self) -> None:
         """Check that sums of noises stay below 2^62, in fixed point."""
         nodes = 2 * self.shape.arity * self.shape.height
-        if self.scale * LIKELY * nodes >= 1 << (62 - FRACTION_BITS):
+        scale, most = self.scale, 1 << (62 - FRACTION_BITS)
+        if scale.numerator * LIKELY * nodes >= most * scale.denominator:
             raise NotDerivable(
                 f"noise of scale {float(self.scale):.3g} in each node is too wide for 64 bits; give more epsilon"
             )
@@ -147,7 +149,8 @@ class TreeNoise:
         if levels == self.shape.height:
             sizes[-1] = 1
         drawn = noise.laplace(self.scale, sum(sizes) * self.width).reshape(-1, self.width)
-        return tuple(np.split(drawn, np.cumsum(sizes)[:-1]))
+        ends = list(accumulate(sizes))
+        return tuple(drawn[at:end] for at, end in pairwise([0, *ends]))
 
 
 def rounded(fine: IntArray) -> IntArray:

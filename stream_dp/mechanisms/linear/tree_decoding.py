@@ -36,10 +36,11 @@ def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
     return round(cross / (total + shape.arity) * UNIT), round(UNIT / (total + shape.arity))
 
 
-def weights(shape: TreeShape, prefix: int) -> list[tuple[int, float]]:
+@lru_cache(maxsize=16)  # at a tick the band and each quotient of a counter ask for the same
+def weights(shape: TreeShape, prefix: int) -> tuple[tuple[int, float], ...]:
     """(number, weight) of the independent node noises in the answer after `prefix` steps: the row of L, by size."""
     if prefix == 0 or shape.height == 1:
-        return [(prefix, 1.0)]
+        return ((prefix, 1.0),)
     index, place = divmod(prefix - 1, shape.arity)
     at_first, each = window_gains(shape, index)
     passed = (at_first - each * (place + 1)) / UNIT
@@ -53,7 +54,7 @@ def weights(shape: TreeShape, prefix: int) -> list[tuple[int, float]]:
         found += _below(shape, level, place, 1 - passed)
         index, carried = upper, passed
     found += [(1, carried), *_below(shape, shape.height - 1, index, 1.0)]
-    return [(number, abs(weight)) for number, weight in found if number and weight]
+    return tuple((number, abs(weight)) for number, weight in found if number and weight)
 
 
 def _below(shape: TreeShape, level: int, number: int, weight: float) -> list[tuple[int, float]]:

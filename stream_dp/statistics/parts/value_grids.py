@@ -7,6 +7,7 @@ last. Rules: a grid is public, and a value is told by public numbers of it. This
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated
 
@@ -34,7 +35,7 @@ Clamp = Annotated[tuple[Edge, Edge], AfterValidator(_clamp)]
 Ends = Annotated[tuple[Edge, ...], Field(min_length=2, max_length=MOST_BUCKETS + 1)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ValueGrid:
     """The `ends` of the buckets, from the lowest value to the highest."""
 
@@ -46,7 +47,7 @@ class ValueGrid:
         low, high = clamp
         return cls(tuple(low + (high - low) * n / buckets for n in range(buckets + 1)))
 
-    @property
+    @cached_property
     def buckets(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """The two ends of each, those of the values beyond the grid among them."""
         low, high = self.ends[0], self.ends[-1]

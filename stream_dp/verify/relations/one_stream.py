@@ -51,14 +51,14 @@ class OneStream(PairCondition):
         if not 0 <= left.index < len(self.next_tick):
             return None
         tick = self.next_tick[left.index]
+        heard = self.next_tick.set(left.index, tick + 1)
+        begun = max(self.begun, tick + 1)
         differing = self.differing
         if left.index not in self.wandering and not same(left.message, right.message):
             differing |= {tick}
-        if len(differing) > self.most or not self._together(differing):
-            return None
-        heard = self.next_tick.set(left.index, tick + 1)
-        begun = max(self.begun, tick + 1)
-        return replace(self, begun=begun, next_tick=heard, differing=differing)
+            if len(differing) > self.most or not self._together(differing):
+                return None
+        return OneStream(self.most, begun, heard, differing, self.window, self.wandering)
 
     def _together(self, ticks: frozenset[int]) -> bool:
         return self.window is None or len({tick // self.window for tick in ticks}) <= 1

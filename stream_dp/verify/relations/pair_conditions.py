@@ -35,10 +35,10 @@ class PairCondition:
     def accept(self, left: Any, right: Any) -> "Any | None":
         """Take the next pair."""
         match left, right:
-            case Create(), Create():
-                return self.creation(left)
             case Ask(), Ask():
                 return self.query(left, right)
+            case Create(), Create():
+                return self.creation(left)
             case _:
                 return self
 

@@ -43,10 +43,10 @@ class Suitable:
     def accept(self, left: Any, right: Any) -> "Suitable | None":
         """Take the next pair."""
         match left, right:
-            case Create(), Create() if same(left, right):
-                return self._create(left)
             case Ask(), Ask() if same(left.index, right.index):
                 return self._ask(left.index, left.message, right.message)
+            case Create(), Create() if same(left, right):
+                return self._create(left)
             case Halt(), Halt() if same(left, right) and self._live(left.index):
                 return Suitable(self.truth, self.created.set(left.index, None))
             case _:
@@ -61,7 +61,9 @@ class Suitable:
 
     def _ask(self, index: int, left: Any, right: Any) -> "Suitable | None":
         child = self._live(index)
-        if child is None or not (takes(child.mechanism, left) and takes(child.mechanism, right)):
+        if child is None or not takes(child.mechanism, left):
+            return None
+        if right is not left and not takes(child.mechanism, right):
             return None
         after = child.relation.accept(left, right)
         if after is None or after is child.relation:

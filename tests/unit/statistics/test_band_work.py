@@ -5,7 +5,9 @@ so many as take the same time. 250,000 take about 5 ms of a CPU.
 """
 
 import tracemalloc
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,14 @@ from numpy.typing import NDArray
 
 from stream_dp.engine.actor import step
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.mechanisms import noise_contrasts, noise_quantiles
+from stream_dp.mechanisms import (
+    column_counter,
+    laplace_forest,
+    noise_contrasts,
+    noise_quantiles,
+    serving,
+)
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import MOST_BYTES, Bands
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.spec import PipelineSpec
@@ -22,7 +31,8 @@ from stream_dp.statistics import STATISTICS
 from stream_dp.testing.noise import SeededNoise
 
 MOST = 250_000
-TICKS = 200  # beyond a week of hours
+TICKS, WEEK_TICKS = 200, 168  # hours
+FULL = {"mean_week", "gauge_week", "top_week"}  # whose bands repeat once the week is full
 WEEK = ("24h", "7d")
 OF = {"of": "amount", "clamp": ["0", "240"]}
 FINE = OF | {"step": "0.01"}
@@ -125,25 +135,53 @@ class Work:
         patch.setattr(np.fft, "irfft", turned)
 
 
-@pytest.mark.parametrize("epsilon", ["0.4", "0.01"])
-@pytest.mark.parametrize("unit", UNITS)
-def test_no_tick_waits_for_a_band(unit: str, epsilon: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def works(
+    config: RunConfig, patch: pytest.MonkeyPatch, names: Collection[str] = (), ticks: int = TICKS
+) -> dict[str, list[int]]:
+    """The work of each tick of each series, or of those of these names, with nothing remembered before the first."""
     noise_quantiles.laplace_quantile.cache_clear()
     noise_quantiles.lagging_quantile.cache_clear()
     noise_contrasts.contrast_widths.cache_clear()
-    config, noise = made(unit, epsilon), SeededNoise(3)
-    work = Work(monkeypatch)
-    dearest: dict[str, int] = {}
+    noise, work, found = SeededNoise(3), Work(patch), dict[str, list[int]]()
     for one in config.series:
+        if names and one.name not in names:
+            continue
         state, rng = one.mechanism.init(noise), np.random.default_rng(5)
-        for tick in range(TICKS):
+        begun = [work.done]
+        for tick in range(ticks):
             row = rng.poisson(20, one.mechanism.width).astype(np.int64)
-            before = work.done
             state, _ = step(
                 replace(one, rows=slice(None)), config.grid(0), state, tick, tick, row, noise
             )
-            dearest[one.name] = max(dearest.get(one.name, 0), work.done - before)
+            begun.append(work.done)
+        found[one.name] = [after - before for before, after in pairwise(begun)]
+    return found
+
+
+@pytest.mark.parametrize("epsilon", ["0.4", "0.01"])
+@pytest.mark.parametrize("unit", UNITS)
+def test_no_tick_waits_for_a_band(unit: str, epsilon: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = works(made(unit, epsilon), monkeypatch)
+    dearest = {name: max(ticks) for name, ticks in found.items()}
     assert {name: most for name, most in dearest.items() if most > MOST} == {}
+    full = {name: sum(ticks[WEEK_TICKS:]) for name, ticks in found.items() if name in FULL}
+    assert not any(full.values())
+
+
+def test_twins_that_work_anew_at_each_tick_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One remembers no band of a full window; one computes each from the whole law of its noise."""
+    config = made("event", "0.4")
+    with monkeypatch.context() as patch:
+        patch.setattr(serving._Remembered, "__call__", lambda _, key, computed: computed())
+        patch.setattr(column_counter, "laplace_quantile", laplace_quantile.__wrapped__)
+        patch.setattr(laplace_forest, "laplace_quantile", laplace_quantile.__wrapped__)
+        (ticks,) = works(config, patch, {"top_week"}).values()
+        assert min(ticks[WEEK_TICKS:]) > 0
+    with monkeypatch.context() as patch:
+        patch.setattr(noise_quantiles, "_whole_quickly", lambda *_: None)
+        patch.setattr(noise_quantiles, "_weighted_quickly", lambda *_: None)
+        (ticks,) = works(config, patch, {"sum_week"}, 2).values()
+        assert max(ticks) > MOST
 
 
 def test_every_statistic_has_a_case() -> None:

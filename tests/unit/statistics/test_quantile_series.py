@@ -15,13 +15,14 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.messages.release_asks import selected
 from stream_dp.engine.series import Series
 from stream_dp.errors import NotDerivable
-from stream_dp.journal.release import Shape, read
+from stream_dp.journal.release import Quantile, Shape, read
 from stream_dp.live.planner import canonical_series
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.yaml import load, load_series
 from stream_dp.pipeline.report import plan_json
+from stream_dp.statistics.parts.value_grids import ValueGrid
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 FILE = """\
@@ -161,13 +162,12 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged() -> N
     derived(replace(made, at=(Fraction("0.123456"),)), "q")
 
 
-@pytest.mark.parametrize("windows", [{"every": "6h"}, {"every": "", "windows": "[6h]"}])
-def test_ends_beside_a_confidence_hold_or_are_not_told_as_ends(
-    tmp_path: Path, windows: dict[str, str]
-) -> None:
-    """40 runs of a median on a fine grid: `low` and `high` hold it with 95 % (7 or more of 40 outside: below 0.4 %)."""
-    fine = {"buckets": "100", "at": "[0.5]", **windows}
-    series, outside, told = series_of(file(tmp_path, **fine)), 0, 0
+FINE = {"buckets": "100", "at": "[0.5]"}
+
+
+def medians(series: Series) -> tuple[int, int]:
+    """Of 40 medians of six hours on a fine grid: how many have a `low` and a `high`, and how many lie outside."""
+    outside = told = 0
     for run in range(40):
         rng, noise = np.random.default_rng(run), SeededNoise(run)
         state, places = series.mechanism.init(noise), rng.integers(1, 101, 60)
@@ -182,6 +182,29 @@ def test_ends_beside_a_confidence_hold_or_are_not_told_as_ends(
             told += 1
             outside += not found["low"] - 0.06 <= right <= found["high"] + 0.06
         else:
+            assert found.keys() == {"value", "bucket"}
             assert found["bucket"][0] <= found["value"] <= found["bucket"][1]
+    return told, outside
+
+
+@pytest.mark.parametrize("windows", [{"every": "6h"}, {"every": "", "windows": "[6h]"}])
+def test_ends_beside_a_confidence_hold_or_are_not_told_as_ends(
+    tmp_path: Path, windows: dict[str, str]
+) -> None:
+    """`low` and `high` hold it with 95 % (7 or more of 40 outside: below 0.4 %); a bucket promises nothing."""
+    told, outside = medians(series_of(file(tmp_path, **FINE, **windows)))
     assert told == (0 if windows["every"] else 40)
     assert outside < 7
+
+
+def test_the_twin_that_tells_a_bucket_as_low_and_high_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_ends(grid: ValueGrid, place: int) -> Quantile:
+        low, high = grid.buckets[place]
+        return Quantile(value=float(low + high) / 2, low=float(low), high=float(high))
+
+    monkeypatch.setattr(ValueGrid, "bucket", with_ends)
+    told, outside = medians(series_of(file(tmp_path, **FINE, every="6h")))
+    assert told == 40
+    assert outside >= 7
