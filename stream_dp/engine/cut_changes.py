@@ -22,7 +22,7 @@ from stream_dp.engine.admission import Admission
 from stream_dp.engine.commit_chain import CommitChain
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.made_series import MadeSeries
-from stream_dp.engine.memory import Memory
+from stream_dp.engine.memories.memory import Memory
 from stream_dp.engine.messages.asked_parameters import read_parameters, write_parameters
 from stream_dp.engine.messages.release_asks import selected
 from stream_dp.engine.messages.work import WATCH_STEPS, limited

@@ -22,8 +22,8 @@ from stream_dp.engine.commit_chain import CommitChain, commit_of
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import Gate, due
+from stream_dp.engine.memories.memory import Memories, Memory
 from stream_dp.engine.memories.seen_memory import OpenIdentifiers
-from stream_dp.engine.memory import Memories, Memory
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import (
     Answering,

@@ -168,7 +168,7 @@ class _Sum:
         return self._angles(spacing, points), 0.0
 
     def _angles(self, spacing: float, points: int) -> "_Angles":
-        """So many angles, for the sum in units of its deviation."""
+        """Return `points` angles, for the sum in units of its deviation."""
         theta = spacing * np.arange(1, points + 1, dtype=np.float64)
         deviation = math.sqrt(self.variance)
         waves = np.log1p(np.multiply.outer(self.scales / deviation, theta) ** 2)
@@ -224,5 +224,5 @@ def _up(of: int, over: int, bits: int) -> Fraction:
 
 
 def _times_power(units: int, bits: int) -> Fraction:
-    """So many times 2 to this power."""
+    """Return `units` times 2 to the power of `bits`."""
     return Fraction(units << max(0, bits), 1 << max(0, -bits))

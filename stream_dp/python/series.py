@@ -25,8 +25,8 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.engine.actor import step
 from stream_dp.engine.guard import Guard
 from stream_dp.engine.made_series import MadeSeries
+from stream_dp.engine.memories.memory import Memories
 from stream_dp.engine.memories.seen_memory import SeenMemory
-from stream_dp.engine.memory import Memories
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.series import Series
 from stream_dp.engine.ticks.tick_assembler import TickAssembler

@@ -17,11 +17,8 @@ from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, milliseconds, problem
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.alarms import (
     Looking,
@@ -37,7 +34,7 @@ from stream_dp.statistics.parts.alarms import (
     window_terms,
 )
 from stream_dp.statistics.parts.false_alarm import FalseAlarm
-from stream_dp.statistics.parts.series_spec import GroupedSeries
+from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
@@ -157,12 +154,12 @@ class AlertsSeries(GroupedSeries):
         why = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
         return [problem(at, why)]
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
-        """Return those of every series, of its field, and whether its window does not go with the clock."""
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        """Return those of every series, of its field, and whether its window does not go with the rest.clock."""
         return [
-            *super().problems(fields, clock, privacy),
-            *([] if self.of is None else number_problems(self.of, fields)),
-            *window_lengths(clock, self.windows, self.window),
+            *super().problems(rest),
+            *([] if self.of is None else number_problems(self.of, rest.fields)),
+            *window_lengths(rest.clock, self.windows, self.window),
         ]
 
     def choose(self, setting: Setting) -> Choice:

@@ -17,13 +17,10 @@ from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.cut_off_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.identifier_columns import CapUse
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import duration_text, milliseconds, problem
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.parts.series_spec import WITHIN, SeriesSpec
+from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import EVER, Window
 
 DIGITS = 4
@@ -97,17 +94,17 @@ class CutOffSeries(SeriesSpec):
         why = "the guard goes by a record's user and tick, and looks at nothing else: leave it out"
         return [problem(("where",), why)]
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return that nobody has a cap, or that the window is another than the cap's."""
-        if privacy.unit == "event":
+        if rest.privacy.unit == "event":
             why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
             return [problem(("statistic",), why)]
-        if privacy.per is None:
+        if rest.privacy.per is None:
             why = "the cap holds for ever: leave it out"
             return [] if self.window is None else [problem(("window",), why)]
-        if self.window not in (None, EVER) and milliseconds(self.window) == privacy.per:
+        if self.window not in (None, EVER) and milliseconds(self.window) == rest.privacy.per:
             return []
-        length = duration_text(privacy.per)
+        length = duration_text(rest.privacy.per)
         return [problem(("window",), f"the cap is one for each {length}: write {length}")]
 
     def choose(self, setting: Setting) -> Choice:

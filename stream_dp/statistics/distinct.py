@@ -9,13 +9,11 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.identifier_columns import Identified
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, milliseconds, problem
-from stream_dp.records.schema import Fields, field_problems
+from stream_dp.records.schema import field_problems
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
-from stream_dp.statistics.parts.series_spec import SeriesSpec
+from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
@@ -95,12 +93,12 @@ class DistinctSeries(SeriesSpec):
             problems.append(problem(("window",), why))
         return problems
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
-        """Return those of every series, of the field as an identifier, and of its window with the clock."""
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        """Return those of every series, of the field as an identifier, and of its window with the rest.clock."""
         return [
-            *super().problems(fields, clock, privacy),
-            *field_problems(("of",), self.of, fields, _KINDS, _NO_IDENTIFIER),
-            *window_lengths(clock, self.windows, self.window),
+            *super().problems(rest),
+            *field_problems(("of",), self.of, rest.fields, _KINDS, _NO_IDENTIFIER),
+            *window_lengths(rest.clock, self.windows, self.window),
         ]
 
     def choose(self, setting: Setting) -> Choice:

@@ -15,12 +15,11 @@ from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.amount_units import Sign
 from stream_dp.records.conditions import typed, value_problem
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import grouping_text
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, Value, problem
-from stream_dp.records.schema import Fields, field_problems
+from stream_dp.records.schema import field_problems
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import window_choice
 
@@ -90,16 +89,16 @@ class GaugeSeries(SingleOrKeyed):
             **floor,
         }
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return those of every series, and those of what counts up and down."""
-        problems = super().problems(fields, clock, privacy)
-        if wrong := field_problems(("of",), self.of, fields, _KINDS, _NO_SIGN):
+        problems = super().problems(rest)
+        if wrong := field_problems(("of",), self.of, rest.fields, _KINDS, _NO_SIGN):
             return [*problems, *wrong]
         seen: dict[Any, str] = {}
         for side, texts in (("plus", self.plus), ("minus", self.minus)):
             for place, text in enumerate(texts):
                 try:
-                    value = typed(fields[self.of], "equals", text)
+                    value = typed(rest.fields[self.of], "equals", text)
                 except ValueError as error:
                     problems.append(value_problem((side, place), error))
                     continue

@@ -9,14 +9,11 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import Largest
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import rank_problems
-from stream_dp.records.privacy import Privacy
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.statistics.choice.choose_paper_hss import paper_hss_choice
-from stream_dp.statistics.parts.series_spec import GroupedSeries
+from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 
 
 class LargestSeries(GroupedSeries):
@@ -41,10 +38,10 @@ class LargestSeries(GroupedSeries):
         """The rank."""
         return {"rank": self.rank}
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return those of every grouped series, and a rank beyond the categories."""
-        ranks = rank_problems("rank", self.rank, self.by, fields)
-        return [*super().problems(fields, clock, privacy), *ranks]
+        ranks = rank_problems("rank", self.rank, self.by, rest.fields)
+        return [*super().problems(rest), *ranks]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names.

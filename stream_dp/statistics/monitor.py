@@ -18,7 +18,6 @@ from stream_dp.mechanisms.watches.monitor_state import MOST_HELD
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
 from stream_dp.records.conditions import tests_of, where_problems
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import (
     By,
     Place,
@@ -27,9 +26,7 @@ from stream_dp.records.groupings import (
     most_ones,
     number_of_keys,
 )
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import Epsilon, FieldName, Name, problem, refuse
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.alarms import (
     Looking,
@@ -45,7 +42,7 @@ from stream_dp.statistics.parts.alarms import (
 )
 from stream_dp.statistics.parts.false_alarm import FalseAlarm
 from stream_dp.statistics.parts.overlaps import Overlap, Selection, beside, deepest
-from stream_dp.statistics.parts.series_spec import SeriesPart, SeriesSpec
+from stream_dp.statistics.parts.series_spec import Rest, SeriesPart, SeriesSpec
 from stream_dp.statistics.parts.watch_roster import WatchRoster
 from stream_dp.statistics.parts.watch_spec import WatchSpec
 
@@ -278,23 +275,23 @@ class MonitorSeries(SeriesSpec):
             if watch.by is not None:
                 yield ("watch", place), watch.by
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return those of every series, those of each watch, and those of all watches together."""
-        problems = super().problems(fields, clock, privacy)
+        problems = super().problems(rest)
         for place, watch in enumerate(self.watch):
-            problems += where_problems(("watch", place), watch.where, fields)
-            problems += over_problems(("watch", place), watch.over, clock)
-        problems += [] if self.of is None else number_problems(self.of, fields)
-        return problems or [*self._touch_problems(fields), *self._room_problems(fields)]
+            problems += where_problems(("watch", place), watch.where, rest.fields)
+            problems += over_problems(("watch", place), watch.over, rest.clock)
+        problems += [] if self.of is None else number_problems(self.of, rest.fields)
+        return problems or [*self._touch_problems(rest.fields), *self._room_problems(rest.fields)]
 
-    def _touch_problems(self, fields: Fields) -> list[InitErrorDetails]:
+    def _touch_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
         """What is wrong where one event may count in more watches than `touch`."""
         if self.touch is None or (depth := overlap(self, self.watch, fields)).number <= self.touch:
             return []
         why = f"is {self.touch}, but {_deep(depth)}, or raise it to {depth.number}"
         return [problem(("touch",), why)]
 
-    def _room_problems(self, fields: Fields) -> list[InitErrorDetails]:
+    def _room_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
         """What is wrong where the watches need more places than there are."""
         needed = sum(number_of_keys(fields, watch.by) for watch in self.watch)
         room, key = (MOST_PLACES, "watch") if self.most is None else (self.most, "most")

@@ -19,14 +19,11 @@ from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Edge, Edges, decimal_text
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName, problem
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_quantiles import sliding_choice, tumbling_choice
-from stream_dp.statistics.parts.series_spec import SeriesSpec
+from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.value_grids import (
     BUCKETS,
     Buckets,
@@ -181,13 +178,13 @@ class QuantilesSeries(SeriesSpec):
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))
         return problems
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
-        """Return those of every series, of the grid with values of the field, and of windows with the clock."""
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        """Return those of every series, of the grid with values of the field, and of windows with the rest.clock."""
         return [
-            *super().problems(fields, clock, privacy),
-            *bin_problems(self.grouped_by, self.clamp, fields),
-            *window_lengths(clock, self.windows),
-            *window_lengths(clock, self.every, key="every"),
+            *super().problems(rest),
+            *bin_problems(self.grouped_by, self.clamp, rest.fields),
+            *window_lengths(rest.clock, self.windows),
+            *window_lengths(rest.clock, self.every, key="every"),
         ]
 
     def choose(self, setting: Setting) -> Choice:

@@ -21,14 +21,11 @@ from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.quotients import Quotient, quotient
 from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.records.conditions import Where, implies, tests_of
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import By, decimal_text
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import Name, problem
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting
 from stream_dp.statistics.parts.made_of import Input, MadeOf
-from stream_dp.statistics.parts.series_spec import WITHIN, SeriesSpec
+from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec
 
 _SHARE = (Fraction(0), Fraction(1))
 
@@ -118,7 +115,7 @@ class RatioSeries(SeriesSpec):
         within = {"within": WITHIN} if self._is_share(fields) else {}
         return {**self.parameters, **within}
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return nothing: it says nothing of them."""
         return []
 
@@ -202,7 +199,8 @@ class RatioSeries(SeriesSpec):
                 above, below = Fraction(of), Fraction(over)
                 return quotient(above, below, at_tick, digits, signed=signed, within=within)
 
-            return _divided(*parts, divided)
+            above_part, below_part = parts
+            return _divided(above_part, below_part, divided)
 
         return make
 

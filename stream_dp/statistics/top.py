@@ -17,15 +17,12 @@ from stream_dp.core.messages import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Rank, Shape, name_bytes
 from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import rank_problems
-from stream_dp.records.privacy import Privacy
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_hss import ExpectedEvents
 from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.statistics.histogram import HistogramSeries
-from stream_dp.statistics.parts.series_spec import GroupedSeries
+from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 from stream_dp.statistics.parts.windowed import WindowedSeries
 from stream_dp.statistics.parts.windows import method_problems
 
@@ -61,10 +58,10 @@ class TopSeries(WindowedSeries, GroupedSeries):
         """Return those of every series, and a method that is not for windows."""
         return [*super().own_problems(), *method_problems(self.declared, self.method)]
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return those of every grouped series and its windows, and more ranks than there are entries."""
-        ranks = rank_problems("k", self.k, self.by, fields)
-        return [*super().problems(fields, clock, privacy), *ranks]
+        ranks = rank_problems("k", self.k, self.by, rest.fields)
+        return [*super().problems(rest), *ranks]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what a histogram would, with bands for all names at once; `auto` takes the narrower one in the end.

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from stream_dp.engine.commands import Inbox
-from stream_dp.engine.memory import Memory
+from stream_dp.engine.memories.memory import Memory
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.ticks.record_guard import RecordGuard
 from stream_dp.engine.ticks.tick_assembler import Cut, Router, TickAssembler

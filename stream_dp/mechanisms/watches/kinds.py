@@ -353,7 +353,7 @@ class WindowAlerts(WatchBlock):
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """The same, for all watches are over windows."""
+        """Scale of both geometric noises: all watches are over windows."""
         return self.scale
 
     @of_the_exact_class

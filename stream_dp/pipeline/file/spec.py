@@ -47,6 +47,7 @@ from stream_dp.records.schema import FieldSpec, TimeField, field_problems
 from stream_dp.records.security import Security
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.live_room import MOST_SERIES, SHARED_SERIES, LiveRoom
+from stream_dp.statistics.parts.series_spec import Rest
 
 __all__ = [
     "FileSourceSpec",
@@ -296,7 +297,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
 def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails]:
     """Return what a series, of the file or created later, says beside the rest of it and must not."""
     privacy = spec.privacy
-    problems = series.problems(spec.fields, spec.clock, privacy)
+    problems = series.problems(Rest(spec.fields, spec.clock, privacy))
     known = {analyst.name for analyst in privacy.analysts}
     for place, name in enumerate(series.askers or ()):
         if name not in known:

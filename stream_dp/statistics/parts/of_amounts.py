@@ -5,11 +5,9 @@ from fractions import Fraction
 from pydantic_core import InitErrorDetails
 
 from stream_dp.records.amount_units import Amount, Clamp, Step, clamp_problems, number_problems
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import decimal_text, grouping_text
-from stream_dp.records.privacy import Privacy
 from stream_dp.records.scalars import FieldName
-from stream_dp.records.schema import Fields
+from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 
 
@@ -58,6 +56,6 @@ class AmountSeries(SingleOrKeyed):
         """Return those of every series, and those of the clamp on the grid."""
         return [*super().own_problems(), *clamp_problems(self.clamp, self.step)]
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
         """Return those of every series, and those of what is added up."""
-        return [*super().problems(fields, clock, privacy), *number_problems(self.of, fields)]
+        return [*super().problems(rest), *number_problems(self.of, rest.fields)]

@@ -8,7 +8,7 @@ say together and must not is part of its model; `problems` looks at a whole entr
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from pydantic import model_validator
 from pydantic_core import InitErrorDetails
@@ -41,6 +41,14 @@ RECORDS = "records"
 """What counts of records have in `counted`."""
 WITHIN = "0 to 1"
 """What a share's `parameters` say of where it stays, under `within`."""
+
+
+class Rest(NamedTuple):
+    """The parts of a file that a series stands beside."""
+
+    fields: Fields
+    clock: Clock
+    privacy: Privacy
 
 
 class SeriesPart(Protocol):
@@ -328,12 +336,12 @@ class SeriesSpec(Frozen, ABC):
         """Return what its keys say together and must not, at their places within it."""
         return []
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
-        """Return what it says together with other parts of the file and must not, at places within it."""
-        problems = where_problems((), self.where, fields)
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        """Return what it says together with the rest of the file and must not, at places within it."""
+        problems = where_problems((), self.where, rest.fields)
         for place, by in self.groupings():
-            problems += by_problems((*place, "by"), by, fields)
-            problems += tick_problems((*place, "by"), by, clock)
+            problems += by_problems((*place, "by"), by, rest.fields)
+            problems += tick_problems((*place, "by"), by, rest.clock)
         return problems
 
     def input_problems(self, others: Mapping[str, "SeriesSpec"]) -> list[InitErrorDetails]:

@@ -6,13 +6,10 @@ from typing import ClassVar
 from pydantic_core import InitErrorDetails
 
 from stream_dp.journal.release import Shape
-from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import By, Place
-from stream_dp.records.privacy import Privacy
-from stream_dp.records.schema import Fields
 from stream_dp.statistics.choice.choice import Choice, Setting
 from stream_dp.statistics.choice.choose_windows import choose_windows
-from stream_dp.statistics.parts.series_spec import SeriesSpec
+from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     Window,
     Windows,
@@ -59,10 +56,10 @@ class WindowedSeries(SeriesSpec):
         """Return those of every series, and those of its windows."""
         return [*super().own_problems(), *window_problems(self.windows, self.window)]
 
-    def problems(self, fields: Fields, clock: Clock, privacy: Privacy) -> list[InitErrorDetails]:
-        """Return those of every series, and which windows do not go with the clock."""
-        lengths = window_lengths(clock, self.windows, self.window)
-        return [*super().problems(fields, clock, privacy), *lengths]
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        """Return those of every series, and which windows do not go with the rest.clock."""
+        lengths = window_lengths(rest.clock, self.windows, self.window)
+        return [*super().problems(rest), *lengths]
 
 
 class SingleOrKeyed(WindowedSeries):

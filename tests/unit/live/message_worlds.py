@@ -54,7 +54,7 @@ class Watched:
 
     width = 1
     inner = SparseVector(1, Fraction(1), Fraction(1), Neighbors.ADD_REMOVE, (0,))
-    guarantee = inner.guarantee
+    guarantee, rows = inner.guarantee, inner.rows
 
     def init(self, noise: Noise) -> SparseVectorState:
         """The first state."""

@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from stream_dp.engine.actor import step
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.mechanisms import (
-    column_counter,
-    laplace_forest,
     noise_contrasts,
+    noise_law,
     noise_quantiles,
-    serving,
 )
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import MOST_BYTES, Bands
@@ -168,13 +166,17 @@ def test_no_tick_waits_for_a_band(unit: str, epsilon: str, monkeypatch: pytest.M
     assert not any(full.values())
 
 
+def computed_anew(bands: Bands, tick: int, state: Any) -> int:
+    """The half-width, which nothing remembers."""
+    return bands._mechanism.band(bands._mechanism.public(tick + 1, state), bands._confidence)
+
+
 def test_twins_that_work_anew_at_each_tick_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """One remembers no band of a full window; one computes each from the whole law of its noise."""
     config = made("event", "0.4")
     with monkeypatch.context() as patch:
-        patch.setattr(serving._Remembered, "__call__", lambda _, key, computed: computed())
-        patch.setattr(column_counter, "laplace_quantile", laplace_quantile.__wrapped__)
-        patch.setattr(laplace_forest, "laplace_quantile", laplace_quantile.__wrapped__)
+        patch.setattr(Bands, "__call__", computed_anew)
+        patch.setattr(noise_law, "laplace_quantile", laplace_quantile.__wrapped__)
         (ticks,) = works(config, patch, {"top_week"}).values()
         assert min(ticks[WEEK_TICKS:]) > 0
     with monkeypatch.context() as patch:
