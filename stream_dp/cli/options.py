@@ -42,7 +42,7 @@ Port = Annotated[
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the fields of its dataclass parameters as options: typer knows no groups."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: group for name, group in hints.items() if is_dataclass(group)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken = list[inspect.Parameter]()
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
