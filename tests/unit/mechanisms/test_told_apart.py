@@ -96,6 +96,15 @@ def test_a_difference_has_less_error_than_two_bands(name: str) -> None:
     assert one < found < 2 * one
 
 
+@pytest.mark.parametrize(("name", "intervals"), [("bins", (0, 7, 20)), ("hss", (7,))])
+def test_what_lags_is_too_high_by_its_noise_alone(name: str, intervals: tuple[int, ...]) -> None:
+    """Half of the failure for each side, shared out over all entries; above there is no lag, and only one tail."""
+    (mechanism, public), half = MECHANISMS[name], 0.05 / 2 / 20
+    low, counter = mechanism.band(public, 1 - half), mechanism.closing.counter
+    high = max(counter.noise(number).band(1 - 2 * half) for number in intervals)
+    assert 0 < high == Differences(mechanism).band(public, 0.95) - low
+
+
 def test_normal_noises_are_apart_by_what_two_of_them_are() -> None:
     """At the failure of one pair of 190: the deviation of a difference is sqrt 2 that of one noise."""
     counter = GaussianCounter(20, Fraction(1, 50), ADD, 300)

@@ -94,7 +94,7 @@ def test_a_name_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
 
 
 def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
-    one = series(data, EVERY[3])
+    one = series(data, EVERY[2])
 
     def wider(tick: int, state: Any) -> int:
         return one.band(tick, state) + int(inside_of(state.parts.live[0].state).count.max())
