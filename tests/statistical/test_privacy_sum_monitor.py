@@ -46,7 +46,7 @@ def test_an_amount_costs_as_many_units_as_it_changes(one: int, other: int) -> No
 RADIUS = 4  # two units more than it takes for one
 SCRIPTS = [
     (row(-1, 2), "tick", row(2, -2), "tick", row(1, 0), "tick"),
-    (row(2, 1), ("ask", 0, 1), row(0, -1), ("ask", 1, 1), "tick"),
+    (row(2, 1), ("ask", 0, 1), row(0, -1), ("ask", 1, 0), "tick"),
 ]
 
 

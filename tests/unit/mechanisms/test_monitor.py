@@ -175,6 +175,9 @@ def test_the_chance_of_a_false_alarm_is_that_of_the_noise() -> None:
     tick = Monitor(1, Fraction(1), ADD, (WatchTerms(3, tick=True),))
     laplace = sum((1 - a) / (1 + a) * a**x for x in range(3, 200))
     assert tick.false_alarms() == pytest.approx(laplace)
+    below = WatchTerms(3, tick=True, below=True)  # at 3 it fires where the noise is below 0
+    beneath = sum((1 - a) / (1 + a) * a**x for x in range(1, 200))
+    assert tick.false_alarm(below, 3, 1) == pytest.approx(beneath)
 
 
 @pytest.mark.parametrize("share", [FIFTH, TENTH, Fraction(2)])

@@ -15,6 +15,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream
+from stream_dp.testing.noise import ZeroNoise
 
 SCALE, CONFIDENCE, THRESHOLD = 4, 0.95, 1000
 DECAY = math.exp(-1 / SCALE)
@@ -99,6 +100,14 @@ def test_the_band_grows_with_what_was_compared_and_with_that_alone() -> None:
     ticks = monitor(tick=True)
     state = ticks.init(Given())
     assert {ticks.ask_band(0, updates, state, CONFIDENCE) for updates in (1, 1000)} == {12}
+
+
+def test_a_window_is_asked_at_its_own_scale() -> None:
+    """Both of its noises are twice as wide."""
+    watch = WatchTerms(9, window=2)
+    block = Monitor(1, Fraction(1, SCALE), Neighbors.ADD_REMOVE, (watch,))
+    state = block.init(ZeroNoise())
+    assert block.ask_band(0, 10, state, CONFIDENCE) == math.ceil(2 * SCALE * math.log(12 / 0.05))
 
 
 HIGH, ROUNDS, PLACES = 20, 25, 4000

@@ -10,6 +10,7 @@ import pytest
 
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire_of
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.watches.kinds import Alerts, CountWatchers, Monitor
 from stream_dp.mechanisms.watches.watch_messages import (
@@ -169,3 +170,20 @@ def test_count_watchers_need_a_level_for_each_column(query: Query) -> None:
     watchers = CountWatchers(3, Fraction(1), Neighbors.ADD_REMOVE)
     with pytest.raises(RejectedMessage, match="needs 3 public levels, one per column"):
         watchers.step(watchers.init(ZeroNoise()), query, ZeroNoise())
+
+
+def test_states_have_the_kinds_that_journals_hold() -> None:
+    """From the first on, and after a step that crosses."""
+    shape, kinds = (3, Fraction(1), Neighbors.ADD_REMOVE), list[str]()
+    for block in (Alerts(*shape, 1), CountWatchers(*shape)):
+        state = block.init(ZeroNoise())
+        query = LevelsQuery(levels=np.zeros(3, dtype=np.int64))
+        after, _ = block.step(state, query, ZeroNoise())
+        kinds += [wire_of(type(state)).kind, wire_of(type(after)).kind]
+    assert kinds == ["alerts-state"] * 2 + ["count-watchers-state"] * 2
+
+
+def test_queries_of_other_levels_differ() -> None:
+    low, high, same = (LevelsQuery(levels=np.full(2, level)) for level in (1, 2, 1))
+    assert low == same != high
+    assert len({low, same, high}) == 2
