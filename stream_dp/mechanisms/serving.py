@@ -28,6 +28,7 @@ from stream_dp.mechanisms.row_check import checked
 
 MOST_BYTES = 1 << 18  # of the bands that are remembered of a mechanism, with what they depend on
 _ENTRY_BYTES = 150
+_ONES = (Fraction(1), Fraction(1))
 WIDTHS_KEPT = 256  # of a quotient, some 3 kB each
 
 S = TypeVar("S")
@@ -263,7 +264,7 @@ class Contrasts:
         over: Answer,
         confidence: float,
         farthest: Fraction | None = None,
-        units: tuple[Fraction, Fraction] = (Fraction(1), Fraction(1)),
+        units: tuple[Fraction, Fraction] = _ONES,
     ) -> None:
         self._answers = of, over
         self._units = units
@@ -280,7 +281,7 @@ class Contrasts:
                 self._known.clear()
             laws = of.law(key[0]), over.law(key[1])
             widths = contrast_widths(*laws, self._failure, self._farthest)
-            self._known[key] = widths if self._units == (1, 1) else widths.scaled(*self._units)
+            self._known[key] = widths if self._units == _ONES else widths.scaled(*self._units)
         return self._known[key]
 
 

@@ -169,7 +169,7 @@ def by_halves(summed: noise_contrasts._Sum, failure: float) -> Fraction:
         edge = middle * step
         inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
         low, high = (low, middle) if 1 - inside <= failure else (middle, high)
-    return high * Fraction(2 ** max(0, summed.bits), 2 ** max(0, -summed.bits))
+    return Fraction(high << max(0, summed.bits), 1 << max(0, -summed.bits))
 
 
 def some_sums(number: int) -> list[tuple[noise_contrasts._Sum, float]]:
