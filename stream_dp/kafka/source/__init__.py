@@ -1,4 +1,4 @@
-"""The source topic, read in whole record batches: which record lies in which tick (docs/reading.md).
+"""The source topic, read in whole record batches: which record lies in which tick (docs/topic_reading.md).
 
 Begin with `source`, then `ticks`.
 """
