@@ -35,7 +35,6 @@ from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss.sparse_vector import SOURCE
 from stream_dp.mechanisms.linear.event_amounts import EventAmounts
 from stream_dp.mechanisms.row_check import checked_amounts
-from stream_dp.mechanisms.watches.false_alarms import require_drawable
 from stream_dp.mechanisms.watches.monitor_state import MonitorState, WatchersState
 from stream_dp.mechanisms.watches.watch_block import SinceBlock, WatchBlock
 from stream_dp.mechanisms.watches.watch_messages import (
@@ -156,7 +155,7 @@ class Alerts(SinceBlock):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        require_drawable(self.scale)
+        self.require_drawn()
 
     def opening(self) -> tuple[int, int]:
         """Return what is short of the threshold."""
@@ -357,7 +356,7 @@ class WindowAlerts(WatchBlock):
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """The same, for all watches are over windows."""
+        """Scale of both geometric noises: all watches are over windows."""
         return self.scale
 
     @of_the_exact_class

@@ -191,7 +191,7 @@ class AlertsState:
 @wire("count-watchers-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WatchersState(AlertsState):
-    """The same, of watches whose thresholds come with each query."""
+    """Counts and noise of watches whose thresholds come with each query."""
 
 
 def _mode(watch: WatchTerms) -> int:
