@@ -34,7 +34,6 @@ from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss.sparse_vector import SOURCE
 from stream_dp.mechanisms.linear.event_amounts import EventAmounts
-from stream_dp.mechanisms.watches.false_alarms import require_drawable
 from stream_dp.mechanisms.watches.monitor_state import MonitorState, WatchersState
 from stream_dp.mechanisms.watches.watch_block import SinceBlock, WatchBlock
 from stream_dp.mechanisms.watches.watch_messages import (
@@ -155,7 +154,7 @@ class Alerts(SinceBlock):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        require_drawable(self.scale)
+        self.require_drawn()
 
     def opening(self) -> tuple[int, int]:
         """Return what is short of the threshold."""

@@ -55,7 +55,9 @@ class WatchLaw(WatchNoise):
         """The end of a tick: each armed watch against its threshold."""
         since, tick, window = state.since, state.ticks, state.windowed
         fired = np.zeros(self.width, dtype=np.int64)
-        fired[since] = _crosses(state, since, state.threshold[since], self.scale, noise)
+        # as `_crosses`, in half the time: none of these fires below
+        lifted = state.count[since] + noise.geometric(self.scale, len(since))
+        fired[since] = lifted >= state.threshold[since] + state.lift[since]
         heard, mode, count = state.heard, state.mode, state.count
         if len(tick):
             heard, mode, count = heard.copy(), mode.copy(), count.copy()
@@ -220,6 +222,10 @@ class SinceBlock(WatchLaw):
     """A watch since its last crossing in every place, for good: a state keeps their counts and noises alone."""
 
     kept: ClassVar[type[AlertsState]] = AlertsState
+
+    def require_drawn(self) -> None:
+        """Refuse (UsageError) noise that is too wide to be drawn."""
+        require_drawable(self.scale)
 
     def levels(self, query: Query) -> IntArray:
         """Return the threshold of each place, shape (width,), or refuse the query (RejectedMessage)."""
