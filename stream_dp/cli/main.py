@@ -13,7 +13,6 @@ import typer
 
 from stream_dp import __version__
 from stream_dp.cli.lazy import LazyGroup
-from stream_dp.cli.start import end_early
 from stream_dp.errors import StreamDPError
 
 BUG, INTERRUPTED = 1, 130
@@ -80,8 +79,6 @@ def options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
-    if arguments is None:
-        end_early(sys.argv[1:])
     sys.exit(code_of(arguments))
 
 

@@ -62,3 +62,33 @@ def test_a_module_that_nothing_imports_is_found() -> None:
         "stream_dp.core.dead",
         "stream_dp.core.deader",
     }
+
+
+def circles(imports: Mapping[str, set[str]]) -> list[set[str]]:
+    """Return the groups of modules that import each other, directly or by others."""
+    reached = {name: _from(name, imports) for name in imports}
+    alike = {
+        frozenset(other for other in reached[name] if name in reached[other]) for name in imports
+    }
+    return sorted((set(group) for group in alike if len(group) > 1), key=sorted)
+
+
+def _from(name: str, imports: Mapping[str, set[str]]) -> set[str]:
+    waiting, reached = [name], set[str]()
+    while waiting:
+        for other in imports[waiting.pop()] - reached:
+            reached.add(other)
+            waiting.append(other)
+    return reached
+
+
+def test_no_modules_import_each_other(syntax: Syntax) -> None:
+    packages = {named(path) for path in syntax if path.name == "__init__.py"}
+    imports = {
+        name: names - packages for name, names in graph(syntax).items() if name not in packages
+    }
+    assert circles(imports) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]

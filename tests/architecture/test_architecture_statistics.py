@@ -165,7 +165,7 @@ def run(toy: Path, *command: str) -> str:
     return done.stdout
 
 
-MAIN = ("-c", "from stream_dp.cli.main import main; main()")
+MAIN = ("-c", "from stream_dp.cli.start import start; start()")
 
 
 def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:

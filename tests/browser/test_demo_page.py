@@ -26,9 +26,9 @@ SECONDS_FOR_A_YEAR = 120 if SCREENSHOT else 3600
 """So long that the year is not over before the engine is killed, however slow the browser is."""
 SCRIPT = f"""
 from stream_dp.operate import demo
-from stream_dp.cli.main import main
+from stream_dp.cli.start import start
 demo.SECONDS_FOR_A_YEAR = {SECONDS_FOR_A_YEAR}
-main()
+start()
 """
 SEQUENCE = "() => Number(document.documentElement.dataset.sequence)"
 BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"

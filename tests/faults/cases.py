@@ -29,7 +29,7 @@ SERIES = (
 )
 EPSILON = 4
 TEST_KIT = "stream_dp.testing"
-PRODUCT = "stream_dp.cli.main"
+PRODUCT = "stream_dp.cli.start"
 
 
 class Ended(NamedTuple):
@@ -143,7 +143,7 @@ def broken_command(case: Case, patch: str, *options: str) -> list[str]:
     return [sys.executable, "-c", f"{patch}\n{start}", "run", str(case.pipeline), *options]
 
 
-_PRODUCT = [sys.executable, "-c", f"from {PRODUCT} import main; main()"]
+_PRODUCT = [sys.executable, "-c", f"from {PRODUCT} import start; start()"]
 
 
 def sliced(path: Path, ticks: int) -> None:

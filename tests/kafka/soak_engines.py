@@ -16,7 +16,7 @@ from pathlib import Path
 from free_ports import free_port
 from kafka.log_worlds import LivePipeline
 
-_COMMAND = "from stream_dp.cli.main import main; main()"
+_COMMAND = "from stream_dp.cli.start import start; start()"
 _ENDING_S = 60.0
 _WAITS, _RUNS = "Standing by", "The page is at"
 

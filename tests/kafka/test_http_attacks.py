@@ -17,8 +17,8 @@ from stream_dp.testing.kafka import fresh_topic_name
 
 FILES = 200
 START = (
-    "import resource as r; from stream_dp.cli.main import main; "
-    f"r.setrlimit(r.RLIMIT_NOFILE, ({FILES}, r.getrlimit(r.RLIMIT_NOFILE)[1])); main()"
+    "import resource as r; from stream_dp.cli.start import start; "
+    f"r.setrlimit(r.RLIMIT_NOFILE, ({FILES}, r.getrlimit(r.RLIMIT_NOFILE)[1])); start()"
 )
 PIPELINE = """
 version: 1

@@ -21,7 +21,7 @@ from stream_dp.testing.kafka import fresh_topic_name
 
 STEP_MS = 250
 PATIENCE_S = 200
-MAIN = "from stream_dp.cli.main import main; main()"
+MAIN = "from stream_dp.cli.start import start; start()"
 
 
 def pipeline(name: str, topic: str, kafka: str) -> str:

@@ -20,7 +20,7 @@ OURS = (
     r"stream-dp: no Kafka broker answers at .* Given up after trying again, .*",
     r"[A-Z][a-z' ]+: (\d+ %, )?\d+ s",  # how far it has come, of what takes longer than two seconds
 )
-MAIN = "from stream_dp.cli.main import main; main()"
+MAIN = "from stream_dp.cli.start import start; start()"
 
 
 async def made(folder: Path, bootstrap: str) -> TalkingWorld:
