@@ -6,7 +6,8 @@ a program share no clock, so that one has ended tells nothing about when another
 common one). Every method here but `series` is a short name for one statistic: its events, and no other arithmetic.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from itertools import count
 from threading import RLock
@@ -24,7 +25,7 @@ from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, UsageError
 from stream_dp.pipeline.budget import filter_of, target
 from stream_dp.pipeline.derivations import whole
 from stream_dp.python.series import ContinualSeries, MadeContinual, Prepared
@@ -121,7 +122,7 @@ class Budget(Single):
         The budget, exactly: ``1``, ``"0.5"``, ``"1/3"``. Floats are refused.
     delta : int, str, Fraction or Decimal
         Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
-    filter : {"pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"}
+    filter : {"pure", "basic", "tight_approximate", "zcdp", "renyi", "gdp"}
         What admits every charge. ``pure`` adds epsilons up; the others are for many small series, and ``zcdp``,
         ``renyi`` and ``gdp`` for Gaussian noise.
     order : int, str, Fraction or Decimal, optional
@@ -153,7 +154,7 @@ class Budget(Single):
     """
 
     __slots__ = (
-        *("_clock", "_derivations", "_file", "_ledger", "_lock", "_names", "_privacy"),
+        *("_busy", "_clock", "_derivations", "_file", "_ledger", "_lock", "_names", "_privacy"),
         *("_protection", "_schema", "_series"),
     )
 
@@ -181,6 +182,7 @@ class Budget(Single):
         self._privacy, self._clock, self._protection = spec.privacy, spec.clock, spec.protection
         self._ledger = Ledger.under(filter_of(self._privacy), protected=self._protection.protected)
         self._lock = RLock()
+        self._busy = False
         self._names: set[str] = set()
         self._derivations: dict[str, Derivation] = {}
         # of those that nobody holds any more none is made of
@@ -277,7 +279,7 @@ class Budget(Single):
             No rule covers it.
         """
         running: Running = {"horizon": horizon, "confidence": confidence, "name": name}
-        with self._lock:
+        with self._alone():
             request = self._request(statistic, epsilon, running, {**self._schema, **(schema or {})})
             spec = request.checked()
             if inputs := spec.series[-1].inputs:
@@ -436,7 +438,7 @@ class Budget(Single):
                 each if isinstance(each, str) else f"{each * self._clock.step}ms" for each in spans
             ]
             statistic.keys["windows"] = lengths
-        with self._lock:
+        with self._alone():
             schema = row_schema(entries, given.get("most", 1))
             request = self._request(statistic, epsilon, running, schema)
             prepared = self._paid(Prepared.of(request, request.checked(), entries))
@@ -446,7 +448,6 @@ class Budget(Single):
         self, statistic: Statistic, epsilon: Amount | None, running: Running, schema: Schema
     ) -> Request:
         """What is asked for, beside the series that it names, which it may be made of."""
-        self._require_own_process()
         name, confidence = running.get("name"), running.get("confidence", "0.95")
         named = self._free(statistic.word) if name is None else name
         values = [value for value in statistic.keys.values() if isinstance(value, str)]
@@ -461,8 +462,39 @@ class Budget(Single):
         numbers = count(len(self._names) + 1)
         return next(name for n in numbers if (name := f"{word}-{n}") not in self._names)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one request at a time change the ledger.
+
+        Raises:
+            FailClosed: in a forked process; or a signal handler, or a finalizer, asks in the midst of another request,
+                whose charge would then be lost.
+        """
+        self._require_own_process()
+        with self._lock:
+            if self._busy:
+                raise FailClosed(
+                    "a series was asked for in the midst of another request, by a signal handler or a finalizer: ask "
+                    "outside of these"
+                )
+            self._busy = True
+            try:
+                yield
+            finally:
+                self._busy = False
+
     def _paid(self, prepared: Prepared) -> Prepared:
-        """Charge the ledger for what is prepared, and return it: only then a series may be made of it."""
+        """Charge the ledger for what is prepared, and return it: only then a series may be made of it.
+
+        Raises:
+            UsageError: a second series where a user is protected in each of many windows. Each series counts its own
+                ticks, so events in one window of the one might lie in two windows of the other, at twice the price.
+        """
+        if self._privacy.per is not None and self._derivations:
+            raise UsageError(
+                "per: a budget with windows pays for one series, for windows of another one could lie across them: use "
+                "overall in place of max_events and per, or a pipeline, whose series share their ticks"
+            )
         name, derivation = prepared.runs.name, prepared.chosen.derivation
         self._ledger = self._after(derivation)
         self._names.add(name)

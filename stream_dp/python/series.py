@@ -40,14 +40,14 @@ from stream_dp.pipeline.routing.user_guard import guard_of
 from stream_dp.python.public_release import PublicRelease
 from stream_dp.python.single import Single
 from stream_dp.python.statistic import Request
-from stream_dp.records.decoder import Decoded, Refusal
+from stream_dp.records.decoder import Refusal
 
 R = TypeVar("R")  # the release of a tick
 T = TypeVar("T")  # the events of one tick, as `over` takes them
 
 Event: TypeAlias = Mapping[str, Any]
 """The fields of an event by name."""
-_Records: TypeAlias = list[tuple[bytes, Any]]
+_Payloads: TypeAlias = list[bytes]
 _TOGETHER = 4096  # events that are added up at once
 
 
@@ -199,7 +199,7 @@ class Continual(Single, ABC, Generic[R, T]):
         changes = self._changes(events)
         with self._lock:
             self._require_open()
-            self._put(changes)
+            self._all_of(changes)
             return self._close()
 
     def _add(self, changes: Any) -> None:
@@ -207,7 +207,17 @@ class Continual(Single, ABC, Generic[R, T]):
         self._require_own_process()
         with self._lock:
             self._require_open()
+            self._all_of(changes)
+
+    def _all_of(self, changes: Any) -> None:
+        """Put changes into the open tick; where that fails midway the series ends, for a part may be in it."""
+        self._ended = True
+        try:
             self._put(changes)
+        except RejectedMessage:  # nothing was put
+            self._ended = False
+            raise
+        self._ended = False
 
     def _close(self) -> R:
         """Step over the row of the open tick; where anything fails in it, the series ends: a tick has one release."""
@@ -304,10 +314,10 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
         """
         self._add(self._changes(events))
 
-    def _changes(self, events: Iterable[Event]) -> _Records:
+    def _changes(self, events: Iterable[Event]) -> _Payloads:
         return self._lane.read(events)
 
-    def _put(self, changes: _Records) -> None:
+    def _put(self, changes: _Payloads) -> None:
         self._lane.add(changes, self._tick)
 
     def _row(self) -> IntArray:
@@ -320,7 +330,7 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
 class _Lane:
     """From events to the rows of ticks, as from the records of one partition."""
 
-    __slots__ = ("_decode", "_guard", "_memories", "_records", "_router", "_rows", "_ticks")
+    __slots__ = ("_decode", "_guard", "_memories", "_payloads", "_router", "_rows", "_ticks")
 
     def __init__(self, spec: PipelineSpec, origin: int, runs: Series) -> None:
         key = fresh_seed()  # users and identifiers are remembered by keyed hashes
@@ -333,20 +343,19 @@ class _Lane:
         amounts = (runs.rows,) if runs.amounts else ()
         self._rows = Guard(self._router.width, amounts)
         self._decode = self._router.decoder.decode
-        self._records: _Records = []
+        self._payloads: _Payloads = []
 
-    def read(self, events: Iterable[Event]) -> _Records:
-        """Return events as records that fit the schema (RejectedMessage)."""
+    def read(self, events: Iterable[Event]) -> _Payloads:
+        """Return events as the payloads of records that fit the schema (RejectedMessage)."""
         payloads = [_payload(event) for event in _listed(events)]
-        decoded = self._decode(payloads)
-        if decoded.refused:
-            _refuse(decoded.refused[0])
-        return list(zip(payloads, decoded.records, strict=True))
+        if refused := self._decode(payloads).refused:
+            _refuse(refused[0])
+        return payloads
 
-    def add(self, records: _Records, tick: int) -> None:
+    def add(self, payloads: _Payloads, tick: int) -> None:
         """Count records in the open tick."""
-        self._records += records
-        if len(self._records) >= _TOGETHER:
+        self._payloads += payloads
+        if len(self._payloads) >= _TOGETHER:
             self._route(tick)
 
     def close(self, tick: int) -> IntArray:
@@ -356,14 +365,9 @@ class _Lane:
         return self._rows.admit(counted.row)
 
     def _route(self, tick: int, mark: int | None = None) -> None:
-        payloads = [payload for payload, _ in self._records]
-        records = [record for _, record in self._records]
-        self._records.clear()
-        places = range(len(records))
-        batch = Batch(
-            0, payloads, places, 0, tick=tick, mark=mark, decoded=Decoded(records, places, [])
-        )
-        admitted = self._guard.admit(batch, tick - 1)
+        payloads, self._payloads = self._payloads, []
+        batch = Batch(0, payloads, range(len(payloads)), 0, tick=tick, mark=mark)
+        admitted = self._guard.admit(self._router.decode(batch), tick - 1)
         self._ticks.add(admitted, self._router.route(admitted))
 
 
@@ -409,7 +413,7 @@ class MadeContinual(ContinualSeries):
     def _names(self) -> str:
         return " and ".join(each.name for each in self._inputs)
 
-    def _changes(self, events: Iterable[Event]) -> _Records:
+    def _changes(self, events: Iterable[Event]) -> _Payloads:
         raise RejectedMessage(f"{self.name} is made of releases: add events to {self._names}")
 
     def _close(self) -> PublicRelease:

@@ -386,3 +386,37 @@ def test_who_is_protected_is_the_budgets_to_say() -> None:
     assert made._lane._guard.memory._pending == {}  # what a tick took is not remembered twice
     with pytest.raises(UsageError, match="use `series`"):
         budget.counter(epsilon="0.1")
+
+
+def test_windows_of_users_pay_for_one_series() -> None:
+    """Another series counts its ticks from its own beginning: its windows lie across those of the first."""
+    who = {"who": {"type": "text"}}
+    budget = Budget(epsilon=1, unit="user", user="who", max_events=2, per="2s", schema=who)
+    budget.series(sdp.Count(), epsilon="0.25")
+    with pytest.raises(UsageError, match="per: a budget with windows pays for one series"):
+        budget.series(sdp.Count(), epsilon="0.25")
+    assert budget.spent == Fraction(1, 4)
+    whole = Budget(epsilon=1, unit="user", user="who", overall=2, schema=who)
+    for _ in range(2):
+        whole.series(sdp.Count(), epsilon="0.25")
+    assert whole.spent == Fraction(1, 2)
+
+
+def test_no_request_is_made_in_the_midst_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler would: the outer charge would replace the inner one."""
+    budget, after = Budget(epsilon=1), Budget._after
+    refused = list[FailClosed]()
+
+    def interrupted(asked: Budget, derivation: Any) -> Any:
+        ledger = after(asked, derivation)
+        if not refused:
+            with pytest.raises(FailClosed, match="in the midst") as caught:
+                asked.counter(epsilon="0.5", name="inner")
+            refused.append(caught.value)
+        return ledger
+
+    monkeypatch.setattr(Budget, "_after", interrupted)
+    budget.counter(epsilon="0.4", name="outer")
+    assert [entry.name for entry in budget.ledger.entries] == ["outer"]
+    budget.counter(epsilon="0.5", name="inner")
+    assert budget.spent == Fraction(9, 10)

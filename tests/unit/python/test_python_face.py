@@ -40,6 +40,7 @@ SCHEMA: dict[str, Any] = {
     "kind": {"type": "category", "domain": ["come", "go"]},
     "customer": {"type": "text"},
     "amount": {"type": "number", "nullable": True},
+    "tags": {"type": "list", "domain": ["new", "gift"], "most": 3},
 }
 EVENT: dict[str, Any] = {}
 REPLACE: dict[str, Any] = {"neighbors": "replace"}
@@ -70,6 +71,8 @@ BESIDE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (EVENT, {"windows": ["2h", "ever"]}),
     (EVENT, {"windows": ["2h"]}),
     (EVENT, {"by": "country", "where": [{"field": "kind", "equals": "come"}]}),
+    (EVENT, {"by": "tags"}),
+    (USER, {"where": [{"field": "tags", "contains": "new"}]}),
 ]
 
 
@@ -83,6 +86,7 @@ def events() -> list[list[dict[str, Any]]]:
                 "kind": random.choice(["come", "come", "go"]),
                 "customer": f"c{random.randrange(12)}",
                 "amount": random.choice([None, -40.5, 0.125, 7.8, 19.95, 1e6]),
+                "tags": random.choices(["new", "gift", "odd"], k=random.randrange(4)),
             }
             for _ in range(0 if tick in {0, 3} else 9 * tick)
         ]

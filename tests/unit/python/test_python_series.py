@@ -487,3 +487,16 @@ def test_an_event_of_one_key_is_no_list_of_two() -> None:
         single.add_list(["DE", "FR"])
     assert Budget(epsilon=1).maximum(epsilon=1, keys=KEYS[:2], most=5).most == 2
     assert Budget(epsilon=1).histogram(epsilon=1, keys=["DE"]).most == 1
+
+
+def test_a_tick_whose_events_failed_midway_is_never_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be released without them."""
+    counted = MAKE["series"](paid())
+    monkeypatch.setattr(series, "_TOGETHER", 1)
+    monkeypatch.setattr(type(counted._lane._router), "route", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        counted.add({"key": "DE", "amount": 1})
+    with pytest.raises(FailClosed, match="create another"):
+        counted.release()
