@@ -43,7 +43,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Admission:
-    """The series that run, and the ledgers that paid for them; only creations and halts change them.
+    """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
     `names` holds every name ever used: releases carry the name, so a name means one series for ever. Nothing else
     is kept of halted series, except for the last ones of each ledger. Where `private` is False (noise of the test
@@ -117,7 +117,7 @@ class Admission:
         return created, charge_of(entry, analyst), self._admit(proposal, created)
 
     def halt(self, name: str, end: int) -> Halted:
-        """End a created series: it sees no tick from `end` on, and no tick at all if it begins later than `end`.
+        """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then.
 
         Raises:
             UnknownMechanism: no created series of this name runs; nothing has changed.

@@ -347,7 +347,7 @@ class Engine:
         if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
             return False
         self._heard = True
-        self._inbox.back(ticks)  # a series that is created reads them again
+        self._inbox.back(ticks)  # creating a series reads them again
         for over in tuple(self._under_way):
             while not (over.is_set() or self._asked_to_stop.is_set()):
                 waits = [
@@ -469,7 +469,6 @@ def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first leaf of an exception group, so that one cause gives one message."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,4 +1,4 @@
-"""A series made of what others release at the same tick: post-processing ([HSV] 2.14), which costs nothing.
+"""A series made of other series' releases at the same tick: post-processing ([HSV] 2.14), which costs nothing.
 
 Rules: a body is a function of its inputs' bodies at the same tick and of public parameters; it has no mechanism,
 row, state or noise. Its release stands after those of its inputs in the same commit, with the next numbers of the

@@ -52,6 +52,7 @@ class Batch:
     its mark; what lies `behind` it is read again. `labels` tell people where a payload lies (offset or line).
     `refused` are records before the mark that the source itself could not read; they are in no payload. A batch of
     a partition that was not known says that the partition was added.
+
     `decoded` is what a router has decoded of the payloads, for the guard and for itself; None: nothing yet. A guard
     removes the records that do not count: `capped` is the number of those beyond their user's cap, and records
     whose user cannot be read are added to `refused`. `used` is what the remaining records use of their users' caps.

@@ -1,4 +1,4 @@
-"""The port through which the engine learns what a live series, created while it runs, would be.
+"""The port that derives live series: what a series created while the engine runs would be.
 
 Rules: the pipeline implements it. `propose` decides nothing and changes nothing. It may take seconds, so a
 `Deriver` calls it while ticks go on, and a cut only charges and opens. `Proposal.open` and `close` change what the

@@ -80,7 +80,7 @@ class RunConfig:
         key_id: str,
         identity: str = "",
     ) -> Header:
-        """Return the first header of a journal of this configuration on that source."""
+        """Return the header that begins a journal of this configuration on that source."""
         return Header(
             pipeline=self.pipeline,
             fingerprint=self.fingerprint,

@@ -189,10 +189,12 @@ class Commit(_Private, frozen=True, tag=KIND):
     with one row and one 32-byte seed each. `pending` holds the entries that are not 0 of the rows of ticks still
     open at the cut, by column. `records` counts the events read up to the cut. `previous` is the SHA-256 of the
     sealed commit before this one.
+
     A commit with `changes` has no ticks: it lies at the cut between two ticks. Its charges are those of the
     mechanisms created. Its seeds are those of the changes that draw (first states and queries), in the order of the
     changes. `answers` became durable with it; reading messages continues at the place `asked` (-1: none was read).
     `refused` are the records before `asked` that are no messages and have no answer yet.
+
     `admitted` are partitions that were added to the source: they are read from their first record on, and count
     from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
     `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it, without windows

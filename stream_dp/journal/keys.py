@@ -1,9 +1,9 @@
 """The operator's key and the sealing of commits (AES-256-GCM).
 
-Rules: one 32-byte key in a file of mode 0600, never a value in the environment, in YAML or on the broker. A sealed
-commit begins with one byte, the version of this form, and binds it with the key, the pipeline and its sequence number;
-a wrong key, another pipeline's record or a flipped byte does not open. Nonces are random: an aborted attempt and its
-retry never share one.
+Rules: there is one 32-byte key, in a file of mode 0600, and never a value in the environment, in YAML or on the
+broker. A sealed commit begins with one byte, the version of this form. The seal binds that version, the key, the
+pipeline and the sequence number: with a wrong key, in another pipeline or with a flipped byte a commit does not
+open. Nonces are random: an aborted attempt and its retry never share one.
 """
 
 import hashlib

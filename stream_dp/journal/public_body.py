@@ -1,4 +1,4 @@
-"""What the bodies of releases and of answers have in common: one line of JSON that says the version of its form.
+"""What the bodies of releases and of answers share: one line of JSON that says the version of its form.
 
 Rules: an unknown form is refused as unknown, whatever else the body holds; a body that no form explains is damaged.
 The bytes are public once they are durable and may be private until then, so nothing of a body shows in a repr. This

@@ -1,4 +1,4 @@
-"""The public sequences of a pipeline, its releases and its answers: numbered, and each body visible in one version.
+"""The public sequences of a pipeline, releases and answers: numbered, with each body visible in one version.
 
 Rules: a body that is visible already is skipped, and never written in another version. This file knows no file,
 topic or memory.

@@ -1,9 +1,9 @@
-"""What analysts may say to a running engine: one model for each thing to do, and the reader of their JSON.
+"""Messages of analysts to a running engine: one model for each action, and the reader of their JSON.
 
-Rules: a message comes from anyone who has a token. Keys that are not known are refused, every problem is named with its
-key, and nothing that a message holds is repeated, for answers are public. A definition of a series or of a watch is
-handed over as its bytes in the message: what it means, and how exact its numbers are, is decided where it is planned.
-The JSON Schema of docs/messages.json is made of these models.
+Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its
+key. Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch
+is handed over as its bytes in the message; the code that plans it decides what it means and how exact its numbers
+are. The JSON Schema of docs/messages.json is made of these models.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The envelope in which an analyst's message travels, and its signature: what she and the engine both do.
+"""The envelope of an analyst's message, and its signature: code for the analyst and the engine alike.
 
 Rules: a signature covers the exact text of the message and the name of the pipeline, so it is valid for no other
 text and no other pipeline. The key is the analyst's token; comparing takes the same time wherever two signatures

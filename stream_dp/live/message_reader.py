@@ -1,4 +1,4 @@
-"""Messages as the engine takes them: opened, their signature checked, and what they want understood.
+"""Messages as the engine takes them: opened, their signatures checked, and their requests read.
 
 Rules: it implements `engine.messages.addressed.MessageReader`. A message is its sender's if it is signed with a
 token of the analyst whom it names, or with the operator's, which may act for everyone. Whether a token has expired

@@ -1,4 +1,4 @@
-"""Live series, which are created while the engine runs: what a pipeline makes of the definition of one.
+"""Live series, which are created while the engine runs: what a pipeline makes of their definitions.
 
 Rules: a definition is an entry of `series:`, with the same checks, mechanisms and derivations as in the file. A
 live series counts from its first tick on, never earlier events. Its meaning depends only on its definition, its

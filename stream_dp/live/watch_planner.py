@@ -1,4 +1,4 @@
-"""Watches that are created and ended while their monitor runs: what a pipeline makes of a message about one.
+"""Watches that begin and end while their monitor runs: what a pipeline makes of a message about a watch.
 
 Rules: a watch counts from the tick behind its cut on, never earlier events. Its cost is paid already, as long as no
 event counts in more watches at once than the monitor's noise is made for. The meaning of a definition depends only

@@ -1,7 +1,7 @@
-"""Identifiers that came in ticks that are still open: by the column that counts them, as keyed hashes, each once.
+"""The distinct identifiers of ticks that are still open, by the column that counts them, as keyed hashes.
 
-Rules: what is kept is a set, whatever order and batches they came in. Private: in sealed commits only. This file knows
-no window and no memory.
+Rules: identifiers are kept as a set, so the order and the batches in which they come play no part. Private: in
+sealed commits only. This file knows no window and no memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What an engine remembers beside the states of its mechanisms, and its journal gives back: a list, one class a kind.
+"""What an engine remembers beside the states of its mechanisms, and a journal restores: one class for each kind.
 
 Rules: a memory stands at the cut. A commit holds what its ticks, or the messages before it, added to the memory. A
 start replays all commits in order, which gives the memory of an uninterrupted run. Records read behind the cut

@@ -1,4 +1,4 @@
-"""The memories of identifiers: which came in ticks that are still open, and which were there before in their window.
+"""The memories of identifiers: those in ticks that are still open, and those that came earlier in their window.
 
 Rules: identifiers of ticks that are still open are kept as sets by tick and column. A commit holds the identifiers
 that its own cut added. So the chain of commits holds each identifier of a tick and column once, however long the

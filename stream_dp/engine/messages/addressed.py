@@ -1,4 +1,4 @@
-"""A message as the engine takes it: whose it is, what it wants, and the port that reads both.
+"""A message as the engine takes it: its sender, its request, and the port that reads both.
 
 Rules: the sender is known before the request is read, because a message with an unknown request still has its id
 and its answer. This file knows no topic, form or clock.

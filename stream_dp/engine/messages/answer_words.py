@@ -1,4 +1,4 @@
-"""What an answer says of a message: what was told, or the error that refused it, and that error read back.
+"""The content of an answer: what was done, or the error that refused the message, and that error read back.
 
 Rules: a record that is not accepted as a message is refused in the same words whatever it holds. This file knows no
 id and no rate.

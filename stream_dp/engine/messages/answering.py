@@ -1,4 +1,4 @@
-"""Messages, executed one by one at a cut: from the queue or from somebody who waits, by one path.
+"""Executes messages one by one at a cut, in one way for the queue and for senders who wait.
 
 Rules: a message is executed once. One commit of its own makes its answer durable, with what it changed and with the
 place up to which the queue was read; only then is the answer visible. The definition in a message is derived
@@ -137,8 +137,8 @@ class Answering:
     ) -> NeedsDerivation | None:
         """Execute the next message of the queue, record it with its answer, and take it from `questions`.
 
-        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between two
-        ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
+        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between
+        two ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
         executes nothing and returns what must be derived.
         """
         conversation = self._conversation
@@ -216,7 +216,7 @@ class Answering:
             return _Ready(wanted)
         start = (chain.next_tick if wanted.do == "create" else chain.shown) + self._changes.lead
         if derived is not None and wanted.do == "preview":
-            start = derived.start  # it is a preview of the tick that was next when it was read
+            start = derived.start  # the tick that was next when the message was read
         needed = NeedsDerivation(wanted.definition, start, message.analyst)
         outcome = await outcome_of(needed, derived, self._derive, hold=hold)
         if outcome is None:
@@ -228,7 +228,6 @@ class Answering:
     async def _answered(
         self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
     ) -> Answer:
-        """Execute a ready message, and commit it with its answer."""
         conversation, chain = self._conversation, self._changes.chain
         told, refused = dict[str, Any](), ready.refused
         if refused is None:

@@ -1,4 +1,4 @@
-"""What is asked of a series, as journals hold it: one form for one meaning, the same at a replay.
+"""The parameters of a query as journals hold them: one form for one meaning, the same at a replay.
 
 Rules: parameters are public. A mechanism is asked with parameters that were read from this form, at once and at
 every replay.

@@ -1,4 +1,4 @@
-"""The messages of analysts: which is accepted as the message of its id, and how answers are numbered and written.
+"""The messages of analysts: which one is accepted under an id, and how answers are numbered and written.
 
 Rules: an id is used once for ever, although it is remembered only until no message with this id could be accepted
 any more. Everything here is public: ids, stamps and moments decide, never data. A message that is not accepted uses
@@ -193,9 +193,9 @@ class Conversation:
     def record(
         self, ticks: "Sequence[ClosedTick]"
     ) -> "tuple[Sequence[ClosedTick], Mapping[str, Any]]":
-        """Return the commit's fields: the place up to which the queue was read and, between ticks, the answers.
+        """Return the commit's fields: the place up to which the queue was read, counted refusals, and answers.
 
-        See `Memory`.
+        Answers become durable between ticks only; see `Memory`.
         """
         fields: dict[str, Any] = {"asked": self.place, "refused": tuple(self._refused.values())}
         if ticks:
@@ -222,7 +222,7 @@ class Conversation:
                 self._taken[answer.analyst] += 1
                 self._watches[answer.analyst] += answer.do in WATCHING
                 self._use(answer.id, answer.digest, answer.until, answer.number)
-                earliest = answer.until - LONGEST_MS  # the earliest stamp that it can have had
+                earliest = answer.until - LONGEST_MS  # of its possible stamps
                 self._forget(earliest - LONGEST_MS)
 
     def _add(self, answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""The tokens that an operator has made for analysts: which there are, until when each is valid, which are revoked.
+"""The tokens that an operator has made for analysts: their list, when each expires, and which are revoked.
 
 Rules: a token is valid only while a line of the list names it, so a lost list admits nobody. The list holds no
 secret: a token's secret is made from the operator's key, its id, its analyst and its end, so a changed line names a

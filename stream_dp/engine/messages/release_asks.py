@@ -1,4 +1,4 @@
-"""Asks of a released series: a choice of what its last public release says. Post-processing ([HSV] 2.14): it is free.
+"""Queries to a released series: a part of its last public release. Post-processing ([HSV] 2.14): it is free.
 
 Rules: the answer is a function of the release's bytes and of public parameters. An error names the key at fault and
 never its value. This file knows no mechanism, actor or journal.

@@ -1,4 +1,4 @@
-"""How much a definition may cost to understand: a number of steps that is counted, never a time.
+"""The work that a definition may cost: a number of steps that is counted, never a time.
 
 Rules: the same definition takes the same number of steps on every machine. Where no limit is set, as for a pipeline
 file and for definitions in a journal, steps are not bounded here. This file knows no definition.

@@ -1,4 +1,4 @@
-"""Whose journal is it: the header of the first commit against what is about to run."""
+"""Checks that a journal belongs to this run: the header of its first commit against that of the run."""
 
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Header

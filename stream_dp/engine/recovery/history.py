@@ -1,4 +1,4 @@
-"""The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
+"""The journal of a pipeline as a start reads it: one chain, checked against the last public bodies.
 
 Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are
 replayed while it is read, because they need every commit, not only the last states. This file knows no mechanism
@@ -220,7 +220,7 @@ class Heads(NamedTuple):
 
 
 def last_of(commit: Commit) -> dict[str, bytes]:
-    """Return the releases' bodies of the last tick of a commit with ticks, by series."""
+    """Return the release bodies of a commit's last tick, by series; the commit must have ticks."""
     return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
 
 

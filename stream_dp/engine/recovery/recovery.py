@@ -1,8 +1,8 @@
 """Recovery: from the journal to the engine's state, checked byte for byte.
 
-Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and seeds,
-never from the source. Replayed releases and answers must equal the recorded bytes. Anything else is a fail-closed stop
-that says what to do.
+Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and
+seeds, never from the source. Replayed releases and answers must equal the recorded bytes. If anything differs, the
+start stops (fails closed) and says what to do.
 """
 
 import asyncio
@@ -118,7 +118,6 @@ class _ReadSoFar:
         self._progress, self._far = progress, 0 if head is None else release_of(head).tick
 
     def replay(self, commit: Commit) -> None:
-        """Take the next commit."""
         if commit.ticks:
             self._progress(READING, *percent(commit.ticks[-1], self._far))
 

@@ -1,4 +1,4 @@
-"""In which partition a record is put by those who feed a topic.
+"""The choice of a partition for each record, by the programs that feed a topic.
 
 Rules: the partition is a function of the record and of the partitions, so it is the same on every attempt, and
 adding a record moves no other. This file knows no field.

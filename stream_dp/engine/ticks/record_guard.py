@@ -1,6 +1,6 @@
-"""What stands between the source and the rows: which records of a batch count at all.
+"""The guard between the source and the rows: which records of a batch count at all.
 
-Rules: a guard decides by a record's user, by that user's own records and by what is public. Its memory stands at the
+Rules: a guard decides by a record's user, by that user's own records and by public values. Its memory stands at the
 cut. This file knows no field and no hash.
 """
 

@@ -344,6 +344,5 @@ class TickAssembler:
 
 
 def _shrink(rows: Iterable[OpenRow]) -> None:
-    """Free the room that rows do not need."""
     for row in rows:
         row.shrink()

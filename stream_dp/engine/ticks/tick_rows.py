@@ -1,4 +1,4 @@
-"""Rows of ticks that are still open: dense, or where they are wide and hold little by their entries that are not 0.
+"""Rows of ticks that are still open: dense, or sparse where they are wide and have few entries that are not 0.
 
 Rules: the form of a row changes nothing but room and time. A row that was handed out is never written to. Rows are
 private.

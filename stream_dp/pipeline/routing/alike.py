@@ -1,4 +1,4 @@
-"""Conditions of many features that differ in one value only: which ones one count by that field's values answers.
+"""Features whose conditions differ in one value only: one count by the values of that field answers all of them.
 
 A hundred thousand features that each ask for another `equals` of one field are a histogram of that field, read at a
 hundred thousand places. Rules: counting features together changes no count, only the work; whether it is done

@@ -1,4 +1,4 @@
-"""Who was active and who was cut off, as the guard for users sees it: the columns in which they are counted.
+"""The columns for users who were active and users who were cut off, as the guard for users sees them.
 
 Rules: a user is active in the tick of an event. A user is cut off in the tick of an event that does not count
 because the cap is used up. Both depend on that user's own events alone. A user who is cut off is also active. This

@@ -1,4 +1,4 @@
-"""In which entry of a row each record of a batch counts, where that is more than a field's code.
+"""The entry of a row in which each record of a batch counts, where it is more than a field's code.
 
 Rules: columns only, no Python call per record. A record's entries depend on its own fields and on its tick, which
 is public. Null, and a value that is no number, counts in `other`. With several groupings a record counts once in

@@ -1,7 +1,7 @@
 """Which entries of a tick's row belong to which series.
 
-Rules: a tick's row is one int64 vector; each distinct feature (by, where) owns one slice of it, and series that
-ask for the same feature share the slice. A series of several features has a block of its own, with room for more. The
+Rules: a tick's row is one int64 vector. Each distinct feature (by, where) owns one slice of it, and series with the
+same feature share the slice. A series of several features has a block of its own, with free entries for more. The
 layout depends on the specification alone.
 """
 

@@ -1,4 +1,4 @@
-"""A router to which features are added while it runs: what series created later count.
+"""A router to which features are added while it runs, for series that are created later.
 
 Rules: the rows of the pipeline file's series come first and never change. Every record is decoded once for all
 features. A record that is refused in this way is decoded again for the file's series and for the added features
@@ -47,7 +47,6 @@ class _Shard:
 
     @property
     def age(self) -> int:
-        """The age of the oldest member."""
         return next(iter(self.members.values())).age
 
 

@@ -1,4 +1,4 @@
-"""Making very many objects that stay: without the collector of cycles.
+"""Makes very many objects that stay, without the collector of cyclic garbage.
 
 The collector would look at all objects again each time their number has grown by a quarter, and find nothing: that
 was most of the time that it took to read a file of 100,000 watches.

@@ -1,4 +1,4 @@
-"""The guard for users: of each user's records, so many count in each public window, and no more.
+"""The guard for users: a declared number of each user's records counts in each public window, and no more.
 
 Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
 own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how

@@ -1,4 +1,4 @@
-"""In which partition of a topic the records of a user lie: where producers put a record by its key, the user's text.
+"""The partition that holds a user's records: producers choose it by the record's key, which is the user's text.
 
 Rules: the partition is a function of the user and of the number of partitions at the first start. So all records of
 a user that count come from one partition, in its order, whatever producers really do and however many partitions

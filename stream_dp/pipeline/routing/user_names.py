@@ -1,4 +1,4 @@
-"""The names of users in records, as text: what is hashed, and what says where a user's records lie.
+"""The names of users in records, as text: the text is hashed, and it decides where a user's records lie.
 
 Rules: an integer's text is its digits; any other value is its own text, in UTF-8. A name of more than
 `LONGEST_NAME` bytes names nobody. Private: nothing here is printed.

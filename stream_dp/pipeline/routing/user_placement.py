@@ -1,4 +1,4 @@
-"""Where the records of a pipeline are put in its topic by what feeds it: `replay`, and an agent of an app.
+"""Where the programs that feed a pipeline's topic put its records: `replay`, and an agent of an app.
 
 Rules: where users are protected, a record lies in its user's partition, because the guard makes a dead letter of it
 elsewhere. Otherwise, and where a record names nobody, its content decides. The partition is a function of the
@@ -22,8 +22,6 @@ def placement_of(spec: PipelineSpec) -> Placement:
 
 
 class _ByUser:
-    """Puts each record into its user's partition."""
-
     def __init__(self, spec: PipelineSpec, user: str) -> None:
         self._spec = spec
         self._decoder = RecordDecoder(naming_field(spec, user))
