@@ -159,7 +159,7 @@ AnyMessage: TypeAlias = (
 MESSAGES: Mapping[str, type[Message]] = {
     get_args(one.model_fields["do"].annotation)[0]: one for one in get_args(AnyMessage)
 }
-"""The models, by what they do."""
+"""The models, by the value of `do`."""
 
 _M = TypeVar("_M", bound=Message)
 _ENVELOPED, _EPOCH = {*Message.model_fields, "do", "series"}, "1970-01-01T00:00:00Z"

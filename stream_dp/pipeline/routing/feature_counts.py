@@ -221,7 +221,7 @@ class _Sums:
         rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """Return the entries that are not 0, and their counts."""
+        """Return the entries that records add to, and the amounts."""
         found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
         return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
 

@@ -1,4 +1,4 @@
-"""The guard for users: a declared number of each user's records counts in each public window, and no more.
+"""The guard for users: at most a declared number of each user's records counts in each public window.
 
 Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
 own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
