@@ -1,8 +1,8 @@
 """One actor per mechanism: a task that owns the state and takes messages from a bounded mailbox.
 
-Rules: nobody else touches the state. A tick message is one row, never single events; it updates, asks once and
-answers with the release. A query of an analyst comes between two ticks. `Snapshot` and `Halt` are commands of the
-runtime, not messages of the mechanism.
+Rules: only the actor touches the state. A tick message is one whole row, never single events: the actor updates the
+mechanism, queries it once and replies with the release. An analyst's query comes between two ticks. `Snapshot` and
+`Halt` are commands of the runtime, not messages of the mechanism.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _A = TypeVar("_A")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tick:
-    """Update with `row` (the whole tick row), ask, and answer the body of release number `sequence`."""
+    """Update with `row` (the tick's whole row), query, and reply with the body of release number `sequence`."""
 
     tick: int
     sequence: int
@@ -32,7 +32,7 @@ class Tick:
 
 
 class MechanismAnswer(NamedTuple):
-    """What a mechanism answers to a query, and the half-width of that, where there is one."""
+    """A mechanism's answer to a query, and the half-width of its error band (None: it has no band)."""
 
     answer: IntArray
     band: int | None
@@ -40,7 +40,7 @@ class MechanismAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ask:
-    """Answer `query` at once, before `tick`; a message that the mechanism refuses is an error for who asks."""
+    """Answer `query` at once, before `tick`; if the mechanism refuses it, `reply` raises `RejectedMessage`."""
 
     tick: int
     query: Query
@@ -50,7 +50,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Answer `read(state)` between two messages."""
+    """Reply with `read(state)` between two messages."""
 
     read: Callable[[Any], bytes]
     reply: "asyncio.Future[bytes]"
@@ -74,11 +74,11 @@ class Actor:
         self._mailbox: asyncio.Queue[ActorCommand] = asyncio.Queue(MAILBOX)
 
     def change(self, series: Series) -> None:
-        """Name the answers of the next messages as this series does; at a cut, where no message waits."""
+        """Serve the next messages in the form of `series`; call it at a cut, where the mailbox is empty."""
         self._series = series
 
     async def send(self, command: ActorCommand) -> None:
-        """Put a command into the mailbox; waits while it is full."""
+        """Put a command into the mailbox; wait while it is full."""
         await self._mailbox.put(command)
 
     async def run(self) -> None:
@@ -113,7 +113,7 @@ class Actor:
 
 
 def _answer(reply: "asyncio.Future[_A]", answer: _A) -> None:
-    """Answer, unless the engine was cancelled while it waited."""
+    """Set the result, unless the future was cancelled together with the engine."""
     if not reply.cancelled():
         reply.set_result(answer)
 
@@ -127,14 +127,17 @@ def step(
     row: IntArray,
     noise: Noise,
 ) -> tuple[Any, bytes]:
-    """One tick of one series: update, query, release body. Recovery replays commits through it too."""
+    """Run one tick of one series: update, query, release. Return the new state and the release body.
+
+    Recovery replays commits with it.
+    """
     state, _ = series.mechanism.step(state, Update(row[series.rows]), noise)
     state, answer = ask(series, state, Query(), noise)
     return state, series.body(grid, sequence, tick, state, answer)
 
 
 def ask(series: Series, state: Any, query: Query, noise: Noise) -> tuple[Any, IntArray]:
-    """One query to one series. Recovery asks again through it too.
+    """Put one query to a series; return its new state and the answer. Recovery repeats queries with it.
 
     Raises:
         RejectedMessage: the mechanism takes no such query; `state` is as it was.

@@ -1,8 +1,8 @@
 """Admission of series to a run: which ones run, what was charged for them, and every change of both.
 
-Rules: charge first, then open; a refusal leaves everything as it was. What a journal records is done again here, and
-derived again: a recorded charge that is not what its definition costs, or that its ledger would refuse, ends the
-start. This file knows no state, noise or actor.
+Rules: charge first, then open; a refusal changes nothing. A start repeats every change that the journal records and
+derives it again. It fails if a recorded charge is not the price of its definition, or if the ledger would refuse
+it. This file knows no state, noise or actor.
 """
 
 from collections import deque
@@ -23,15 +23,15 @@ from stream_dp.journal.answer_body import read_answer
 from stream_dp.journal.commit import Asked, Charge, Commit, Created, Halted, Unwatched, Watched
 
 REMEMBERED = 20
-"""How many of the series that a ledger paid for, and that were halted, are remembered: the last ones."""
+"""How many halted series are remembered of those that one ledger paid for: the last ones."""
 _by_end = attrgetter("end")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`.
+    """A halted series; it saw the ticks from `start` up to, and not including, `end`.
 
-    `told` is what its planner says of it.
+    `told` is what its planner says about it.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Ended:
 
 @dataclass(slots=True)
 class Admission:
-    """The series that run, and the ledgers that paid for them; changed by creations and halts only.
+    """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
-    `names` are all names ever used, for releases bear them: a name means one series for ever. Of what was halted
-    nothing else is kept, but for the last ones of each ledger. Where `private` is False (the noise of the test kit),
-    every release of what is created says so.
+    `names` holds every name ever used: releases carry the name, so a name means one series for ever. Nothing else
+    is kept of halted series, except for the last ones of each ledger. Where `private` is False (noise of the test
+    kit), every release of a created series says so.
     """
 
     registry: Registry
@@ -58,30 +58,32 @@ class Admission:
     _ended: dict[str, deque[Ended]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take the names of the series of the first start."""
         self.names |= {series.name for series in self.registry.releasing}
 
     @property
     def ended(self) -> Sequence[Ended]:
-        """The last series that were halted, up to `REMEMBERED` of each ledger, by their ends."""
+        """The last halted series, at most `REMEMBERED` of each ledger, sorted by `end`."""
         return sorted(chain.from_iterable(self._ended.values()), key=_by_end)
 
     def propose(self, definition: bytes, start: int) -> Proposal:
-        """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
+        """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing.
 
         Raises:
-            UsageError: no series of this pipeline, or a name that was used before.
+            UsageError: the definition is no series of this pipeline, or its name was used before.
             NotDerivable: no rule covers it.
         """
         if self.planner is None:
             raise UsageError("this engine takes no live series")
         proposal = self.planner.propose(definition, start)
         self._require_new(proposal)
-        proposal.predicted()  # told once it is charged: what cannot be told is refused before
+        proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
         return proposal
 
     def _require_new(self, proposal: Proposal) -> None:
-        """Do nothing where no series had its name; asked at the cut too, for others are created meanwhile."""
+        """Raise `UsageError` if the name was used before.
+
+        `create` asks again, as others create series meanwhile.
+        """
         if proposal.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
 
@@ -93,7 +95,7 @@ class Admission:
         """
         self._require_new(proposal)
         entry = self.subledgers.price(proposal.derivation, analyst)
-        self._place(proposal, analyst)  # what has no room is refused here too
+        self._place(proposal, analyst)  # raises NoRoom, as `create` would
         return self.subledgers.preview(entry, analyst)
 
     def create(
@@ -103,8 +105,8 @@ class Admission:
 
         Raises:
             UsageError: no such analyst, or a name that was used before.
-            NoRoom: the analyst's live series leave none.
-            BudgetRefused: it does not fit. In all cases nothing has changed.
+            NoRoom: the analyst's live series leave no room for it.
+            BudgetRefused: the charge does not fit the budget. In all cases nothing has changed.
         """
         self._require_new(proposal)
         entry = self.subledgers.price(proposal.derivation, analyst)
@@ -115,33 +117,33 @@ class Admission:
         return created, charge_of(entry, analyst), self._admit(proposal, created)
 
     def halt(self, name: str, end: int) -> Halted:
-        """End a series that was created; it sees no tick from `end` on, and none at all where it has not begun by then.
+        """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then.
 
         Raises:
-            UnknownMechanism: none of this name was created and runs; nothing has changed.
+            UnknownMechanism: no created series of this name runs; nothing has changed.
         """
         live = self._named(name)
         return self._end(live.number, name, max(end, live.start))
 
     def hold(self) -> None:
-        """Let everything count as it does now, whatever begins or ends, until `renew`."""
+        """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
         if self.planner is not None:
             self.planner.hold()
 
     def renew(self) -> None:
-        """Let count what has begun since `hold`, and no more what has ended."""
+        """Start counting for what has begun since `hold`, and stop counting for what has ended."""
         if self.planner is not None:
             self.planner.renew()
 
     def watched(
         self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
     ) -> WatchProposal:
-        """Understand a watch of a series that runs, from tick `at` on; changes nothing.
+        """Derive a watch of a running series, from tick `at` on; changes nothing.
 
-        It is the definition of an analyst's, or the name of one that is to end.
+        `watch` is an analyst's definition (bytes), or the name of a watch that is to end (str).
 
         Raises:
-            UsageError: it is none for this series; every problem is named with its key.
+            UsageError: the series cannot have or end this watch; every problem is named with its key.
         """
         if self.planner is None:
             raise UsageError("this engine takes no watches")
@@ -150,15 +152,15 @@ class Admission:
         return self.planner.watch(live, watch, at, analyst)
 
     def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
-        """Let a watch begin or end, and return its series as it is then."""
+        """Begin or end a watch, and return its series as it is afterwards."""
         proposal.take()
         return self.registry.change(number, proposal.series)
 
     def watched_again(self, change: Watched | Unwatched) -> WatchProposal:
-        """Understand again what a journal records of a watch.
+        """Derive a watch again from the change that a journal records.
 
         Raises:
-            UsageError: it is none any more, or would have another place.
+            UsageError: the watch is refused now, or would have another place.
         """
         live = self.registry.numbered(change.number)
         if live is None:
@@ -171,10 +173,10 @@ class Admission:
         return proposal
 
     def answered(self, commit: Commit) -> None:
-        """Take what the answers of a commit, which is durable, tell of the series that it asked.
+        """Update the series that a durable commit asked, from the answers in the commit.
 
         Raises:
-            FailClosed: it has none of them.
+            FailClosed: the commit records a query without its answer.
         """
         bodies = {answer.number: answer.body for answer in commit.answers}
         for change in commit.changes:
@@ -188,14 +190,14 @@ class Admission:
             self.registry.change(live.number, replace(live.series, asking=asking))
 
     def fresh_columns(self, live: LiveSeries) -> slice:
-        """Return the columns of a series, if no other that runs counts on them; an empty slice otherwise."""
+        """Return the columns of a series; an empty slice if another running series counts on any of them."""
         mine = live.series.rows
         others = (other.series.rows for other in self.registry.live if other is not live)
         shared = any(rows.start < mine.stop and mine.start < rows.stop for rows in others)
         return slice(0, 0) if shared else mine
 
     def replay(self, commit: Commit) -> list[LiveSeries]:
-        """Do what the commit recorded, and derive it again; return what it created.
+        """Repeat the changes of a commit, derive each again, and return the series that the commit created.
 
         Raises:
             FailClosed: the journal's ledger does not add up.
@@ -217,7 +219,9 @@ class Admission:
         return created
 
     def _place(self, proposal: Proposal, analyst: str) -> int:
-        """Return where the entries would begin, beside what the analyst has; a journal's creations never ask it.
+        """Return the column where the series' entries would begin, beside the analyst's other series.
+
+        A replay does not call this: the journal records the column.
 
         Raises:
             NoRoom: see `Proposal.place`.

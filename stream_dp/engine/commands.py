@@ -1,8 +1,8 @@
 """The engine's inbox: closed ticks from the reader, and commands of people, taken one by one between commits.
 
-Rules: a command is executed at a cut, and its sender learns the outcome; what goes wrong because of it is the
-sender's, anything else ends the engine too. A closed tick waits for one command at most, and a command for the ticks
-of one commit. There is room for a few ticks only: the reader waits.
+Rules: a command runs at a cut, and its sender learns the outcome. A refusal goes to the sender only; any other
+error ends the engine as well. A closed tick waits for one command at most, and a command for the ticks of one
+commit. The inbox has room for a few ticks only: when it is full, the reader waits.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from stream_dp.errors import BudgetRefused, EngineEnded, UsageError, WorldError
 
 QUEUED = 4
 TOGETHER = 8
-"""How many commands in a row share one reading again, beside those that waited when the ticks were dropped."""
+"""How many commands in a row may run before dropped ticks are read again, beside those that already waited."""
 ENDED = (
     "the engine has ended, so nothing is previewed, created, halted, asked or watched any more. What was released "
     "stays, and is read as before"
@@ -30,7 +30,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Command:
-    """What somebody wants done at the next cut (`act`), and the future in which she waits for the outcome."""
+    """An action to run at the next cut (`act`), and the future with which its sender waits for the outcome."""
 
     act: Callable[[], Awaitable[Any]]
     reply: "asyncio.Future[Any]"
@@ -64,7 +64,10 @@ class Command:
 
 
 class Inbox:
-    """Ticks and commands until the engine's `lifecycle` is over: in turn where both wait, else in their order."""
+    """Ticks and commands until the engine's `lifecycle` is over.
+
+    Each kind keeps its order; where both wait, they alternate.
+    """
 
     def __init__(self, lifecycle: Lifecycle[EnginePhase]) -> None:
         self._lifecycle = lifecycle
@@ -78,17 +81,17 @@ class Inbox:
         self._together = 0
 
     async def put(self, ticks: list[ClosedTick]) -> None:
-        """Take the reader's next ticks; none means the end of its source. Waits while there is no room."""
+        """Queue the reader's next ticks (none: the source has ended); wait while there is no room."""
         await self._room.acquire()
         self._ticks.append(ticks)
         self._there.set()
 
     async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
-        """Have `act` done at the next cut, and return its result.
+        """Run `act` at the next cut, and return its result or raise its error.
 
         Raises:
-            EngineEnded: nothing was done; or what `act` raises.
-            WorldError: it ended while it did this, so the outcome shows at the next start.
+            EngineEnded: the engine has ended; `act` did not run.
+            WorldError: the engine ended while `act` ran, so the outcome shows at the next start.
         """
         command = Command(act, asyncio.get_running_loop().create_future())
         if self._lifecycle.over:
@@ -99,9 +102,9 @@ class Inbox:
         return await command.reply
 
     async def get(self, most: int) -> Command | list[ClosedTick]:
-        """Return a command, or the ticks that have come, `most` at most if no more were put at once.
+        """Return a command, or the ticks that have come: at most `most`, unless one `put` brought more.
 
-        After a command, ticks that wait come first. Cancelled, it takes nothing.
+        After a command, waiting ticks come first. A cancelled call takes nothing.
         """
         while not (self._ticks or self._commands):
             self._there.clear()
@@ -117,29 +120,32 @@ class Inbox:
         return found
 
     def back(self, ticks: list[ClosedTick]) -> None:
-        """Take ticks back, before all others."""
+        """Put ticks back at the front of the queue."""
         self._ticks.appendleft(ticks)
         self._returned += 1
         self._there.set()
 
     async def commanded(self) -> None:
-        """Wait until there is a command."""
+        """Wait until a command is queued."""
         while not self._commands:
             self._there.clear()
             await self._there.wait()
 
     def command(self) -> Command | None:
-        """Return a command, if there is one."""
+        """Return the next command; None if there is none."""
         return self._ordered() if self._commands else None
 
     def drop_ticks(self) -> None:
-        """Forget the ticks, keep the commands: what follows is read again."""
+        """Drop the ticks and keep the commands; the source is read again for the ticks."""
         while self._ticks:
             self._taken()
         self._left = len(self._commands)
 
     async def command_first(self) -> bool:
-        """Return whether a command comes before the dropped ticks are read again: they are read once for several."""
+        """Return whether a command runs before the dropped ticks are read again.
+
+        Several commands share one reading.
+        """
         for _ in range(2):  # a sender of several messages has sent the next one by then
             await asyncio.sleep(0)
         first = self._left > 0 or (bool(self._commands) and self._together < TOGETHER)
@@ -147,7 +153,7 @@ class Inbox:
         return first
 
     def close(self) -> None:
-        """Refuse the commands that wait."""
+        """Drop the ticks and refuse the commands that wait."""
         self.drop_ticks()
         while self._commands:
             self._commands.popleft().refuse()
@@ -158,7 +164,7 @@ class Inbox:
 
     def _taken(self) -> list[ClosedTick]:
         if self._returned:
-            self._returned -= 1  # they gave their room back already
+            self._returned -= 1  # ticks put back by `back`: their room was released before
         else:
             self._room.release()
         return self._ticks.popleft()

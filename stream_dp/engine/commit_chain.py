@@ -20,7 +20,7 @@ from stream_dp.journal.dead_letters import DeadLetters
 
 
 class CommitChain:
-    """Seals and commits through `gate`, behind what was `recovered`, which goes on with it."""
+    """Seals commits and makes them durable through `gate`, continuing (and updating) the chain of `recovered`."""
 
     def __init__(self, gate: Gate, grid: TickGrid, recovered: Recovered) -> None:
         self._gate = gate
@@ -31,27 +31,27 @@ class CommitChain:
 
     @property
     def next_tick(self) -> int:
-        """The tick that comes next: changes made now take effect from it on."""
+        """The tick that comes next; a change made now takes effect from it on."""
         return self.now.cut.next_tick
 
     @property
     def shown(self) -> int:
-        """The first tick that is not public, as if nothing were in hand behind it."""
+        """The first tick that is not public; it tells nothing of ticks that are being committed."""
         unpublished = self._gate.unpublished
         return self.settled if unpublished is None else unpublished
 
     @property
     def standing(self) -> AnswerCut:
-        """The cut, as answers name it."""
+        """The cut in the form that answers carry."""
         return AnswerCut.before(self.next_tick, self._grid)
 
     def opened(self, width: int, fresh: slice) -> Cut:
-        """Stand at the cut with rows of `width` entries, of which `fresh` begin to count; return the cut."""
+        """Give the rows at the cut `width` entries, of which those in `fresh` begin to count; return the cut."""
         self.now.cut = self.now.cut.opened(width, fresh)
         return self.now.cut
 
     async def add(self, commit: Commit) -> None:
-        """Make the next commit, at the cut, durable, and its releases and answers visible."""
+        """Append a commit at the cut: make it durable, then make its releases and answers visible."""
         commit = self._placed(commit)
         sealed, self.now.previous = self._gate.seal(commit)
         self.now.next_commit += 1
@@ -60,7 +60,7 @@ class CommitChain:
             self.settled = commit.ticks[-1] + 1
 
     def _placed(self, commit: Commit) -> Commit:
-        """The commit as the next one of the chain, at the cut."""
+        """Return the commit with its number, its link and the cut filled in."""
         now, cut = self.now, self.now.cut
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
@@ -83,9 +83,9 @@ def commit_of(
     snapshot: SavedStates | None,
     remembered: Mapping[str, Any],
 ) -> Commit:
-    """Return what a commit holds of these ticks, with no place in the chain yet.
+    """Return the commit of these ticks; it has no place in the chain yet.
 
-    `remembered` are the fields that memories write.
+    `remembered` holds the fields that memories write.
     """
     return Commit(
         0,
@@ -104,12 +104,12 @@ def commit_of(
 
 
 async def uncancelled(commit: Coroutine[Any, Any, None]) -> None:
-    """Await a commit; a cancellation waits for its outcome, which must be known."""
+    """Await a commit; if cancelled, wait for its outcome first, because that must be known."""
     task = asyncio.create_task(commit)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # seen: the cancellation already says why the engine ends
+            task.exception()  # mark it as retrieved: the cancellation already says why the engine ends
         raise

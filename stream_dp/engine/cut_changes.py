@@ -1,11 +1,11 @@
 """Changes at a cut, between two commits with ticks: series created and halted, and mechanisms asked.
 
-Rules: charge first, make it durable, and only then let a mechanism exist. A series, or a watch, sees whole ticks,
-whatever the engine had read: what was read behind the cut is read again, once for all that was changed there. Where a
-tick is too long for that, it begins behind the open tick: with that tick's cut, and nothing of the tick is read again.
-That depends on the declared step alone. Every change that draws has a seed
-of its own, and a refusal takes none: neither state nor ledger nor randomness changes. Several queries may share a
-commit; a series is created or halted by the last change of one. This file knows no message.
+Rules: charge first, make the charge durable, and only then let a mechanism exist. A series or a watch sees whole
+ticks only. If the engine has already read records behind the cut, it reads them again, once for all changes at that
+cut. Where a tick is too long for that, a change begins after the open tick, at that tick's cut, and nothing of the
+tick is read again; the declared step alone decides this. Every change that draws noise has a seed of its own. A
+refusal takes no seed, so state, ledger and randomness stay as they were. Several queries may share a commit;
+creating or halting a series is the last change of a commit. This file knows no message.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ NONE = slice(0, 0)
 
 @dataclass(slots=True, repr=False)
 class Pending:
-    """What the next commit records, and what is done once it is durable."""
+    """What the next commit records, and the action (`then`) that follows once the commit is durable."""
 
     changes: list[Change] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Pending:
 
 
 class CutChanges:
-    """Changes what runs, at the cut where `chain` stands; what begins does so `lead` ticks later."""
+    """Changes series and watches at the cut where `chain` stands; new ones begin `lead` ticks later."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CutChanges:
 
     @property
     def begins(self) -> int:
-        """The tick with which a change begins that is made now."""
+        """The tick with which a change made now begins."""
         return self.chain.next_tick + self.lead
 
     async def create(self, proposal: Proposal, analyst: str, *, accept_noise: bool) -> Created:
@@ -89,7 +89,7 @@ class CutChanges:
 
         Raises:
             UsageError, BudgetRefused: nothing has changed.
-            MostlyNoise: an alarm of it fires mostly by noise, which was not accepted; nothing has changed.
+            MostlyNoise: an alarm of it fires mostly by noise, and `accept_noise` is False; nothing has changed.
         """
         start = self.begins
         noise = "" if accept_noise else proposal.noise
@@ -112,10 +112,10 @@ class CutChanges:
         return created
 
     def halt(self, name: str) -> Halted:
-        """End a series at this cut, or where it would begin behind it; it is durable after `flush`.
+        """End a series at this cut, or at its start if that lies later; durable after `flush`.
 
         Raises:
-            UnknownMechanism: none of this name was created and runs; nothing has changed.
+            UnknownMechanism: no created series of this name runs; nothing has changed.
         """
         halted = self.admission.halt(name, self.chain.next_tick)
 
@@ -134,13 +134,14 @@ class CutChanges:
         accept_noise: bool,
         worked: Callable[[str, int], None],
     ) -> Mapping[str, Any]:
-        """Begin an analyst's watch of this definition with the tick `begins`, or end the one of this name.
+        """Begin a watch at tick `begins` (`watch` is its definition), or end one (`watch` is its name).
 
-        It is durable after `flush`. `worked` learns how many steps the analyst's definition took.
+        The change is durable after `flush`. `worked` is called with the analyst and the steps that the definition
+        took.
 
         Raises:
-            UsageError: it is none for this series; nothing has changed.
-            MostlyNoise: it fires mostly by noise, which was not accepted; nothing has changed.
+            UsageError: the series cannot have or end this watch; nothing has changed.
+            MostlyNoise: the watch fires mostly by noise, and `accept_noise` is False; nothing has changed.
         """
         at = self.begins
         with limited(WATCH_STEPS) as steps:
@@ -176,10 +177,12 @@ class CutChanges:
     async def ask(
         self, live: LiveSeries, parameters: Mapping[str, Any], answer: int
     ) -> Mapping[str, Any]:
-        """Return what a series answers, now: its mechanism, or its last public release.
+        """Return the answer of a series now: of its mechanism, or from its last public release.
 
-        What a mechanism was asked is recorded with the number of the `answer` that tells it. Raises:
-            UsageError: it takes no such parameters, or has released nothing yet; nothing has changed.
+        A query to a mechanism is recorded with the number of the `answer` that reports it.
+
+        Raises:
+            UsageError: the series takes no such parameters, or has released nothing yet; nothing has changed.
         """
         series = live.series
         if series.asking is not None:
@@ -193,10 +196,10 @@ class CutChanges:
         return self.last_of(series, parameters)
 
     def _require_begun(self, live: LiveSeries, parameters: Mapping[str, Any]) -> None:
-        """Do nothing where what is asked has begun.
+        """Do nothing if the series, and the watch that is asked for, have begun.
 
         Raises:
-            UsageError: it begins behind the tick that is open.
+            UsageError: it begins after the open tick.
         """
         at, asking = self.chain.next_tick, live.series.asking
         if live.start > at:
@@ -208,10 +211,10 @@ class CutChanges:
     def last_of(
         self, series: Series | MadeSeries, parameters: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return what the last public release of a series says of what is asked.
+        """Return what the last public release of a series says about the asked parameters.
 
         Raises:
-            UsageError: it takes no such parameters, or has released nothing yet.
+            UsageError: the series takes no such parameters, or has released nothing yet.
         """
         if series.name not in self.chain.now.latest:
             raise UsageError(
@@ -221,11 +224,11 @@ class CutChanges:
 
     @property
     def pending(self) -> bool:
-        """Whether something waits for its commit."""
+        """Whether a change waits for its commit."""
         return bool(self._pending.changes)
 
     async def begin(self) -> None:
-        """Let begin what was to begin behind the tick that has been stepped, at whose cut the chain stands."""
+        """Start the series and watches that waited for the end of the open tick; the chain stands at its cut."""
         now = self.chain.now
         coming, now.coming = now.coming, []
         if not coming:
@@ -247,11 +250,11 @@ class CutChanges:
 
     @property
     def stale(self) -> bool:
-        """Whether something was changed at the cut for which what lies behind it must be read again."""
+        """Whether a change at the cut requires that the records behind it are read again."""
         return self._stale
 
     async def read_on(self) -> None:
-        """Read again behind the cut, once, if something was changed there."""
+        """Read the records behind the cut again, once, if a change at the cut requires it."""
         if self._stale:
             self._stale = False
             cut = self.chain.opened(self._reader.width, NONE)
@@ -259,7 +262,10 @@ class CutChanges:
 
     @contextmanager
     def _held(self) -> Generator[None, None, None]:
-        """Let what is changed inside count only once it begins; where it is refused, as if it had not been asked."""
+        """Let changes made inside count only once they begin.
+
+        If the block raises, the hold ends, unless other changes still wait to begin.
+        """
         if self.lead:
             self.admission.hold()
         try:
@@ -270,13 +276,13 @@ class CutChanges:
             raise
 
     async def _open(self, fresh: slice) -> None:
-        """Let columns count from this cut on; nothing is read before `read_on`."""
+        """Let the columns in `fresh` count from this cut on; nothing is read before `read_on`."""
         self._stale = True
         await self._reader.forget()
         self.chain.opened(self._reader.width, fresh)
 
     async def flush(self) -> None:
-        """Make what was changed durable with the answers that wait, and let it take effect."""
+        """Commit the changes with the answers that wait; once they are durable, let the changes take effect."""
         done, self._pending = self._pending, Pending()
         _, remembered = self._memories.record(())
         commit = Commit(
@@ -289,10 +295,10 @@ class CutChanges:
             await done.then()
 
     async def _asked(self, live: LiveSeries, query: Query) -> MechanismAnswer:
-        """What a mechanism answers, now, with noise of its own; the seed of that waits for the commit.
+        """Return a mechanism's answer to a query made now, with noise of its own; the next commit records the seed.
 
         Raises:
-            UsageError: it takes no such query; nothing has changed.
+            UsageError: the mechanism takes no such query; nothing has changed.
         """
         noise = FreshNoise(self._seeds, lambda seed: self._ensemble.make_noise(seed, live.number))
         try:
@@ -314,9 +320,9 @@ def _mostly_noise(key: str, noise: str) -> MostlyNoise:
 
 
 class FreshNoise:
-    """Noise under a seed that is taken with the first draw: who is refused before takes none.
+    """Noise whose seed is taken at the first draw, so that a query refused before takes no seed.
 
-    `seed` is the one that was taken; of who has not drawn, a fresh one.
+    `seed` is the seed in use; if nothing was drawn yet, it takes a fresh one.
     """
 
     def __init__(self, seeds: Callable[[], bytes], make_noise: Callable[[bytes], Noise]) -> None:
@@ -327,7 +333,7 @@ class FreshNoise:
 
     @property
     def seed(self) -> bytes:
-        """The seed."""
+        """The seed; taken now if there is none yet."""
         if self._seed is None:
             self._seed = self._seeds()
         return self._seed

@@ -1,9 +1,9 @@
 """The engine: source -> guard -> ticks -> actors -> gate, on one event loop, failing closed.
 
 Rules: the order is charge, step, private commit, publish. One commit is in flight while the next rows are gathered;
-when the engine is behind, some `group` ticks share a private commit. State is taken at a tick's cut. Messages are
-executed, series created and halted between two commits, at a cut. An error anywhere ends the run; nothing is retried in
-place. This file knows no file, topic or HTTP.
+when the engine is behind, about `group` ticks share a private commit. Snapshots of the states are taken at a tick's
+cut. Messages are executed, and series created and halted, between two commits, at a cut. An error anywhere ends the
+run; nothing is retried in place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
@@ -55,13 +55,13 @@ from stream_dp.journal.release import release_of
 
 SNAPSHOT_TICKS = 1000
 ATTEMPTS = 3
-"""How often something is derived for a cut that has moved meanwhile, before a cut waits for it."""
+"""How often a definition is derived while ticks go on; if the cut moves each time, the cut waits for it."""
 
 
 class Engine:
     """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
-    Without `guard` every record counts. `memories` come beside those of the guard, of messages and of open ticks.
+    Without `guard` every record counts. `memories` are added to those of the guard, of messages and of open ticks.
     """
 
     def __init__(
@@ -114,18 +114,23 @@ class Engine:
 
     @property
     def advanced(self) -> bool:
-        """Whether a commit has become durable since it runs."""
+        """Whether a commit has become durable since the engine began to run."""
         return self.ready.is_set() and self._gate.durable > 0
 
     def stop(self) -> None:
-        """End after the commit in flight; before `run`, or while it recovers: as soon as it runs."""
+        """End after the commit in flight.
+
+        A call before `run` or during recovery takes effect as soon as the engine runs.
+        """
         self._asked_to_stop.set()
 
     async def propose(self, definition: bytes, analyst: str) -> Proposal:
-        """Derive what a definition would be from the first tick that is not public: it tells nothing of work in hand.
+        """Derive the series of a definition, for ticks from the first one that is not public.
+
+        That start tells nothing of ticks that are being committed.
 
         Raises:
-            UsageError, NotDerivable: it defines no series that can run.
+            UsageError, NotDerivable: the definition is no series that can run.
             NotAccepted: the analyst's definitions took too many steps since the last tick.
         """
         self._conversation.require_steps(analyst)
@@ -137,20 +142,22 @@ class Engine:
 
     @property
     def now(self) -> int:
-        """The engine's time, ms since 1970: the stamp of what is told."""
+        """The engine's clock, ms since 1970; the stamp of messages that `answer` takes."""
         return self._ports.clock.now()
 
     async def tell(self, text: bytes, signer: str) -> bytes:
-        """Return the answer to a message of somebody whose token has been checked; errors as of `answer`."""
+        """Return the answer to a message of a signer whose token has been checked; errors as of `answer`."""
         if self._messages is None:
             raise UsageError("this engine takes no messages")
         return await self.answer(self._messages.reader.said(text, signer))
 
     async def answer(self, message: Addressed) -> bytes:
-        """Return the answer to a message; durable and public on return.
+        """Execute a message and return its answer, which is durable and public on return.
 
-        The same message has the same answer, whenever it comes. Raises:
-            NotAccepted: it is not accepted as the message of its id.
+        The same message gets the same answer whenever it comes again.
+
+        Raises:
+            NotAccepted: the message is not accepted under its id.
             UsageError: this engine takes no messages, or has ended. In both cases nothing has changed.
         """
         if self._messages is None:
@@ -165,7 +172,7 @@ class Engine:
         return await recorded(self._ports.answers, number) if body is None else body
 
     async def run(self) -> None:
-        """Recover, then run; once.
+        """Recover, then run; to be called once.
 
         Raises:
             FailClosed, WorldError: the engine stopped; what was published stays valid.
@@ -186,7 +193,7 @@ class Engine:
             raise
         finally:
             self._inbox.close()
-            async with AsyncExitStack() as stack:  # one that fails leaves no other open
+            async with AsyncExitStack() as stack:  # a port that fails to close leaves no other open
                 for port in (
                     self._deriver,
                     ports.journal,
@@ -237,18 +244,18 @@ class Engine:
         return recovered
 
     def _show(self, release: Release) -> None:
-        """Hand on what is public now; who asks is answered from it."""
+        """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""
         self._latest[release.series] = release.body
         self._audience.published(release)
 
     def _grid_of(self, header: Header) -> TickGrid:
-        """The journal's grid, once it is sure that its steps are those of this configuration."""
+        """Return the journal's tick grid, after checking that its header fits this configuration."""
         config, key_id = self._config, self._ports.sealer.key_id
         require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
         return config.grid(header.origin)
 
     async def _first_commit(self, header: Header) -> Recovered:
-        """Charge before anything exists: the header, the ledger and the first seed become durable."""
+        """Make the header, the charges and the first seed durable before any mechanism exists."""
         seed = self._ports.seeds()
         commit = Commit(0, GENESIS, header, self._config.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
@@ -286,13 +293,13 @@ class Engine:
 
     @property
     def _group(self) -> int:
-        """How many ticks may share a commit, with the series that live now."""
+        """How many ticks may share a commit, given the series that run now."""
         releasing = self.admission.registry.releasing
         return self._config.ticks_together(self._router.width, releasing)
 
     @asynccontextmanager
     async def _listening(self, tasks: asyncio.TaskGroup) -> AsyncGenerator[None, None]:
-        """Take messages while the block runs, from the queue and from who waits."""
+        """Execute messages while the block runs: those of the queue, and those whose senders wait."""
         if self._messages is None:
             yield
             return
@@ -307,22 +314,22 @@ class Engine:
             await asyncio.wait({listening})
 
     async def _flush_refusals(self) -> None:
-        """Put refusals on record that waited for this tick."""
+        """Record the refusals that waited for this tick."""
         if self._messages is not None:
             await self._answering.flush()
 
     async def _listen(self, answering: Answering, questions: Questions | None) -> None:
-        """Have what the queue holds executed, one message after the other."""
+        """Execute the messages of the queue, one after the other."""
         while questions is not None:
             found = deque(await questions.read())
-            ended = suppress(WorldError, EngineEnded)  # it says itself why
+            ended = suppress(WorldError, EngineEnded)  # the engine itself reports why it ended
             with ended, self._in_hand():
                 while found:
                     await self._done(partial(answering.hear, found))
 
     @contextmanager
     def _in_hand(self) -> Iterator[None]:
-        """Note that messages are under way."""
+        """Register a message as under way while the block runs."""
         over = asyncio.Event()
         self._under_way.add(over)
         try:
@@ -332,14 +339,15 @@ class Engine:
             over.set()
 
     async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
-        """Execute what is under way before the last ticks of a replay, which are never late; return whether it did.
+        """Execute the messages under way before the last ticks of a replay; return whether it did.
 
-        It does so once, and the ticks are taken back meanwhile.
+        The ticks of a replay are never late, so they can wait: they are put back meanwhile. This happens once in a
+        run.
         """
         if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
             return False
         self._heard = True
-        self._inbox.back(ticks)  # a series that is created reads them again
+        self._inbox.back(ticks)  # creating a series reads them again
         for over in tuple(self._under_way):
             while not (over.is_set() or self._asked_to_stop.is_set()):
                 waits = [
@@ -356,9 +364,9 @@ class Engine:
         return True
 
     async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
-        """Have `act` done at a cut, with what it must have derived before; ticks go on meanwhile.
+        """Run `act` at a cut with the derivation that it needs; the derivation is made before, while ticks go on.
 
-        Where each time the cut has moved, so that something else must be derived, it is derived at the cut in the end.
+        If the cut has moved after each of `ATTEMPTS` derivations, so that another one is needed, derive at the cut.
         """
         derived = None
         for _ in range(ATTEMPTS):
@@ -369,10 +377,10 @@ class Engine:
         return await self._inbox.executed(partial(act, derived, hold=True))
 
     async def _derived(self, needed: NeedsDerivation) -> Derived:
-        """Derive what a message defines, and count the steps that it took.
+        """Derive the definition of a message, and count the steps that it took.
 
         Raises:
-            EngineEnded: the engine was told to stop meanwhile.
+            EngineEnded: the engine was asked to stop meanwhile.
         """
         work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
         stop = asyncio.create_task(self._asked_to_stop.wait())
@@ -407,7 +415,10 @@ class Engine:
                         await self._flush_refusals()
 
     async def _next(self) -> Command | list[ClosedTick]:
-        """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
+        """Return a command, or about `group` ticks that have closed since the last commit.
+
+        The list is empty at the end of the source and on `stop`.
+        """
         got = asyncio.create_task(self._inbox.get(self._group))
         stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
@@ -429,7 +440,7 @@ class Engine:
     async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
         """Step all actors over these ticks, and return the commit that records them.
 
-        Of the first tick alone where something begins behind it; the others are read again.
+        If a series or a watch begins after the first tick, step that tick alone; the other ticks are read again.
         """
         now = self._chain.now
         closed = closed[:1] if now.coming else closed
@@ -443,7 +454,7 @@ class Engine:
         return commit_of(ticks, seeds, releases, snapshot, remembered)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
-        """All states at the cut, every `SNAPSHOT_TICKS` ticks."""
+        """Return the states of all actors every `SNAPSHOT_TICKS` ticks, else None."""
         self._since_snapshot += ticks
         if self._since_snapshot < SNAPSHOT_TICKS:
             return None
@@ -452,13 +463,12 @@ class Engine:
 
 
 def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:
-    """Refuse a command that was taken when the engine ended, or its sender would wait for ever."""
+    """Refuse a command that was taken as the engine ended; its sender would wait for ever."""
     if got.done() and not got.cancelled() and isinstance(command := got.result(), Command):
         command.refuse()
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first leaf of an exception group: one cause, one message."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,7 +1,8 @@
 """The actors of the series that run: started, stepped, asked and ended together.
 
-Rules: a tick goes to every actor, in the order of the series' numbers, each with noise of its own from the tick's seed.
-A query goes to one actor, with noise from a seed that nothing else has. This file knows no commit and no journal.
+Rules: a tick goes to every actor, in the order of the series' numbers; each actor gets noise of its own from the
+tick's seed. A query goes to one actor, with noise from a seed that is used for nothing else. This file knows no
+commit and no journal.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ NOTHING: Mapping[int, Series] = MappingProxyType({})
 
 
 class Ensemble:
-    """One actor for each series of `registry`, in the task group `tasks`; rows have `width` entries."""
+    """One actor for each series of `registry`, run in the task group `tasks`; rows have `width` entries."""
 
     def __init__(
         self,
@@ -47,16 +48,17 @@ class Ensemble:
     def begin(
         self, states: Mapping[int, Any], tick: int = 0, until: Mapping[int, Series] = NOTHING
     ) -> None:
-        """Give every series that sees this tick its actor, from these states.
+        """Start an actor, from its state in `states`, for every series that sees `tick`.
 
-        `until` are series, by number, that are served otherwise than their registry says for a while.
+        `until` maps the numbers of some series to the form in which they are served for a while, instead of the
+        registry's.
         """
         for live in self._registry.at(tick):
             series = until.get(live.number, live.series)
             self.start(replace(live, series=series), states[live.number])
 
     def start(self, live: LiveSeries, state: Any) -> None:
-        """Give a series its actor."""
+        """Start the actor of a series from `state`."""
         amounts, rows = self._guard.amounts, live.series.rows
         if live.series.amounts and rows not in amounts:
             self._guard = replace(self._guard, amounts=(*amounts, rows))
@@ -64,13 +66,16 @@ class Ensemble:
         self._tasks.create_task(actor.run())
 
     def start_new(self, live: LiveSeries, seed: bytes, width: int) -> None:
-        """Give a series that begins now its actor, its first state drawn from `seed`, and take rows of `width`."""
+        """Start the actor of a new series, with a first state drawn from `seed`.
+
+        Take rows of `width` from now on.
+        """
         states = initial_states((live,), seed, self.make_noise)
         self.start(live, states[live.number])
         self.widen(width)
 
     def change(self, live: LiveSeries) -> None:
-        """Let the actor of a series serve it as it is from this cut on."""
+        """Let the actor serve its series in the form of `live` from this cut on."""
         self._actors[live.number].change(live.series)
 
     def widen(self, width: int) -> None:
@@ -90,7 +95,10 @@ class Ensemble:
     async def releases(
         self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes], sequence: int
     ) -> tuple[Release, ...]:
-        """Send each tick's row to every actor and collect the bodies from number `sequence` on: ticks, then series."""
+        """Send each tick's row to every actor and return the releases by tick, then series.
+
+        Their numbers begin with `sequence`.
+        """
         loop = asyncio.get_running_loop()
         made = self._registry.made
         waiting: list[list[tuple[int, str, int, asyncio.Future[bytes]]]] = []
@@ -111,17 +119,17 @@ class Ensemble:
         return tuple(found)
 
     async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
-        """Return what the mechanism of a series answers to a query before this tick.
+        """Return the answer of a series' mechanism to a query made before `tick`.
 
         Raises:
-            RejectedMessage: it takes no such query; its state is as it was.
+            RejectedMessage: the mechanism takes no such query; its state is as it was.
         """
         reply: asyncio.Future[MechanismAnswer] = asyncio.get_running_loop().create_future()
         await self._actors[number].send(Ask(tick, query, noise, reply))
         return await reply
 
     async def states(self) -> SavedStates:
-        """Return the states of all actors."""
+        """Return the encoded states of all actors."""
         loop = asyncio.get_running_loop()
         replies = {number: loop.create_future() for number in self._actors}
         for number, reply in replies.items():

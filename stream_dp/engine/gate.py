@@ -1,9 +1,9 @@
 """The gate: a private commit first, then the outbox. The only way out for private data.
 
-Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and then as those
-bytes. An answer is published at once.
-Public blocks are cut by tick numbers, never by load: a block of the declared number of ticks is published at once,
-not before its hold is over. One commit is in flight at a time and is never cancelled.
+Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and only as
+exactly those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load: a block
+of the declared number of ticks is published as a whole, and not before its hold is over. One commit is in flight at
+a time and is never cancelled.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from stream_dp.journal.commit import Answer, Commit, Release, digest, encode
 
 
 class Gate:
-    """Seals, commits and publishes; `block` ticks go into one public block, `hold` ms after a tick's end."""
+    """Seals, commits and publishes; a public block has `block` ticks and waits for `hold` ms after its end."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Gate:
 
     @property
     def unpublished(self) -> int | None:
-        """The first tick that is durable and waits for the rest of its block; None if there is none."""
+        """The first durable tick that waits for the rest of its block; None if there is none."""
         return self._waiting[0].tick if self._waiting else None
 
     def seal(self, commit: Commit) -> tuple[bytes, bytes]:
-        """The sealed bytes of a commit and their digest, the `previous` of the next one."""
+        """Return the sealed bytes of a commit, and their digest, which the next commit holds as `previous`."""
         sealed = self._ports.sealer.seal(commit.sequence, encode(commit))
         return sealed, digest(sealed)
 
@@ -53,13 +53,13 @@ class Gate:
         await self.publish(commit.releases)
 
     async def tell(self, durable: Sequence[Answer]) -> None:
-        """Publish answers that are durable already."""
+        """Publish answers of a durable commit."""
         if durable and self._ports.answers is not None:
             with self._ports.spans("answer"):
                 await self._ports.answers.publish(durable)
 
     async def publish(self, durable: Sequence[Release]) -> None:
-        """Queue releases that are durable already and publish every complete block."""
+        """Queue releases of durable commits and publish every complete block."""
         self._waiting.extend(durable)
         while self._waiting and self._waiting[-1].tick >= self._end_of_block(self._waiting[0].tick):
             last = self._end_of_block(self._waiting[0].tick)
@@ -78,7 +78,7 @@ class Gate:
                 self._published(release)
 
     def _waiting_until(self, last: int) -> list[Release]:
-        """Return what waits of the ticks up to `last`; the rest is not looked at."""
+        """Return the queued releases of the ticks up to `last`."""
         found = []
         for release in self._waiting:
             if release.tick > last:
@@ -91,11 +91,11 @@ class Gate:
 
 
 def end_of_block(tick: int, block: int, horizon: int | None) -> int:
-    """Return the last tick of the public block that `tick` lies in."""
+    """Return the last tick of the public block that contains `tick`."""
     end = (tick // block + 1) * block - 1
     return end if horizon is None else min(end, horizon - 1)
 
 
 def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
-    """Say whether these releases, in the order of their ticks, hold a whole block: it should be public by now."""
+    """Return whether durable releases, sorted by tick, hold a whole block, which should be public by now."""
     return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)

@@ -19,19 +19,19 @@ from stream_dp.errors import FailClosed
 class Guard:
     """The one-sided guard of the event and user relations on rows of shape (width,).
 
-    Whether a row is admissible depends for these on the row alone, and not on the relation, the cap or the rows before:
-    the guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any integer
-    is admissible: a limit would be a decision about exact sums, before any noise.
+    For these relations the row alone decides whether it is admissible, not the relation, the cap or earlier rows.
+    So the guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any
+    integer is admissible: a limit would be a decision about exact sums, before any noise.
     """
 
     width: int
     amounts: tuple[slice, ...] = ()
 
     def admit(self, row: IntArray) -> IntArray:
-        """Return the row as it is.
+        """Return the row unchanged.
 
         Raises:
-            FailClosed: it is not a row of counts, and amounts, of this width, so no guarantee covers it.
+            FailClosed: it is not a row of counts and amounts of this width, so no guarantee covers it.
         """
         counts = self._counts(row)
         if event(Neighbors.REPLACE, self.width).accept(counts, counts) is None:
@@ -41,7 +41,7 @@ class Guard:
         return row
 
     def _counts(self, row: IntArray) -> IntArray:
-        """The row with nothing in the columns of amounts."""
+        """Return the row with zeros in the columns of amounts."""
         if not self.amounts or not isinstance(row, np.ndarray):
             return row
         counts = row.copy()

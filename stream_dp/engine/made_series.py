@@ -1,8 +1,8 @@
-"""A series made of what others release at the same tick: post-processing ([HSV] 2.14), which costs nothing.
+"""A series made of other series' releases at the same tick: post-processing ([HSV] 2.14), which costs nothing.
 
-Rules: a body is a function of the bodies that its inputs have at the same tick, and of public parameters; it has no
-mechanism, row, state or noise. It stands behind them in the same commit, with the next numbers of the sequence. Numbers
-are read from the bytes exactly, never as floats. This file knows no actor, journal or statistic.
+Rules: a body is a function of its inputs' bodies at the same tick and of public parameters; it has no mechanism,
+row, state or noise. Its release stands after those of its inputs in the same commit, with the next numbers of the
+sequence. Numbers are read from the bytes exactly, never as floats. This file knows no actor, journal or statistic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,18 +25,18 @@ _HEAD_BYTES = 250
 _ENTRY_BYTES = 90
 
 Part: TypeAlias = Mapping[str, Any]
-"""What a release says of one window, or of all where it has none: `value` or `values`, in exact numbers."""
+"""The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
 Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
-"""Returns the fields of a part at a tick, of the window of this name ("": none), from those of the inputs."""
+"""Computes the fields of a part from the inputs' parts, at a tick, for the window of this name ("": no windows)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MadeSeries:
     """The series `name`, made of the releases of `inputs`; `keys` and `windows` name what its releases show.
 
-    The first of `makes` writes each part, with the ends that hold with `confidence`. The others wrote it in earlier
-    versions, whose journals hold such releases. Where `private` is False (the noise of the test kit), every body says
-    so.
+    The first of `makes` writes each part, with ends that hold with `confidence`. The other functions wrote parts in
+    earlier versions; the journals of those versions hold such releases. Where `private` is False (noise of the test
+    kit), every body says so.
     """
 
     name: str
@@ -49,25 +49,25 @@ class MadeSeries:
 
     @property
     def most_bytes(self) -> int:
-        """How many bytes a release has, about and at most; public."""
+        """The largest size of a release in bytes, roughly; public."""
         part = sum(map(name_bytes, self.keys)) + _ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + part * max(1, len(self.windows))
 
     def body(self, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]) -> bytes:
-        """Return the exact public bytes of one release, from those of this tick's, by series.
+        """Return the exact public bytes of one release; `bodies` are those of the same tick, by series.
 
         Raises:
-            KeyError: an input has none.
+            KeyError: an input has no body.
         """
         return self._written(self.makes[0], grid, sequence, tick, bodies)
 
     def gives(
         self, body: bytes, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
     ) -> bool:
-        """Return whether the releases of this tick give this body, in this version or in an earlier one.
+        """Return whether this version or an earlier one makes `body` from the bodies of the same tick.
 
         Raises:
-            KeyError: an input has none.
+            KeyError: an input has no body.
         """
         written = (self._written(make, grid, sequence, tick, bodies) for make in self.makes)
         return any(is_recorded(body, one) for one in written)
@@ -98,7 +98,7 @@ class MadeSeries:
 def with_made(
     releases: Sequence[Release], made: Sequence[MadeSeries], grid: TickGrid
 ) -> tuple[Release, ...]:
-    """Return the releases of one tick, and behind them what is made of them."""
+    """Return the releases of one tick, followed by those of the series made of them."""
     if not made:
         return tuple(releases)
     bodies = {each.series: each.body for each in releases}

@@ -1,8 +1,8 @@
 """Lifecycles as tables: which phases an engine and a lease go through, and every legal move between them.
 
 Rules: a move that the table does not have raises, and nothing changes. The value of a phase says what it means;
-docs/phases.md is made from these tables. They cannot see what a table has no phase for: a request to stop an
-engine waits until it runs, and a transaction of a lease runs while it is held. This file knows no engine and no lease.
+docs/phases.md is made from these tables. Two facts have no phase in them: a request to stop an engine waits until
+the engine runs, and a transaction of a lease runs while the lease is held. This file knows no engine and no lease.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ LEASE: Table[LeasePhase] = {
 
 
 class Lifecycle(Generic[_Phase]):
-    """The phase something is in, moved by its table only; begins in the table's first phase."""
+    """A phase that only the moves of its table can change; begins with the table's first phase."""
 
     def __init__(self, table: Table[_Phase]) -> None:
         self._table = table
@@ -69,11 +69,11 @@ class Lifecycle(Generic[_Phase]):
 
     @property
     def phase(self) -> _Phase:
-        """The phase it is in."""
+        """The current phase."""
         return self._phase
 
     def at(self, phase: _Phase) -> bool:
-        """Say whether it is in `phase` now."""
+        """Return whether the current phase is `phase`."""
         return self._phase is phase
 
     @property
@@ -93,5 +93,5 @@ class Lifecycle(Generic[_Phase]):
         self._reached[phase].set()
 
     def reached(self, phase: _Phase) -> asyncio.Event:
-        """Return the event that is set once `phase` has been entered, and stays so."""
+        """Return the event that is set once `phase` has been entered, and stays set."""
         return self._reached[phase]

@@ -26,7 +26,7 @@ _D = TypeVar("_D", bound=Release | Answer, contravariant=True)
 class Behind(NamedTuple):
     """What a source must read again before a position, because something there was still open at the position.
 
-    It reads from `start`; of what is open, that below `done` was given before the position.
+    It reads from `start`; of the open part, what lies below `done` was given before the position.
     """
 
     start: int
@@ -47,16 +47,17 @@ class Batch:
     """Consecutive records of one partition, then perhaps a tick mark.
 
     `tick` is the tick of all `payloads` where the source's clock assigns it (append stamps), None where each
-    record's own time does (replay). `mark` = k says: after these payloads the partition has passed the
-    end of tick k (marks may skip ahead: k closes every tick up to k). `position` is where reading
-    continues after the batch, its mark included, with what lies `behind` it read again. `labels` tell people where a
-    payload lies (offset or line). `refused` are records before the mark that the source itself could not read: they are
-    in no payload. A batch of a partition that was not known says that it was added.
+    record's own time does (replay). `mark` = k says: after these payloads the partition has passed the end of tick
+    k (marks may skip ahead: k closes every tick up to k). `position` is where reading continues after the batch and
+    its mark; what lies `behind` it is read again. `labels` tell people where a payload lies (offset or line).
+    `refused` are records before the mark that the source itself could not read; they are in no payload. A batch of
+    a partition that was not known says that the partition was added.
 
     `decoded` is what a router has decoded of the payloads, for the guard and for itself; None: nothing yet. A guard
-    takes out the records that do not count: those `capped` are counted here, those that cannot say whose they are stand
-    among the `refused`. `used` is what the others use of their users' caps, and `users`, by tick, who had an event and
-    whose was capped, where columns of their own count them.
+    removes the records that do not count: `capped` is the number of those beyond their user's cap, and records
+    whose user cannot be read are added to `refused`. `used` is what the remaining records use of their users' caps.
+    `users` has, by tick and column, the users who had an event and those with a capped event, where columns count
+    them.
     """
 
     partition: int
@@ -75,7 +76,7 @@ class Batch:
 
 @asynccontextmanager
 async def closing(items: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Close what is read where reading stops; left to the event loop it would complain on stderr."""
+    """Close the iterator where reading stops; left to the event loop it would complain on stderr."""
     try:
         yield items
     finally:
@@ -84,37 +85,43 @@ async def closing(items: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[by
 
 
 class Source(Protocol):
-    """Replayable records of partitions, which are fixed unless it `grows`."""
+    """Replayable records of partitions; the partitions are fixed unless the source `grows`."""
 
     @property
     def name(self) -> str:
-        """What the journal's header calls this source (topic or file name)."""
+        """The name of this source in the journal's header (topic or file name)."""
         ...
 
     @property
     def identity(self) -> str:
-        """What tells this source, once open, from another one of the same name; empty where nothing does."""
+        """What distinguishes this source, once open, from another one of the same name; empty if nothing does."""
         ...
 
     @property
     def grows(self) -> bool:
-        """Whether partitions may be added: they are read from their first record on."""
+        """Whether partitions may be added; a new partition is read from its first record on."""
         ...
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Connect; `origin` (ms since 1970) is the start of tick 0. Return the partitions; reading needs a `seek`."""
+        """Connect and return the partitions; `origin` (ms since 1970) is the start of tick 0.
+
+        Reading needs a `seek`.
+        """
         ...
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue at these positions, with what it said lies behind them; a partition without starts at the origin."""
+        """Continue at these positions, and read again what lies `behind` them.
+
+        A partition without a position starts at the origin.
+        """
         ...
 
     async def read(self) -> Sequence[Batch]:
-        """Wait for what comes next; an empty answer only at the end of a finite source."""
+        """Wait for the next batches; the answer is empty only at the end of a finite source."""
         ...
 
     async def close(self) -> None:
-        """Give connections and files back."""
+        """Close connections and files."""
         ...
 
 
@@ -122,7 +129,7 @@ class Journal(Protocol):
     """The private, durable sequence of sealed commits of one pipeline, with one writer."""
 
     async def open(self) -> None:
-        """Fence every other writer first, then make ready; creates an empty journal where none is."""
+        """Fence every other writer first, then get ready; create an empty journal where there is none."""
         ...
 
     def read(self) -> AsyncIterator[bytes]:
@@ -130,11 +137,13 @@ class Journal(Protocol):
         ...
 
     async def verify(self, positions: Positions) -> None:
-        """Check, after `read`, that what is known of this journal elsewhere agrees with its last commit's positions.
+        """Check, after `read`, that other places that know this journal agree with its last commit's positions.
 
-        `positions` is empty for an empty journal. Raises:
-            Unconfirmed: what should be known is gone; all else agrees. The journal may go on where what is public
-                says the same.
+        `positions` is empty for an empty journal.
+
+        Raises:
+            Unconfirmed: the other places know nothing any more; all else agrees. The journal may go on if what is
+                public says the same.
             FailClosed: the journal was wiped or set back.
         """
         ...
@@ -144,31 +153,31 @@ class Journal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         ...
 
 
 class PublicPort(Protocol[_D]):
-    """A public, ordered sequence of what is durable; `journal.public_sequence` says which number a body has."""
+    """A public, ordered sequence of durable bodies; `journal.public_sequence` says which number a body has."""
 
     async def open(self) -> None:
-        """Connect; creates an empty sequence where none is."""
+        """Connect; create an empty sequence where there is none."""
         ...
 
     async def last(self) -> bytes | None:
-        """The body that is visible last, or None."""
+        """Return the last visible body; None if there is none."""
         ...
 
     def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """The bodies of all that is visible whose number is larger than `beyond`, oldest first."""
+        """Yield the visible bodies whose number is larger than `beyond`, oldest first."""
         ...
 
     async def publish(self, durable: Sequence[_D], /) -> None:
-        """Make this visible, in order and all at once; it follows `last`."""
+        """Make these visible, in order and all at once, after the body that `last` returns."""
         ...
 
     async def close(self) -> None:
-        """Give connections and files back."""
+        """Close connections and files."""
         ...
 
 
@@ -195,11 +204,11 @@ class Questions(Protocol):
     """The queue of messages to an engine, in one order; records are hostile and never stop it."""
 
     async def open(self) -> None:
-        """Connect; creates an empty queue where none is."""
+        """Connect; create an empty queue where there is none."""
         ...
 
     async def seek(self, place: int) -> None:
-        """Continue at this place, which need not be there any more; -1 is the first record that is there."""
+        """Continue at this place, whose record may be gone; -1 is the first record that is left."""
         ...
 
     async def read(self) -> Sequence[Question]:
@@ -207,7 +216,7 @@ class Questions(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give connections and files back."""
+        """Close connections and files."""
         ...
 
 
@@ -219,7 +228,7 @@ class Clock(Protocol):
     """The public wall clock."""
 
     def now(self) -> int:
-        """Milliseconds since 1970-01-01T00:00Z."""
+        """Return the milliseconds since 1970-01-01T00:00Z."""
         ...
 
     async def sleep_until(self, moment: int) -> None:
@@ -228,26 +237,26 @@ class Clock(Protocol):
 
 
 class Note(Protocol):
-    """Takes what is known of a piece of work before its end."""
+    """Takes attributes of a piece of work before it ends."""
 
     def __call__(self, **attributes: str | int) -> None:
-        """Take it."""
+        """Take the attributes."""
         ...
 
 
 class Spans(Protocol):
-    """Is told of a piece of work while the context is open; when that is tells of load, so it is the operator's alone.
+    """Observes a piece of work while the context is open; its times show load, so they are for the operator alone.
 
-    It changes nothing of the work and does not wait. Names and attributes are public values, and say no count.
+    It changes nothing of the work and does not wait. Names and attributes are public values, and hold no count.
     """
 
     def __call__(self, name: str, /, **attributes: str | int) -> AbstractContextManager[Note]:
-        """Begin it."""
+        """Begin a piece of work."""
         ...
 
 
 def untold(_name: str, /, **_attributes: str | int) -> AbstractContextManager[Note]:
-    """Tell nobody."""
+    """Observe nothing."""
     return nullcontext(_nothing)
 
 
@@ -257,10 +266,10 @@ def _nothing(**_attributes: str | int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Who is told of every release once it is public, by `published`.
+    """Receives every release by `published` once it is public.
 
-    Not of the releases up to number `known`, nor of those of ticks before `wanted`, which is asked at the start with
-    the first tick that is not public.
+    It gets neither the releases up to number `known` nor those of ticks before `wanted`, which is called at the
+    start with the first tick that is not public.
     """
 
     published: Published = lambda release: None
@@ -273,10 +282,10 @@ NO_AUDIENCE = Audience()
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The adapters an engine runs on; `seeds` gives fresh 32 bytes (the test kit has others).
+    """The adapters that an engine runs on; `seeds` gives 32 fresh bytes (the test kit replaces it).
 
-    Without `questions` no message comes from a queue; without `answers` they are shown to who asked and nowhere else.
-    `progress` learns how far a recovery has come: of ticks that are public, and of nothing of the source.
+    Without `questions` no message comes from a queue; without `answers` an answer goes to its sender and nowhere
+    else. `progress` learns how far a recovery has come: it sees public ticks only, and nothing of the source.
     """
 
     source: Source

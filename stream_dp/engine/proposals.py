@@ -1,8 +1,9 @@
-"""The port through which the engine learns what a live series, created while it runs, would be.
+"""The port that derives live series: what a series created while the engine runs would be.
 
-Rules: the pipeline implements it. `propose` decides nothing and changes nothing. It may take seconds, so a `Deriver`
-calls it while ticks go on, and a cut only charges and opens. `Proposal.open` and `close` change what the router counts.
-What a definition means depends on it, its first tick and the pipeline file alone, so that a journal can be replayed.
+Rules: the pipeline implements it. `propose` decides nothing and changes nothing. It may take seconds, so a
+`Deriver` calls it while ticks go on, and a cut only charges and opens. `Proposal.open` and `close` change what the
+router counts. The meaning of a definition depends only on the definition, its first tick and the pipeline file, so
+that a journal can be replayed.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from stream_dp.journal.commit import Created
 
 
 class Proposal(Protocol):
-    """A definition understood, for a series that sees ticks from some tick on."""
+    """A derived definition of a series that sees ticks from `start` on."""
 
     @property
     def definition(self) -> bytes:
@@ -34,12 +35,12 @@ class Proposal(Protocol):
 
     @property
     def start(self) -> int:
-        """The first tick that it would see."""
+        """The first tick that the series would see."""
         ...
 
     @property
     def derivation(self) -> Derivation:
-        """The derivation of what the series guarantees, and so of its price."""
+        """The derivation of the series' guarantee, and so of its price."""
         ...
 
     @property
@@ -49,46 +50,46 @@ class Proposal(Protocol):
 
     @property
     def error_unit(self) -> str:
-        """What predicted errors are measured in, in words that stand behind a number."""
+        """The unit of predicted errors, in words that stand behind a number."""
         ...
 
     @property
     def supposing(self) -> str:
-        """What predicted errors are for, or in, where that is not plain: "for 1,000 records"; else empty."""
+        """What predicted errors suppose, where that is not plain: "for 1,000 records"; else empty."""
         ...
 
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
 
-        Where there are windows it is the largest of theirs, so that an error that is asked for is kept in each.
+        With windows it is the largest of theirs, so that an error that a definition asks for holds in each window.
         """
         ...
 
     def windows(self) -> Mapping[str, float]:
-        """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
+        """Return the error to expect of each window at that tick, by its name; empty if there are no windows."""
         ...
 
     @property
     def alarms(self) -> Sequence[Mapping[str, Any]]:
-        """How likely each of its alarms is a false one, as plain values; nothing where it has none."""
+        """How likely each of its alarms is a false one, as plain values; empty if it has no alarms."""
         ...
 
     @property
     def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would do; empty where it does not. Public."""
+        """Why it would fire mostly by noise, and what would help; empty if it would not. Public."""
         ...
 
     def at(self, start: int) -> "Proposal | None":
-        """Return the same series for ticks from `start` on; None where that must be derived anew."""
+        """Return the same series for ticks from `start` on; None if that must be derived anew."""
         ...
 
     def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.
 
-        `running` are the numbers of the live series that run and that the payer's ledger paid for, the oldest first.
+        `running` are the numbers of the running live series that the payer's ledger paid for, the oldest first.
 
         Raises:
-            NoRoom: there is none for one more of the payer's, or for so many entries.
+            NoRoom: there is no room for one more series of the payer, or for so many entries.
         """
         ...
 
@@ -102,7 +103,7 @@ class Proposal(Protocol):
 
 
 class WatchProposal(Protocol):
-    """A watch of a series that runs, as it would begin or end."""
+    """A watch of a running series, as it would begin or end."""
 
     @property
     def name(self) -> str:
@@ -116,42 +117,42 @@ class WatchProposal(Protocol):
 
     @property
     def query(self) -> Query:
-        """What begins it, or ends it, in the mechanism."""
+        """The query that begins or ends the watch in the mechanism."""
         ...
 
     @property
     def columns(self) -> slice:
-        """The columns of the tick row where its events count."""
+        """The columns of the tick row where the watch's events count."""
         ...
 
     @property
     def series(self) -> Series:
-        """The series as it would be then."""
+        """The series as it would be afterwards."""
         ...
 
     @property
     def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would do; empty where it does not, or ends. Public."""
+        """Why it would fire mostly by noise, and what would help; empty if it would not, or if it ends. Public."""
         ...
 
     def require_room(self) -> None:
-        """Do nothing where its names are short enough for its monitor; of what a journal holds it is never asked.
+        """Do nothing if its names are short enough for its monitor; a watch in a journal is not checked.
 
         Raises:
-            NoRoom: they are not.
+            NoRoom: they are too long.
         """
         ...
 
     def take(self) -> None:
-        """Count its events from now on, or no more."""
+        """Begin to count its events, or stop counting them."""
         ...
 
 
 class SeriesPlanner(Protocol):
-    """What turns definitions of live series into proposals; implemented by the pipeline."""
+    """Turns definitions of live series into proposals; implemented by the pipeline."""
 
     def propose(self, definition: bytes, start: int) -> Proposal:
-        """Understand a definition, for a series that sees ticks from `start` on.
+        """Derive the series of a definition, for ticks from `start` on.
 
         Raises:
             UsageError: it is no series of this pipeline; every problem is named with its key.
@@ -160,44 +161,47 @@ class SeriesPlanner(Protocol):
         ...
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:
-        """Understand the definition of a watch of a series that runs, which this analyst adds from tick `start` on.
+        """Derive a watch of a running series, which this analyst adds from tick `start` on.
 
         Raises:
-            UsageError: it is none for this series; every problem is named with its key.
+            UsageError: the series cannot have this watch; every problem is named with its key.
         """
         ...
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> WatchProposal:
-        """Understand the end of a watch, which sees no tick from `end` on.
+        """Derive the end of a watch, which sees no tick from `end` on.
 
         Raises:
-            UsageError: there is none of this name.
+            UsageError: no watch has this name.
         """
         ...
 
     def hold(self) -> None:
-        """Go on counting what is counted now, whatever begins or ends, until `renew`."""
+        """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
         ...
 
     def renew(self) -> None:
-        """Count what has begun since `hold`, and no more what has ended."""
+        """Start counting for what has begun since `hold`, and stop counting for what has ended."""
         ...
 
     def close(self, number: int) -> Mapping[str, Any]:
-        """Count the entries of series `number` no more; its columns are free. Return what lists tell of it: public."""
+        """Stop counting the entries of series `number`, and free its columns.
+
+        Return what lists show about the series: public values.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What came of a definition in a message, for a series from tick `start` on; `steps` is the work that it took."""
+    """The outcome of a message's definition, for a series from tick `start` on, and the `steps` that it took."""
 
     start: int
     steps: int
     outcome: Proposal | UsageError
 
     def at(self, start: int) -> Proposal | UsageError | None:
-        """Return what came of it for a series from `start` on, a refusal too; None where it must be derived anew."""
+        """Return the outcome for a series from `start` on, a refusal too; None if it must be derived anew."""
         return self.outcome if isinstance(self.outcome, UsageError) else self.outcome.at(start)
 
 
@@ -205,20 +209,20 @@ class Deriver(Protocol):
     """Derives definitions that come in messages, one after the other, while ticks go on."""
 
     async def derive(self, definition: bytes, start: int) -> Derived:
-        """Understand a definition, for a series that sees ticks from `start` on, in the steps of a message.
+        """Derive the series of a definition, for ticks from `start` on, within the steps of a message.
 
         Raises:
-            EngineEnded: it was closed meanwhile.
+            EngineEnded: the deriver was closed meanwhile.
         """
         ...
 
     async def close(self) -> None:
-        """End what it has begun; may be called again."""
+        """End the derivations that have begun; may be called again."""
         ...
 
 
 def derived_by(planner: SeriesPlanner, definition: bytes, start: int) -> Derived:
-    """Understand a definition in the steps of a message, with the error that it predicts; blocks."""
+    """Derive the series of a definition, and its predicted error, within the steps of a message; blocks."""
     outcome: Proposal | UsageError
     with limited(MESSAGE_STEPS) as steps:
         try:
@@ -236,7 +240,7 @@ class OnThread:
         self._planner = planner
 
     async def derive(self, definition: bytes, start: int) -> Derived:
-        """Understand a definition; see `Deriver`."""
+        """Derive the series of a definition; see `Deriver`."""
         if self._planner is None:
             return Derived(start, 0, UsageError("this engine takes no live series"))
         return await asyncio.to_thread(derived_by, self._planner, definition, start)

@@ -1,7 +1,8 @@
 """Which series runs at which tick: those of the first start, and those created and halted since.
 
-Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. What is made
-of others' releases has no number and is never halted, nor are its inputs. This file knows no state, actor or journal.
+Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. A series
+made of others' releases has no number; neither it nor its inputs are ever halted. This file knows no state, actor
+or journal.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from stream_dp.errors import UnknownMechanism
 class LiveSeries:
     """A series that runs, as mechanism `number`, on ticks from `start` on.
 
-    `created` tells the live series of the documentation, created while the engine runs, from those of the first start.
+    `created` is True for series created while the engine runs (the live series of the documentation), and False for
+    those of the first start.
     """
 
     number: int
@@ -26,7 +28,7 @@ class LiveSeries:
 
 
 class Registry:
-    """All series that run, in the order of their numbers; `made` are those made of the releases of the `first`."""
+    """All running series, in the order of their numbers; `made` are made of the releases of the `first` ones."""
 
     def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
         self.made = tuple(made)
@@ -40,24 +42,24 @@ class Registry:
         return tuple(self._live.values())
 
     def at(self, tick: int) -> tuple[LiveSeries, ...]:
-        """The series that have not been halted and see this tick."""
+        """Return the series that have not been halted and see this tick."""
         return tuple(live for live in self._live.values() if live.start <= tick)
 
     @property
     def releasing(self) -> tuple[Series | MadeSeries, ...]:
-        """Whatever has a release at every tick, in the order of these."""
+        """All series with a release at every tick, in the order of the releases."""
         return (*(live.series for live in self._live.values()), *self.made)
 
     def numbered(self, number: int) -> LiveSeries | None:
-        """Return the series of this number, if it runs."""
+        """Return the series of this number; None if it does not run."""
         return self._live.get(number)
 
     def named(self, name: str) -> LiveSeries | None:
-        """Return the series of this name, if it runs and is not made of others' releases."""
+        """Return the series of this name; None if it does not run or is made of others' releases."""
         return self._live.get(self._numbers.get(name, -1))
 
     def made_named(self, name: str) -> MadeSeries | None:
-        """Return the made series of this name; None where there is none."""
+        """Return the made series of this name; None if there is none."""
         return next((each for each in self.made if each.name == name), None)
 
     @property
@@ -69,7 +71,7 @@ class Registry:
         """Add a series that sees ticks from `start` on, and return it.
 
         Raises:
-            ValueError: not the next number.
+            ValueError: `number` is not the next number.
         """
         if number != self._next:
             raise ValueError(f"the next series has number {self._next}, not {number}")
@@ -79,7 +81,7 @@ class Registry:
         return self._live[number]
 
     def change(self, number: int, series: Series) -> LiveSeries:
-        """Let a series that runs be this one from this cut on, and return it."""
+        """Replace a running series from this cut on, and return it."""
         live = self._live[number] = replace(self._live[number], series=series)
         return live
 

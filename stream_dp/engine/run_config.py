@@ -9,11 +9,11 @@ from stream_dp.engine.series import Series
 from stream_dp.journal.commit import Charge, Header
 
 GROUP = 100
-"""How many ticks share a private commit at most, when the engine is behind."""
+"""How many ticks at most share a private commit when the engine is behind."""
 COMMIT_BYTES = 4_000_000
-"""How large a private commit of several ticks gets, about and at most; a tick that is larger has its own."""
+"""The largest size of a private commit of several ticks, roughly; a larger tick gets a commit of its own."""
 READ_AGAIN_MS = 10_000
-"""The longest tick whose records are read again for a change, so that it begins with the tick that is open."""
+"""The longest tick whose records are read again for a change, so that the change begins with the open tick."""
 _COUNT_BYTES = 9
 
 
@@ -21,10 +21,10 @@ _COUNT_BYTES = 9
 class RunConfig:
     """The series of the first start with their charges, on a tick grid; times in ms.
 
-    A public block has `block` ticks and waits for `hold` after its end; `parts` are fingerprints that say what changed;
-    `accepted` names a new guarantee on a source that was seen before; `group` ticks share a commit when it is behind.
-    `made` are series made of the releases of those. Where a tick is longer than `read_again`, what is created, and a
-    watch that begins or ends, does so with the next tick.
+    A public block has `block` ticks and waits for `hold` after its end. `parts` are fingerprints that say what
+    changed. `accepted` names a new guarantee on a source that was seen before. At most `group` ticks share a commit
+    when the engine is behind. `made` are series made of the releases of `series`. Where a tick is longer than
+    `read_again`, a created series, and a watch that begins or ends, does so with the next tick.
     """
 
     pipeline: str
@@ -45,12 +45,12 @@ class RunConfig:
 
     @property
     def lead(self) -> int:
-        """How many ticks after the one that is open a change begins: 0 or 1, by the declared step alone."""
+        """How many ticks after the open one a change begins: 0 or 1, decided by the declared step alone."""
         return int(self.step > self.read_again)
 
     @property
     def marked(self) -> "RunConfig":
-        """This configuration; under the test kit's noise with series whose releases say that they are not private."""
+        """This configuration; under the test kit's noise, one whose releases say that they are not private."""
         if self.private:
             return self
         return replace(
@@ -60,13 +60,13 @@ class RunConfig:
         )
 
     def grid(self, origin: int) -> TickGrid:
-        """The tick grid from this origin."""
+        """Return the tick grid from this origin."""
         return TickGrid(origin, self.step, self.horizon)
 
     def ticks_together(self, width: int, series: Iterable[Series | MadeSeries]) -> int:
-        """How many ticks share a commit at most, for rows of `width` entries and the releases of these series.
+        """Return how many ticks at most share a commit, for rows of `width` entries and releases of these series.
 
-        Only what is public decides: a row of zeros takes as much room as any other. What else a commit holds is small
+        Only public values decide: a row of zeros takes as much room as any other. The rest of a commit is small
         (dead letters, `dead_letters.DETAIL`) or there once, however many ticks it has (snapshot, pending rows).
         """
         size = _COUNT_BYTES * width + sum(each.most_bytes for each in series)
@@ -80,7 +80,7 @@ class RunConfig:
         key_id: str,
         identity: str = "",
     ) -> Header:
-        """The header a journal of this configuration on that source begins with."""
+        """Return the header that begins a journal of this configuration on that source."""
         return Header(
             pipeline=self.pipeline,
             fingerprint=self.fingerprint,

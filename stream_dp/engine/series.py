@@ -37,41 +37,44 @@ _ENDS = {"low", "lows"}
 
 
 class Asking(Protocol):
-    """What may be asked of a series' mechanism between two ticks; implemented by its statistic."""
+    """The queries that a series' mechanism takes between two ticks; implemented by its statistic."""
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
-        """Return the mechanism's query for these parameters; what they mean depends on them and the series alone.
+        """Return the mechanism's query for these parameters; its meaning depends on them and the series alone.
 
         Raises:
-            UsageError: it takes no such parameters; every problem is named with its key, never with a value.
+            UsageError: the mechanism takes no such parameters; every problem is named with its key, never with a
+                value.
         """
         ...
 
     def begins(self, parameters: Mapping[str, Any]) -> int | None:
-        """Return the first tick that what is asked by these parameters sees, where it is not as old as its series."""
+        """Return the first tick of what these parameters ask about; None if it is as old as its series."""
         ...
 
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
-        """Return what is told of the mechanism's answer: plain public values."""
+        """Return the content of the answer: plain public values."""
         ...
 
     def answered(self, content: Mapping[str, Any], at: int) -> "Asking":
-        """Return it as it is known once this `content`, told at the cut before tick `at`, is public."""
+        """Return this object once `content`, answered at the cut before tick `at`, is public and known."""
         ...
 
 
 Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
-"""Returns the fields of a release, or of a window's part, but its band; or with the ends `low` and `high` for it.
+"""Returns the fields of a release, or of a window's part, without its band; or with `low` and `high` for it.
 
-From the names of its entries, its answer, the tick, and the public part of the state."""
+It takes the names of the entries, the answer, the tick, and the public part of the state.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesView:
-    """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`.
+    """A window of a series: its name in releases, the keys of its entries ("" for a scalar), and its band.
 
-    Without `tell` its entries are counts or sums, and none is told below 0 unless they are signed. `told_bytes`: how
-    many bytes `tell` fills at most; None: about as many for each entry. An answer has so many `numbers` for each.
+    `band(tick, state)` is as in `Series`. Without `tell` the entries are counts or sums, and a release shows none
+    below 0 unless they are signed. `told_bytes` is the most bytes that `tell` fills (None: about as many for each
+    entry). An answer has `numbers` numbers for each entry.
     """
 
     name: str
@@ -84,7 +87,7 @@ class SeriesView:
     def part(
         self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
     ) -> WindowPart:
-        """Return what a release says of this window, where 1 in an answer is a `unit`."""
+        """Return what a release says of this window; 1 in an answer stands for one `unit`."""
         if self.tell is None:
             counts = answer if signed else clipped(answer)
             return part(self.keys, counts, self.band(tick, state), unit)
@@ -94,18 +97,19 @@ class SeriesView:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries ("" a scalar's),
-    or where `tell` names one of them those that it may name.
+    """A mechanism, the slice `rows` of the tick row that it sees, and how its answers become releases.
 
-    `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
-    look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
-    Without `asking` whoever asks is answered from the last release. `counts_band` is the half-width of the counts that
-    stand beside flags; None where there are none. Where there are `views`, the answer holds their entries one view
-    after the other, and each has its own band; `keys` are then those of a view. `ask_band(tick, query, state)` is that
-    of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
-    analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all. `unit`: what 1 in
-    an answer is as a number; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts.
-    `tell` and `told_bytes` are those of a series without views.
+    `keys` names the entries of its answer ("" for a scalar), or, where `tell` names one entry, the names it may
+    choose from. `shape` is the shape of its releases. `band(tick, state)` is the half-width that holds with
+    `confidence`; it may look at the public part of the state only. Where `private` is False (noise of the test
+    kit), every body says so. Without `asking` every query is answered from the last release. `counts_band` is the
+    half-width of the counts that stand beside flags (None: there are none). With `views`, the answer holds the
+    entries of one view after the other, and each view has its own band; `keys` are then those of a view.
+    `ask_band(tick, query, state)` is the half-width of the answer to a query at the cut before a tick, from the
+    public part of the state before the query. `askers` are the analysts who may ask the mechanism, beside the
+    operator and the analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an answer; `signed`:
+    true values may be below 0; `amounts`: its rows hold sums of units, not counts. `tell` and `told_bytes` are
+    those of a series without views.
     """
 
     name: str
@@ -129,17 +133,17 @@ class Series:
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The names of its windows, in their order."""
+        """The names of its windows, in order."""
         return tuple(view.name for view in self.views)
 
     @property
     def most_bytes(self) -> int:
-        """How many bytes a release has, about and at most; public."""
+        """The largest size of a release in bytes, roughly; public."""
         return _HEAD_BYTES + self.content_bytes
 
     @property
     def content_bytes(self) -> int:
-        """How many of `most_bytes` its entries take."""
+        """The part of `most_bytes` that its entries take."""
         if self.views:
             return sum(map(_view_bytes, self.views))
         if self.told_bytes is not None:
@@ -149,10 +153,10 @@ class Series:
     def told(
         self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
     ) -> dict[str, Any]:
-        """Return what is told of the mechanism's answer, with this band (in units), to a query with these parameters.
+        """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units).
 
         Raises:
-            ValueError: nothing is asked of its mechanism.
+            ValueError: its mechanism takes no queries.
         """
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
@@ -164,7 +168,10 @@ class Series:
         return {"series": self.name, **told, **sure, **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
-        """The exact public bytes of one release; no count in it is below 0, and no sum of what is not."""
+        """Return the exact public bytes of one release.
+
+        No count, and no sum that is not signed, is below 0 in it.
+        """
         counted: Any = (
             UNSET if self.counts_band is None else told_number(self.counts_band, self.unit)
         )
@@ -182,7 +189,7 @@ class Series:
         return write(released)
 
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
-        """The answer with its band, or those of the views."""
+        """Return the answer's fields with their band, or those of every view."""
         if not self.views:
 
             def band() -> int | Decimal:
@@ -203,12 +210,15 @@ class Series:
 
 
 def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
-    """How many bytes entries of these names take in a release, about and at most; `counted`: with counts beside."""
+    """Return how many bytes entries of these names take in a release, roughly and at most.
+
+    `counted`: a count stands beside each entry.
+    """
     return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
 def _with_band(told: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
-    """What is told, with its band where it has no ends of its own; only there it is computed."""
+    """Add the band, unless the fields have ends of their own; it is computed only when it is needed."""
     return dict(told) if told.keys() & _ENDS else {**told, "band": band()}
 
 

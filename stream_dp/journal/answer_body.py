@@ -1,9 +1,9 @@
 """The body of an answer to a message: its one form, written and read here and nowhere else.
 
-Rules: a body is one line of JSON in UTF-8, made of public values and of what mechanisms answered. It says at which cut
-its message was executed: the last tick before it (null before the first) and when that ended. Its form has a version,
-as that of a release; what was written is never written again in another form: the bytes are the answer. A refusal
-repeats no value of the message. This file knows no actor, journal, topic or page.
+Rules: a body is one line of JSON in UTF-8, made of public values and of what mechanisms answered. It names the cut
+at which its message was executed: the last tick before the cut (null before the first) and the end of that tick.
+Its form has a version, like that of a release. A written answer is never written again in another form: the bytes
+are the answer. A refusal repeats no value of the message. This file knows no actor, journal, topic or page.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 class RefusalKind(StrEnum):
-    """Why a message is refused; the first ones say that it is not accepted as the message of an id."""
+    """Why a message is refused; the kinds up to `RATE` say that the message is not accepted under its id."""
 
     UNREADABLE = "unreadable"
     SIGNATURE = "signature"
@@ -44,7 +44,7 @@ class RefusalKind(StrEnum):
 
 
 class AnswerCut(NamedTuple):
-    """A cut as answers name it: the last tick before it, None before the first, and when that ended, as a text."""
+    """A cut as answers name it: the last tick before it (None before the first), and that tick's end as a text."""
 
     tick: int | None
     end: str
@@ -56,11 +56,11 @@ class AnswerCut(NamedTuple):
 
 
 class ThresholdAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `answer` holds where a monitor was asked a threshold: a yes or a no, right up to `band` events.
+    """The content of an answer to a monitor's threshold query: yes or no, right up to `band` events.
 
-    `fired`: at least `threshold` - `band` events counted; not: fewer than `threshold` + `band`; each with `confidence`.
-    Where the monitor tells counts, that at the firing, right up to `counts_band`. Of a monitor on sums all of it is in
-    the unit of its field, and a sum may be negative.
+    `fired` means that at least `threshold` - `band` events counted; otherwise fewer than `threshold` + `band` did.
+    Each holds with `confidence`. If the monitor tells counts, `count` is the count at the firing, right up to
+    `counts_band`. For a monitor on sums all of this is in the unit of its field, and a sum may be negative.
     """
 
     series: str
@@ -77,7 +77,7 @@ class ThresholdAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RefusedMessage(msgspec.Struct, frozen=True):
     """Why nothing was done; `exit_code` is that of the command line.
 
-    Where it refuses more records than `places` names, `records` is how many, and `last` the place of the last one.
+    If it refuses more records than `places` names, `records` is their number, and `last` the place of the last one.
     """
 
     kind: str
@@ -94,9 +94,9 @@ class RefusedRecords(RefusedMessage, frozen=True, kw_only=True):
 
 
 class AnswerHead(PublicBody, frozen=True, kw_only=True):
-    """What every answer begins with; `end` is when the tick ended that is the last before its cut, ISO 8601 in UTC.
+    """The first fields of every answer; `end` is the end of the last tick before its cut, ISO 8601 in UTC.
 
-    `places` is where in the queue lay what it answers; it is not there where that came by another way.
+    `places` is where the answered records lay in the queue; it is missing if the message came by another way.
     """
 
     number: _Number
@@ -117,9 +117,9 @@ class AnswerHead(PublicBody, frozen=True, kw_only=True):
 
 
 class Answered(AnswerHead, frozen=True, kw_only=True):
-    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where no message was accepted.
+    """A whole answer: exactly one of `answer` and `refused` is set; `id` is null if no message was accepted.
 
-    Then `also` has the records that were refused for other reasons.
+    In that case `also` has the records that were refused for other reasons.
     """
 
     answer: Mapping[str, Any] | UnsetType = UNSET
@@ -133,7 +133,7 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
 
     @property
     def records(self) -> int:
-        """How many records it answers."""
+        """The number of records that it answers."""
         first = len(self.places or ())
         if self.refused is not UNSET and self.refused.records is not UNSET:
             first = self.refused.records
@@ -143,14 +143,14 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
         )
 
     def names(self, place: int) -> bool:
-        """Whether it answers the record at this place of the queue."""
+        """Return whether it answers the record at this place of the queue."""
         return place in (self.places or ()) or self.refusal(place) is not None
 
     def refusal(self, place: int) -> RefusedMessage | None:
-        """Return why the record at this place of the queue is refused; None where it is not, or not here.
+        """Return why the record at this place of the queue is refused; None if this answer does not refuse it.
 
-        Of records that it counts without their places, those between its last place and their last one are refused; an
-        accepted message among these has its own answer before this one.
+        Records that are counted without their places lie between the last place that is named and `last`: these are
+        refused too. An accepted message among these has its own answer before this one.
         """
         if self.refused is UNSET:
             return None
@@ -174,17 +174,20 @@ def read_answer(body: bytes, what: str = "what should be an answer") -> Answered
     """Return an answer, from its bytes; `what` names them in errors.
 
     Raises:
-        FailClosed: no answer.  UnknownFormat: one of another form than this version reads.
+        FailClosed: it is no answer.  UnknownFormat: its form is not the one that this version reads.
     """
     return decoded_body(body, Answered, VERSION, "answer", what)
 
 
 def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHead:
-    """Return what an answer begins with; what it says is not looked at. Errors as of `read_answer`."""
+    """Return the first fields of an answer; its content is not checked. Errors as of `read_answer`."""
     return decoded_body(body, AnswerHead, VERSION, "answer", what)
 
 
 def places_in(body: bytes) -> tuple[int, ...]:
-    """Return where in the queue lay what an answer answers; nowhere, where it came by another way. Errors as above."""
+    """Return where in the queue the answered records lay; empty if the message came by another way.
+
+    Errors as of `read_answer`.
+    """
     places = answer_head(body).places
     return () if places is UNSET else places

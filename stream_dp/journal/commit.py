@@ -1,10 +1,10 @@
 """The commit and the release: what becomes durable together, and the exact bytes that leave.
 
-Rules: a `Release` is the only form in which private data leaves, and its `body` is written once. A `Commit`
-is private: it holds exact rows and the seeds of the noise. Both are values with a stable binary form, fields by name
-under an explicit kind; `version` covers the commit and all that lies in it, and is read before anything else. The
-meaning of an existing field never changes; a field may be added with a default, in the two array-like ones at the end;
-anything else raises `VERSION` (docs/formats.md). This file knows no file, topic or key.
+Rules: a `Release` is the only form in which private data leaves, and its `body` is written once. A `Commit` is
+private: it holds exact rows and the seeds of the noise. Both are values with a stable binary form, fields by name
+under an explicit kind; `version` covers the commit and all its parts, and is read before anything else. The meaning
+of an existing field never changes. A field may be added with a default, in array-like classes at the end only; any
+other change raises `VERSION` (docs/formats.md). This file knows no file, topic or key.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields
 
 
 class _Private(_Part, frozen=True):
-    """Shows nothing of what it holds, wherever it is printed."""
+    """Shows nothing of its content, wherever it is printed."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -42,10 +42,10 @@ class Release(_Private, frozen=True, array_like=True, tag="release"):
 
 
 class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
-    """How many records of a partition could not be used for one reason, never what they hold.
+    """How many records of a partition could not be used for one reason; never what they hold.
 
-    `ranges` say where they lie, each from its first to its last place, both included; `records` counts also those
-    whose places were not kept.
+    `ranges` has the first and the last place of each range, both included; `records` also counts records whose
+    places were not kept.
     """
 
     partition: int
@@ -56,12 +56,11 @@ class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
 
 
 class Answer(_Private, frozen=True, array_like=True, tag="answer"):
-    """One answer to a message: `body` is its exact public line, and `number` counts all answers from 1; private until
-    durable.
+    """One answer to a message: `body` is its exact public line, which is private until it is durable.
 
-    `id` names the message it answers, None where it refuses what is not accepted as the message of an id. `digest` is
-    the SHA-256 of the message's text, and until `until` (ms since 1970) nothing else may have its id. `analyst`, `do`
-    and `series` say who asked what.
+    `number` counts all answers from 1. `id` names the answered message; None if the answer refuses records that are
+    not accepted as messages. `digest` is the SHA-256 of the message's text. Until `until` (ms since 1970) no other
+    message may have its id. `analyst`, `do` and `series` say who asked what.
     """
 
     number: int
@@ -75,8 +74,9 @@ class Answer(_Private, frozen=True, array_like=True, tag="answer"):
 
 
 class Refused(_Private, frozen=True, tag="refused"):
-    """Records of the queue that are no messages, for one reason, since the last answer to such: how many, the places of
-    the first ones, and that of the last one.
+    """Records of the queue that are no messages, for one reason, since the last answer to such records.
+
+    `records` is their number, `places` are the places of the first ones, and `last` is that of the last one.
     """
 
     reason: str
@@ -89,7 +89,8 @@ class Refused(_Private, frozen=True, tag="refused"):
 class Charge(_Part, frozen=True, tag="charge"):
     """An entry of the ledger; amounts are integers in units of 10^-12, rounded up.
 
-    `measure` names what they are parameters of, `analyst` whose sub-ledger is charged ("": the main one).
+    `measure` names the privacy measure that they are parameters of, `analyst` the sub-ledger that is charged ("":
+    the main one).
     """
 
     name: str
@@ -101,9 +102,10 @@ class Charge(_Part, frozen=True, tag="charge"):
 
 
 class Created(_Part, frozen=True, tag="created"):
-    """A mechanism created while others run: it serves the series of `definition` (public, JSON) and sees ticks from
-    `start` on, in the entries from `column` on of their rows. `number` counts all series since the first start,
-    `mechanism` is a short digest of the mechanism and its parameters.
+    """A mechanism created while others run: it serves the series of `definition` and sees ticks from `start` on.
+
+    The definition is public JSON. The series counts in the entries from `column` on of the tick rows. `number`
+    counts all series since the first start, `mechanism` is a short digest of the mechanism and its parameters.
     """
 
     number: int
@@ -121,8 +123,9 @@ class Halted(_Part, frozen=True, tag="halted"):
 
 
 class Asked(_Part, frozen=True, tag="asked"):
-    """A query that a mechanism took at the cut before tick `at`: its parameters (public, JSON), and the number of the
-    answer that holds what it answered.
+    """A query that mechanism `number` took at the cut before tick `at`; its parameters are public JSON.
+
+    `answer` is the number of the answer that holds the mechanism's answer.
     """
 
     number: int
@@ -132,7 +135,7 @@ class Asked(_Part, frozen=True, tag="asked"):
 
 
 class Watched(_Part, frozen=True, tag="watched"):
-    """A watch that mechanism `number` keeps from tick `at` on, in its places from `place` on, as `definition` says.
+    """A watch of mechanism `number` from tick `at` on, in its places from `place` on, as `definition` says.
 
     `analyst` names who added it ("": the operator).
     """
@@ -145,7 +148,7 @@ class Watched(_Part, frozen=True, tag="watched"):
 
 
 class Unwatched(_Part, frozen=True, tag="unwatched"):
-    """A watch that mechanism `number` keeps no more from tick `at` on."""
+    """The end of a watch of mechanism `number`: it sees no tick from `at` on."""
 
     number: int
     name: str
@@ -158,7 +161,7 @@ Change: TypeAlias = Created | Halted | Asked | Watched | Unwatched
 class Header(_Part, frozen=True, tag="header"):
     """The journal's first commit says what it belongs to; anything else is refused at start.
 
-    `identity` tells the source from another one of the same name, where something does.
+    `identity` distinguishes the source from another one of the same name, if anything does.
     """
 
     pipeline: str
@@ -180,22 +183,25 @@ class SavedStates(_Private, frozen=True, tag="snapshot"):
 
 
 class Commit(_Private, frozen=True, tag=KIND):
-    """What one durable step holds; `positions` is where reading continues after it, `marks` the last tick
-    mark of each partition before that.
+    """The content of one durable step; reading continues at `positions`.
 
-    `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds, of rows of ticks still open
-    at the cut, the entries that are not 0, by column; `records` counts the events read up to it; `previous` is the
-    SHA-256 of the sealed commit before this one. A commit with `changes` has no ticks: it lies at the cut between two
-    of them, its charges are those of the mechanisms created, and its seeds those of what draws, in the order of the
-    changes: first states and queries. `answers` became durable with it; reading messages continues at the place `asked`
-    (-1: none was read). `admitted` are partitions that were added to the source: they are read from their first record
-    on, and count from these ticks on. `behind` says what is read again before a position (start and done, see
-    `ports.Behind`). `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it; of
-    windows that are over, nothing. `capped` counts the events that a guard let count nowhere. `arrived` are the
-    identifiers that its ticks were the first to have in their public window, by column and window, as `seen_memory`
-    writes them; `arriving` those that came since the commit before in ticks still open at the cut, and not before, by
-    tick and column. `refused` are the records before `asked` that are no messages and have no
-    answer yet.
+    `marks` are the last tick marks before these positions, one for each partition. `ticks` are the closed ticks,
+    with one row and one 32-byte seed each. `pending` holds the entries that are not 0 of the rows of ticks still
+    open at the cut, by column. `records` counts the events read up to the cut. `previous` is the SHA-256 of the
+    sealed commit before this one.
+
+    A commit with `changes` has no ticks: it lies at the cut between two ticks. Its charges are those of the
+    mechanisms created. Its seeds are those of the changes that draw (first states and queries), in the order of the
+    changes. `answers` became durable with it; reading messages continues at the place `asked` (-1: none was read).
+    `refused` are the records before `asked` that are no messages and have no answer yet.
+
+    `admitted` are partitions that were added to the source: they are read from their first record on, and count
+    from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
+    `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it, without windows
+    that are over. `capped` counts the events that a guard let count nowhere. `arrived` are the identifiers that its
+    ticks were the first to have in their public window, by column and window, as `seen_memory` writes them.
+    `arriving` are the identifiers that came for the first time since the commit before, in ticks still open at the
+    cut, by tick and column.
     """
 
     sequence: int
@@ -227,7 +233,7 @@ class Commit(_Private, frozen=True, tag=KIND):
 
 
 class _Form(msgspec.Struct):
-    """What every commit of every version says."""
+    """The fields of every commit in every version."""
 
     kind: str = ""
     version: int = 0
@@ -239,12 +245,12 @@ _FORM = msgspec.msgpack.Decoder(_Form)
 
 
 def encode(commit: Commit) -> bytes:
-    """The commit's plain bytes (still to be sealed)."""
+    """Return the commit's plain bytes (still to be sealed)."""
     return _ENCODER.encode(commit)
 
 
 def decode(plain: bytes, name: str = "a commit") -> Commit:
-    """Read `encode`'s bytes; an error calls them `name`.
+    """Read the bytes of `encode`; an error calls them `name`.
 
     Raises:
         UnknownFormat: another kind or version, or a content that this version does not read.
@@ -260,5 +266,5 @@ def decode(plain: bytes, name: str = "a commit") -> Commit:
 
 
 def digest(sealed: bytes) -> bytes:
-    """SHA-256 of a sealed commit: the link of the journal's chain."""
+    """Return the SHA-256 of a sealed commit: the link of the journal's chain."""
     return hashlib.sha256(sealed).digest()

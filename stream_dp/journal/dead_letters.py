@@ -1,9 +1,9 @@
 """Dead letters: which records could not be used and why, as compact ranges, never what they hold.
 
 Rules: a place is an offset, or a line of a file; places are private. Every refused record is counted. The first
-`DETAIL` ranges of a commit keep their places, what comes beyond is counted only, so that no number of records makes a
-commit large or slow. Work and memory go with the number of ranges, not with that of records. This file knows no
-source and no journal.
+`DETAIL` ranges of a commit keep their places; further ranges are only counted, so that no number of records makes a
+commit large or slow. Work and memory grow with the number of ranges, not of records. This file knows no source and
+no journal.
 """
 
 from array import array
@@ -25,11 +25,11 @@ UNREADABLE_RECORD: Final = "unreadable_record"
 TOO_LARGE: Final = "expands_too_far"
 """A batch would expand beyond the declared limit."""
 BAD_MARK: Final = "bad_tick_mark"
-"""A record says that it is a tick mark and is none."""
+"""A record claims to be a tick mark but is not a valid one."""
 WRONG_PARTITION: Final = "wrong_partition"
-"""A user's record lies in another partition than that user's."""
+"""A user's record lies in another partition than the user's own."""
 NAME_TOO_LONG: Final = "name_too_long"
-"""What names a user has more bytes than a name may have."""
+"""The name of a user has more bytes than a name may have."""
 
 DETAIL = 1000
 """How many ranges of one commit keep their places, over all partitions, reasons and fields."""
@@ -40,7 +40,7 @@ _Kind: TypeAlias = tuple[int, str, str | None]
 class Span(NamedTuple):
     """Consecutive places of one partition, `first` to `last` inclusive, all refused for one reason.
 
-    `field` is a field's name in the schema, where one is to blame.
+    `field` is the name in the schema of the field that is to blame, if there is one.
     """
 
     reason: str
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many records it stands for."""
+        """The number of records in the span."""
         return self.last - self.first + 1
 
     def __repr__(self) -> str:
@@ -61,7 +61,9 @@ class Span(NamedTuple):
 
 
 def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
-    """The refused records (place, reason, field), in the order given, neighbours with one cause as one span.
+    """Return the refused records (place, reason, field) as spans, in the order given; neighbours are joined.
+
+    Neighbours are consecutive places with the same reason and field.
 
     >>> [(one.first, one.last) for one in as_spans([(4, NOT_JSON, None), (5, NOT_JSON, None), (7, NOT_JSON, None)])]
     [(4, 5), (7, 7)]
@@ -110,18 +112,18 @@ class DeadLetters:
         return sum(letters.records for letters in self.kinds.values())
 
     def add(self, partition: int, refused: Iterable[Span]) -> None:
-        """Take these spans of a partition; what continues a range makes it longer."""
+        """Add spans of a partition; a span that continues a range extends it."""
         for span in refused:
             edges = array("q", (span.first, span.last))
             self._take((partition, span.reason, span.field), span.records, edges)
 
     def merge(self, later: "DeadLetters") -> None:
-        """Take all that `later` holds."""
+        """Add all that `later` holds."""
         for kind, letters in later.kinds.items():
             self._take(kind, letters.records, letters.edges)
 
     def sealed(self) -> tuple[DeadLetter, ...]:
-        """What a commit records of them, by partition, reason and field."""
+        """Return what a commit records of them, by partition, reason and field."""
         return tuple(
             DeadLetter(*kind, self.kinds[kind].records, tuple(self._ranges(kind)))
             for kind in sorted(self.kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))

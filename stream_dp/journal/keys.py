@@ -1,9 +1,9 @@
 """The operator's key and the sealing of commits (AES-256-GCM).
 
-Rules: one 32-byte key in a file of mode 0600, never a value in the environment, in YAML or on the broker. A sealed
-commit begins with one byte, the version of this form, and binds it with the key, the pipeline and its sequence number;
-a wrong key, another pipeline's record or a flipped byte does not open. Nonces are random: an aborted attempt and its
-retry never share one.
+Rules: there is one 32-byte key, in a file of mode 0600, and never a value in the environment, in YAML or on the
+broker. A sealed commit begins with one byte, the version of this form. The seal binds that version, the key, the
+pipeline and the sequence number: with a wrong key, in another pipeline or with a flipped byte a commit does not
+open. Nonces are random: an aborted attempt and its retry never share one.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Sealed(msgspec.Struct, frozen=True, array_like=True):
 
 
 def read_key(path: Path) -> bytes:
-    """The key in this file.
+    """Return the key in this file.
 
     Raises:
         UsageError: no such file, another length, or readable by others.
@@ -53,7 +53,7 @@ def read_key(path: Path) -> bytes:
 
 
 def read_token(path: Path) -> str:
-    """The token in this file, as `Sealer.query_token` or `issued_token` makes it, in one line.
+    """Return the token in this file: one line, made by `Sealer.query_token` or `issued_token`.
 
     Raises:
         UsageError: no such file, no token, or readable by others.
@@ -72,7 +72,7 @@ def read_token(path: Path) -> str:
 
 
 def _private(path: Path, what: str) -> bytes:
-    """The content of a file that nobody else may use."""
+    """Return the content of a file, after checking that nobody else may use it."""
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise UsageError(f"the {what} {path} can be read by others; run `chmod 600 {path}`")
     try:
@@ -84,10 +84,10 @@ def _private(path: Path, what: str) -> bytes:
 
 
 def make_key(path: Path) -> bytes:
-    """A new key in a new file of mode 0600.
+    """Make a new key in a new file of mode 0600, and return it.
 
     Raises:
-        WorldError: it cannot be made there, or something is there already.
+        WorldError: the file cannot be made, or exists already.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,9 +113,10 @@ class Sealer:
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
     def query_token(self, analyst: str = "") -> str:
-        """The token of an analyst of this pipeline, by which she signs messages: HMAC-SHA256 under the operator's key.
+        """Return the token by which an analyst of this pipeline signs messages: an HMAC-SHA256, in hex.
 
-        In hex. That of "" is the operator's, which may act for everyone; it is the bearer token of the HTTP API.
+        It is made under the operator's key. The token of "" is the operator's, which may act for everyone; it is
+        the bearer token of the HTTP API.
         """
         token = self._tokens.copy()
         if analyst:
@@ -123,29 +124,32 @@ class Sealer:
         return token.hexdigest()
 
     def issued_token(self, id_: str, analyst: str, expires: str) -> str:
-        """The token `id_` of an analyst until `expires`: its id, a point, an HMAC-SHA256 under the operator's key."""
+        """Return the token `id_` of an analyst until `expires`: its id, a point, and an HMAC-SHA256.
+
+        The HMAC is made under the operator's key.
+        """
         bound = f"\nissued 1\n{id_}\n{analyst}\n{expires}".encode()
         token = self._tokens.copy()
         token.update(bound)
         return f"{id_}.{token.hexdigest()}"
 
     def mark_key(self) -> bytes:
-        """The key of tick marks: HMAC-SHA256 under the operator's key; the same for all pipelines that have it."""
+        """Return the key of tick marks: HMAC-SHA256 under the operator's key, the same for all its pipelines."""
         return self._mark_key
 
     def user_key(self) -> bytes:
-        """The key of the hashes of users, for this pipeline alone: HMAC-SHA256 under the operator's key."""
+        """Return the key of the hashes of users, for this pipeline alone: HMAC-SHA256 under the operator's key."""
         return self._user_key
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
-        """The sealed form of commit `sequence`."""
+        """Return the sealed form of commit `sequence`."""
         nonce = fresh_seed()[:_NONCE_BYTES]
         ciphertext = self._cipher.encrypt(nonce, plain, self._bound(sequence))
         sealed = Sealed(sequence, self.key_id, nonce, ciphertext)
         return bytes([VERSION]) + msgspec.msgpack.encode(sealed)
 
     def open(self, sequence: int, sealed: bytes) -> bytes:
-        """The plain bytes of commit `sequence`.
+        """Return the plain bytes of commit `sequence`.
 
         Raises:
             FailClosed: wrong key, wrong pipeline, wrong place in the journal, or changed bytes.
@@ -167,7 +171,7 @@ class Sealer:
             raise FailClosed(self._damaged(sequence))
         try:
             return self._cipher.decrypt(record.nonce, record.ciphertext, self._bound(sequence))
-        except (InvalidTag, ValueError):  # the latter: a nonce of another length
+        except (InvalidTag, ValueError):  # ValueError: a nonce of another length
             raise FailClosed(self._damaged(sequence)) from None
 
     def _bound(self, sequence: int) -> bytes:

@@ -1,8 +1,8 @@
-"""What the bodies of releases and of answers have in common: one line of JSON that says the version of its form.
+"""What the bodies of releases and of answers share: one line of JSON that says the version of its form.
 
-Rules: a form that is not known is refused as such, whatever else the body holds; what no form explains is damage. The
-bytes are public once they are durable and may be private until then, so nothing of a body shows in a repr. This file
-knows no field but the version; `release.py` and `answer_body.py` read through it, and nothing else does.
+Rules: an unknown form is refused as unknown, whatever else the body holds; a body that no form explains is damaged.
+The bytes are public once they are durable and may be private until then, so nothing of a body shows in a repr. This
+file knows no field but the version; `release.py` and `answer_body.py` read through it, and nothing else does.
 """
 
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from stream_dp.errors import FailClosed, UnknownFormat
 
 
 class PublicBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What every body begins with, in every form."""
+    """The first field of every body, in every form."""
 
     v: int
 
@@ -31,7 +31,7 @@ def decoded_body(body: bytes, form: type[_B], version: int, kind: str, what: str
     """Return a body of this `form`, the `version` of bodies of this `kind`; `what` names it in errors.
 
     Raises:
-        FailClosed: it is none.  UnknownFormat: one of another form than this version reads.
+        FailClosed: it is no such body.  UnknownFormat: its form is not the one that this version reads.
     """
     try:
         found = msgspec.json.decode(body, type=form)

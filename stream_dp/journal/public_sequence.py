@@ -1,6 +1,7 @@
-"""The public sequences of a pipeline, its releases and its answers: numbered, and each body visible in one version.
+"""The public sequences of a pipeline, releases and answers: numbered, with each body visible in one version.
 
-Rules: what is visible is skipped, and never written in another version. This file knows no file, topic or memory.
+Rules: a body that is visible already is skipped, and never written in another version. This file knows no file,
+topic or memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +18,9 @@ P = TypeVar("P", bound=Release | Answer)
 
 @dataclass(frozen=True, slots=True)
 class PublicSequence(Generic[P]):
-    """The sequence that is called `name`; what is durable has a `number`, and a body has the one that it says.
+    """The sequence called `name`; `number` gives the number of a durable entry, `number_of` that of a body.
 
-    `number_of` takes a body and what errors call it, and raises FailClosed where it is none of this sequence.
+    `number_of` takes a body and its name in errors, and raises FailClosed if the body is not of this sequence.
     """
 
     name: str
@@ -27,18 +28,18 @@ class PublicSequence(Generic[P]):
     number_of: Callable[[bytes, str], int]
 
     def after(self, body: bytes, beyond: int, place: str) -> bool:
-        """Say whether a visible body comes after the number `beyond`; `place` is where it is visible, in errors.
+        """Return whether a visible body comes after the number `beyond`; errors name its `place`.
 
         Raises:
-            FailClosed: it is none of this sequence.
+            FailClosed: the body is not of this sequence.
         """
         return beyond < 0 or self.number_of(body, f"{place}: what is visible") > beyond
 
     def not_yet_visible(self, durable: Sequence[P], last: bytes | None, place: str) -> list[P]:
-        """Return what of `durable` comes after the body `last`, which is visible at this `place`.
+        """Return the entries of `durable` that come after the body `last`, which is visible at this `place`.
 
         Raises:
-            FailClosed: `last` is none of this sequence, or visible already with other bytes; out of order.
+            FailClosed: `last` is not of this sequence, or visible already with other bytes; out of order.
         """
         visible = -1 if last is None else self.number_of(last, f"{place}: what comes last")
         fresh: list[P] = []

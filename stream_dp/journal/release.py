@@ -1,8 +1,8 @@
 """The body of a release: its one form, written and read here and nowhere else.
 
 Rules: a body is one line of JSON in UTF-8, made of an answer and of public values; it says no batch, offset or wall
-time. The form has a version, `v`: the meaning of its fields never changes, a later form has another number, and a form
-that is not known is refused. What was written is never written again in another form: the bytes are the release. This
+time. The form has a version, `v`: the meaning of its fields never changes, a later form has another number, and an
+unknown form is refused. A written release is never written again in another form: the bytes are the release. This
 file knows no actor, journal, topic or page.
 """
 
@@ -41,7 +41,10 @@ _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one e
 
 
 class Shape(StrEnum):
-    """How a series' releases look: a `value`, `values` by key, keys that `fired`, `ranks`, or one of these a window."""
+    """The form of a series' releases: `value`, `values` by key, keys that `fired`, `ranks`, or `windows`.
+
+    Each window has a value, values, quantiles or ranks.
+    """
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
@@ -51,7 +54,7 @@ class Shape(StrEnum):
 
 
 class Head(PublicBody, frozen=True, kw_only=True):
-    """What every release begins with; `end` is the end of its tick, ISO 8601 in UTC."""
+    """The first fields of every release; `end` is the end of its tick, ISO 8601 in UTC."""
 
     sequence: _Number
     series: str
@@ -69,10 +72,10 @@ class Head(PublicBody, frozen=True, kw_only=True):
 
 
 class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a quantile was found: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
+    """A released quantile: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
 
-    Of a window that ended in place of them the two ends of the one `bucket` that was chosen: of the noise they say
-    nothing, and the exact quantile may lie anywhere. Former versions wrote these as `low` and `high`.
+    A window that ended has in place of them the two ends of the one `bucket` that was chosen. These say nothing of
+    the noise, and the exact quantile may lie anywhere. Former versions wrote them as `low` and `high`.
     """
 
     value: int | float
@@ -92,9 +95,10 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A place in a top list: whose it is by the released values, and who else it may be.
+    """A place in a top list: who holds it by the released values, and who else may hold it.
 
-    `tied` are the names that are not told apart from `name`, the greatest first; so many `more` are not listed.
+    `tied` are the names that cannot be distinguished from `name`, the greatest first; `more` further names are not
+    listed.
     """
 
     name: str
@@ -112,9 +116,9 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
 
-    Or `quantiles`, none before the first end of a window that ends; then `band` is in ranks, by how many events a told
-    bucket may miss the rank that was asked. Or `ranks`, the greatest first; then `band` holds for all their values at
-    once. A quotient has its ends in place of a band, as in `Released`.
+    Or `quantiles`: none before the first end of a window that ends. Then `band` is in ranks: by how many events a
+    released bucket may miss the rank that was asked for. Or `ranks`, the greatest first; then `band` holds for all
+    their values at once. A quotient has two ends in place of a band, as in `Released`.
     """
 
     value: _End | UnsetType = UNSET
@@ -142,12 +146,13 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     """A whole release; of `value`, `values`, `fired`, `ranks` and `windows` exactly one is set.
 
-    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each key
-    that did, `counts_band` their half-width. `ranks` and `windows` are in the order in which they are shown, the
-    greatest and the single tick first. `band` is the half-width that holds with `confidence`; windows have one each,
-    and no other. A quotient has no band but the ends of its interval: `low` and `high` beside `value`, `lows` and
-    `highs` beside `values` in the order of their keys; null is an end that is open, and a value that there is not.
-    `not_private` marks noise of the test kit, which protects nobody.
+    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each
+    key that fired, and `counts_band` their half-width. `ranks` and `windows` are in the order in which they are
+    shown: the greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of
+    a release with windows, each window has its own and there is no other. A quotient has the ends of its interval
+    in place of a band: `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their
+    keys. Null is an open end, or a value that does not exist. `not_private` marks noise of the test kit, which
+    protects nobody.
     """
 
     name: str | UnsetType = UNSET
@@ -196,7 +201,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _require_one_width(part: "WindowPart | Released") -> None:
-    """Do nothing where there is a band, or both ends of each quotient.
+    """Do nothing if there is a band, or both ends of each quotient.
 
     Raises:
         ValueError: neither, or more than one of them.
@@ -214,7 +219,7 @@ def _require_one_width(part: "WindowPart | Released") -> None:
 def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
     """Return the fields that hold an answer of shape (len(keys),), in the order of the keys.
 
-    Flags with counts have as many entries again behind them, of which those of the keys that fired are told.
+    Flags with counts have len(keys) more entries, the counts; only the counts of keys that fired are returned.
 
     >>> content(Shape.FLAGS, ("AA", "UA"), np.array([0, 1])), content(Shape.SCALAR, ("",), np.array([7]))
     ({'fired': ('UA',)}, {'value': 7})
@@ -243,7 +248,7 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
 
 
 def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE) -> WindowPart:
-    """Return what a release says of a window, from its answer of shape (len(keys),) and its band, in units.
+    """Return the part of a release for one window, from its answer of shape (len(keys),) and its band, in units.
 
     >>> write_part = msgspec.json.encode
     >>> write_part(part(("",), np.array([7]), 2)), write_part(part(("AA",), np.array([7]), 2))
@@ -258,7 +263,7 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
 
 
 def told_number(units: int, unit: Fraction) -> int | Decimal:
-    """Return so many units as a number: an integer, or on a grid finer than 1 the exact decimal with its places.
+    """Return `units` times `unit`: an integer, or, if the unit is no integer, the exact decimal with its places.
 
     >>> told_number(1250, Fraction(1, 100)), told_number(-3, Fraction(5))
     (Decimal('12.50'), -15)
@@ -275,7 +280,7 @@ def told_number(units: int, unit: Fraction) -> int | Decimal:
 
 
 def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
-    """Return the fields that `content` gives with numbers in place of units."""
+    """Return the fields that `content` gives, with numbers in place of units."""
     if unit == 1:
         return told
     scaled = dict(told)
@@ -301,7 +306,7 @@ def write(released: Released) -> bytes:
 
 
 def former(body: bytes) -> bytes:
-    """Return the bytes that former versions wrote of the same release: a bucket as a range.
+    """Return the bytes that former versions wrote for this release: a bucket as `low` and `high`.
 
     >>> former(b'{"value":{"value":3,"bucket":[2,4]},"confidence":0.95}')
     b'{"value":{"value":3,"low":2,"high":4},"confidence":0.95}'
@@ -310,7 +315,7 @@ def former(body: bytes) -> bytes:
 
 
 def is_recorded(recorded: bytes, written: bytes) -> bool:
-    """Return whether a journal's body is `written`, as this version writes it or as former ones did."""
+    """Return whether a journal's body is `written`, in the form of this version or of a former one."""
     return recorded == written or recorded == former(written)
 
 
@@ -318,13 +323,13 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
     """Return a release, from its bytes; `what` names them in errors.
 
     Raises:
-        FailClosed: no release.  UnknownFormat: one of another form than this version reads.
+        FailClosed: it is no release.  UnknownFormat: its form is not the one that this version reads.
     """
     return decoded_body(body, Released, VERSION, "release", what)
 
 
 def read_exactly(body: bytes) -> dict[str, Any]:
-    """Return the fields of a release that was just written, its numbers as integers and exact decimals, never floats.
+    """Return the fields of a release that was just written; numbers are integers or exact decimals, never floats.
 
     >>> read_exactly(b'{"value":0.10}')
     {'value': Decimal('0.10')}
@@ -334,15 +339,15 @@ def read_exactly(body: bytes) -> dict[str, Any]:
 
 
 def read_head(body: bytes, what: str = "what should be a release") -> Head:
-    """Return what a release begins with; its values are not looked at. Errors as of `read`."""
+    """Return the first fields of a release; its values are not checked. Errors as of `read`."""
     return decoded_body(body, Head, VERSION, "release", what)
 
 
 def release_of(body: bytes) -> Release:
-    """Return a published body with what it says of itself, as the gate hands on what it publishes.
+    """Return a published body with its number, series and tick, as the gate hands on releases.
 
     Raises:
-        FailClosed: no release, one of another form, or more than one line.
+        FailClosed: it is no release, has another form, or more than one line.
     """
     if b"\n" in body or b"\r" in body:
         raise FailClosed(

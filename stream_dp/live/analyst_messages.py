@@ -1,9 +1,9 @@
-"""What analysts may say to a running engine: one model for each thing to do, and the reader of their JSON.
+"""Messages of analysts to a running engine: one model for each action, and the reader of their JSON.
 
-Rules: a message comes from anyone who has a token. Keys that are not known are refused, every problem is named with its
-key, and nothing that a message holds is repeated, for answers are public. A definition of a series or of a watch is
-handed over as its bytes in the message: what it means, and how exact its numbers are, is decided where it is planned.
-The JSON Schema of docs/messages.json is made of these models.
+Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its
+key. Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch
+is handed over as its bytes in the message; the code that plans it decides what it means and how exact its numbers
+are. The JSON Schema of docs/messages.json is made of these models.
 """
 
 import json
@@ -159,7 +159,7 @@ AnyMessage: TypeAlias = (
 MESSAGES: Mapping[str, type[Message]] = {
     get_args(one.model_fields["do"].annotation)[0]: one for one in get_args(AnyMessage)
 }
-"""The models, by what they do."""
+"""The models, by the value of `do`."""
 
 _M = TypeVar("_M", bound=Message)
 _ENVELOPED, _EPOCH = {*Message.model_fields, "do", "series"}, "1970-01-01T00:00:00Z"
@@ -174,10 +174,10 @@ class Address(Message):
 
 
 def read_address(text: str) -> Address:
-    """Read the id of a message, who asks, and until when; what it wants may be wrong.
+    """Read the id of a message, its sender, and until when it is valid; its request may be wrong.
 
     Raises:
-        UsageError: one of them is missing or cannot be; errors are as those of `read_message`.
+        UsageError: one of them is missing or malformed; errors are as those of `read_message`.
     """
     parts = _parts(text)
     found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
@@ -186,7 +186,7 @@ def read_address(text: str) -> Address:
 
 
 def content_of(text: str) -> bytes:
-    """Return what makes a message the one that it is: all of it word for word, but not until when it may arrive.
+    """Return the bytes that identify a message: all of it word for word, except its `until`.
 
     Raises:
         UsageError: it is no JSON object.
@@ -201,7 +201,7 @@ def read_message(text: str) -> AnyMessage:
     """Read the JSON text of a message.
 
     Raises:
-        UsageError: it is none; every problem is named with its key, and no value is repeated.
+        UsageError: it is no message; every problem is named with its key, and no value is repeated.
     """
     parts = _parts(text)
     kind = MESSAGES.get(str(_value(parts.get("do", msgspec.Raw(b"0")))))
@@ -214,10 +214,11 @@ def read_message(text: str) -> AnyMessage:
 
 
 def read_ask(series: str, parameters: bytes) -> AskMessage:
-    """Read the JSON object of what is asked of a series, which comes without the rest of its message.
+    """Read the parameters of a query to a series: a JSON object without the rest of its message.
 
     Raises:
-        UsageError: it is none, or has keys that are not for asking; errors are as those of `read_message`.
+        UsageError: it is no such object, or has keys that are not for asking; errors are as those of
+            `read_message`.
     """
     try:
         parts = _parts(parameters.decode())
@@ -245,7 +246,7 @@ def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
 
 
 def _parts(text: str) -> dict[str, msgspec.Raw]:
-    """The values of the keys, each as its bytes."""
+    """Return the value of each key, as its bytes."""
     try:
         return _OBJECT.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -253,7 +254,7 @@ def _parts(text: str) -> dict[str, msgspec.Raw]:
 
 
 def _value(raw: msgspec.Raw) -> Any:
-    """A plain value; what is nested too deeply is none."""
+    """Return a plain value; one that is nested too deeply becomes an `object()`, which no model accepts."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -261,13 +262,13 @@ def _value(raw: msgspec.Raw) -> Any:
 
 
 def _object(raw: msgspec.Raw) -> Any:
-    """The bytes of an object, or what is no bytes."""
+    """Return the bytes of a JSON object; None for any other value."""
     found = bytes(raw)
     return found if found[:1] == b"{" else None
 
 
 def _told(error: ErrorDetails) -> str:
-    """One problem, with its key. A key that is none of ours is repeated only if it looks like one."""
+    """Return one problem with its key; an unknown key is repeated only if it looks like a key."""
     place = [str(part) for part in error["loc"]]
     if error["type"] == "extra_forbidden" and _KEY.fullmatch(place[-1]) is None:
         known = ", ".join(error["ctx"]["known"][0])
@@ -284,4 +285,4 @@ _WORDS: Mapping[tuple[str, str], str] = {
     ("", "bytes_type"): "must be a JSON object",
     ("", "int_type"): "must be a whole number",
 }
-"""What is said of a problem, by key ("": any) and kind."""
+"""The wording of problems, by key ("": any) and kind."""

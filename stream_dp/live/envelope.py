@@ -1,9 +1,9 @@
-"""The envelope in which an analyst's message travels, and its signature: what she and the engine both do.
+"""The envelope of an analyst's message, and its signature: code for the analyst and the engine alike.
 
-Rules: a signature covers the exact text of the message and the name of the pipeline, so it holds nowhere else and for
-no other text. The key is the analyst's token; comparing takes the same time wherever two signatures differ. What is
-read comes from anyone: it is bounded before it is looked at, and an error repeats nothing of it. Nothing here says what
-a message means.
+Rules: a signature covers the exact text of the message and the name of the pipeline, so it is valid for no other
+text and no other pipeline. The key is the analyst's token; comparing takes the same time wherever two signatures
+differ. An envelope may come from anyone: its size is checked before it is read, and an error repeats nothing of it.
+This file does not know what a message means.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from stream_dp.errors import UsageError
 
 VERSION = 1
 LARGEST_MESSAGE = 64 * 1024
-"""Bytes of a message's text, in UTF-8."""
+"""The largest text of a message, in bytes of UTF-8."""
 LARGEST_ENVELOPE = 6 * LARGEST_MESSAGE + 1024
-"""Bytes of an envelope: JSON may write a character of the text as six."""
+"""The largest envelope, in bytes: JSON may write a character of the text as six."""
 _DOMAIN = b"stream-dp message 1\n"
 
 
 class BadEnvelope(UsageError):
-    """What came is no envelope with a message: unreadable, of a later version, or too large."""
+    """The bytes are no envelope with a message: unreadable, of a later version, or too large."""
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,7 +38,7 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class _Form(msgspec.Struct):
-    """What an envelope of every version says."""
+    """The field of every envelope in every version."""
 
     v: int
 
@@ -48,22 +48,22 @@ _FORM = msgspec.json.Decoder(_Form)
 
 
 def sign(token: str, pipeline: str, message: str) -> str:
-    """The signature of a message to this pipeline by the holder of `token`: HMAC-SHA256, in hex."""
+    """Return the signature of a message to this pipeline by the holder of `token`: HMAC-SHA256, in hex."""
     signed = _DOMAIN + pipeline.encode() + b"\n" + message.encode()
     return hmac.new(token.encode(), signed, hashlib.sha256).hexdigest()
 
 
 def is_signed(token: str, pipeline: str, envelope: Envelope) -> bool:
-    """Say whether the holder of `token` signed this envelope's message, for this pipeline; in constant time."""
+    """Return whether the holder of `token` signed this envelope's message, for this pipeline; in constant time."""
     wanted = sign(token, pipeline, envelope.message)
     return hmac.compare_digest(wanted.encode(), envelope.signature.encode())
 
 
 def write_envelope(token: str, pipeline: str, message: str) -> bytes:
-    """The envelope of a message, as it goes into the topic `NAME.queries`.
+    """Return the envelope of a message, as it goes into the topic `NAME.queries`.
 
     Raises:
-        BadEnvelope: the message is larger than one may be, or no text that UTF-8 has.
+        BadEnvelope: the message is too large, or a text that UTF-8 cannot write.
     """
     try:
         size = len(message.encode())
@@ -78,7 +78,7 @@ def write_envelope(token: str, pipeline: str, message: str) -> bytes:
 
 
 def read_envelope(value: bytes) -> Envelope:
-    """What `write_envelope` wrote; whether the signature is right is another question.
+    """Return the envelope that `write_envelope` wrote; its signature is not checked here.
 
     Raises:
         BadEnvelope: no envelope, one of a later version, or larger than a message may be.
@@ -97,7 +97,7 @@ def read_envelope(value: bytes) -> Envelope:
 
 
 def _bounded(envelope: Envelope) -> Envelope:
-    """The envelope, if its text is not too large and has a form in UTF-8."""
+    """Return the envelope, after checking that its text is not too large and can be written in UTF-8."""
     if len(envelope.message.encode()) > LARGEST_MESSAGE:
         raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
     return envelope

@@ -1,8 +1,8 @@
-"""Messages as the engine takes them: opened, their signature checked, and what they want understood.
+"""Messages as the engine takes them: opened, their signatures checked, and their requests read.
 
 Rules: it implements `engine.messages.addressed.MessageReader`. A message is its sender's if it is signed with a
 token of the analyst whom it names, or with the operator's, which may act for everyone. Whether a token has expired
-is decided by the stamp of the message, never by when it is read. What is refused here is repeated nowhere.
+is decided by the stamp of the message, never by when it is read. Nothing of a refused message is repeated.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,9 @@ _NOT_HERS = "analyst: the message names another than whose token was shown; name
 
 @dataclass(frozen=True, slots=True)
 class SignedMessages:
-    """The messages to `pipeline`; `token_of` gives the token of an analyst, "" being the operator.
+    """The messages to `pipeline`; `token_of` gives the token of an analyst ("": the operator).
 
-    `issued` gives the tokens that the operator has made, by their ids.
+    `issued` gives a token that the operator has made, by its id.
     """
 
     pipeline: str
@@ -50,7 +50,7 @@ class SignedMessages:
         """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
 
         Raises:
-            NotAccepted: it cannot be read, or is not signed by whom it names.
+            NotAccepted: it cannot be read, or is not signed for the analyst whom it names.
         """
         try:
             envelope = read_envelope(value)
@@ -70,10 +70,10 @@ class SignedMessages:
         return replace(message, operator=OPERATOR in signers)
 
     def _require_issued(self, envelope: Envelope, analyst: str, stamp: int) -> None:
-        """Do nothing where a token of the analyst signed, that was valid when the message came.
+        """Do nothing if a token of the analyst signed, and was valid when the message came.
 
         Raises:
-            NotAccepted: it did not.
+            NotAccepted: no such token signed.
         """
         try:
             found = self.issued(envelope.token)
@@ -87,7 +87,7 @@ class SignedMessages:
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_VALID)
 
     def said(self, text: bytes, signer: str) -> Addressed:
-        """Return the message of somebody whose token has been checked.
+        """Return the message in `text`; the token of `signer` has been checked.
 
         Raises:
             NotAccepted: it cannot be read, or names another analyst.
@@ -98,10 +98,10 @@ class SignedMessages:
         return message
 
     def wanted(self, message: Addressed) -> Wanted:
-        """Return what a message wants.
+        """Return the request of a message.
 
         Raises:
-            UsageError: nothing that there is; every problem is named with its key, never with a value.
+            UsageError: there is no such request; every problem is named with its key, never with a value.
         """
         match read_message(message.text.decode()):
             case CreateMessage(do=do, series=definition, accept_noise=accept):

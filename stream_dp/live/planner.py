@@ -1,8 +1,8 @@
-"""Live series, which are created while the engine runs: what a pipeline makes of the definition of one.
+"""Live series, which are created while the engine runs: what a pipeline makes of their definitions.
 
-Rules: a definition is an entry of `series:`, with the checks, mechanisms and derivations of those of the file; a live
-series counts from its first tick, never what was before. Its meaning depends on its definition, its first tick and the
-file, and on nothing else.
+Rules: a definition is an entry of `series:`, with the same checks, mechanisms and derivations as in the file. A
+live series counts from its first tick on, never earlier events. Its meaning depends only on its definition, its
+first tick and the file.
 """
 
 import json
@@ -35,7 +35,7 @@ _ESCAPED = re.compile("[\x7f-\uffff]")
 
 @dataclass(slots=True)
 class LiveSeriesPlanner:
-    """Plans live series of one pipeline; `running` are those that run, by number, each with its `entries`."""
+    """Plans live series of one pipeline; `running` has the running ones by number, `entries` the room of each."""
 
     spec: PipelineSpec
     router: OpenRouter
@@ -43,10 +43,10 @@ class LiveSeriesPlanner:
     entries: dict[int, int] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int) -> "PlannedSeries":
-        """Understand a definition, in YAML or JSON, as an entry of `series:`.
+        """Derive the series of a definition: an entry of `series:`, in YAML or JSON.
 
         Raises:
-            UsageError: it is none; every problem is named with its key.
+            UsageError: it is no such entry; every problem is named with its key.
             NotDerivable: no rule covers it.
         """
         spec = _later(self.spec, start)
@@ -62,23 +62,26 @@ class LiveSeriesPlanner:
         return PlannedSeries(self, spec, start, feature, chosen)
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
-        """Return what `PlannedSeries.packed` wrote in another process of this program, for a series from `start` on."""
+        """Return the series that `PlannedSeries.packed` wrote in another process of this program.
+
+        It is for ticks from `start` on.
+        """
         feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
         return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
-        """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
+        """Derive a watch, in YAML or JSON, that an analyst would begin in a running monitor.
 
         Raises:
-            UsageError: it is none for this series; every problem is named with its key.
+            UsageError: the series cannot have this watch; every problem is named with its key.
         """
         return self._watches(live).begun(definition, start, analyst)
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
-        """Understand the end of a monitor's watch before tick `end`.
+        """Derive the end of a monitor's watch before tick `end`.
 
         Raises:
-            UsageError: there is none of this name.
+            UsageError: no watch has this name.
         """
         return self._watches(live).ended(name, end)
 
@@ -88,15 +91,15 @@ class LiveSeriesPlanner:
         return WatchPlanner(self.spec, self.router, named[live.series.name], live)
 
     def hold(self) -> None:
-        """Go on counting what is counted now, whatever begins or ends, until `renew`."""
+        """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
         self.router.hold()
 
     def renew(self) -> None:
-        """Count what has begun since `hold`, and no more what has ended."""
+        """Start counting for what has begun since `hold`, and stop counting for what has ended."""
         self.router.renew()
 
     def close(self, number: int) -> Mapping[str, Any]:
-        """Count the entries of series `number` no more, and return what lists tell of it."""
+        """Stop counting the entries of series `number`, and return what lists show about the series."""
         self.router.close(number)
         del self.entries[number]
         return listed(self.running.pop(number).series)
@@ -104,7 +107,7 @@ class LiveSeriesPlanner:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+    """A derived definition: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
@@ -129,7 +132,7 @@ class PlannedSeries:
 
     @property
     def derivation(self) -> Derivation:
-        """The derivation of what the series guarantees, and so of its price."""
+        """The derivation of the series' guarantee, and so of its price."""
         return self.chosen.derivation
 
     @property
@@ -139,45 +142,45 @@ class PlannedSeries:
 
     @property
     def error_unit(self) -> str:
-        """What predicted errors are measured in, in words that stand behind a number."""
+        """The unit of predicted errors, in words that stand behind a number."""
         return self.series.error_unit
 
     @property
     def supposing(self) -> str:
-        """What predicted errors are for, or in, where that is not plain: "for 1,000 records"; else empty."""
+        """What predicted errors suppose, where that is not plain: "for 1,000 records"; else empty."""
         return self.chosen.choice.supposing
 
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
 
-        Where there are windows it is the largest of theirs, so that an error that is asked for is kept in each.
+        With windows it is the largest of theirs, so that an error that a definition asks for holds in each window.
         """
         last, error = last_error(self.spec, self.chosen)
         return self.start + last, error
 
     def windows(self) -> Mapping[str, float]:
-        """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
+        """Return the error to expect of each window at that tick, by its name; empty if there are no windows."""
         last, _ = last_error(self.spec, self.chosen)
         return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
 
     @property
     def alarms(self) -> Sequence[Mapping[str, Any]]:
-        """How likely each of its alarms is a false one, as plain values; nothing where it has none."""
+        """How likely each of its alarms is a false one, as plain values; empty if it has no alarms."""
         return [alarm.json() for alarm in self.chosen.choice.alarms]
 
     @property
     def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would do; empty where it does not."""
+        """Why it would fire mostly by noise, and what would help; empty if it would not."""
         return noise_of(self.chosen.choice.alarms, self.series.price)
 
     def at(self, start: int) -> "PlannedSeries | None":
-        """Return the same series for ticks from `start` on; None where a horizon makes it another one."""
+        """Return the same series for ticks from `start` on; None if a horizon makes it another one."""
         if start == self.start:
             return self
         return replace(self, start=start) if self.spec.clock.horizon is None else None
 
     def packed(self) -> bytes:
-        """Return it for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
+        """Return the series as bytes for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
         choice = self.chosen.choice
         last, error = last_error(self.spec, self.chosen)
         told = {name: Foretold(last, each) for name, each in self.windows().items()}
@@ -187,10 +190,10 @@ class PlannedSeries:
     def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.
 
-        `running` are the numbers of the live series that run and that the payer's ledger paid for, the oldest first.
+        `running` are the numbers of the running live series that the payer's ledger paid for, the oldest first.
 
         Raises:
-            NoRoom: there is none for one more of the payer's, or for so many entries.
+            NoRoom: there is no room for one more series of the payer, or for so many entries.
         """
         planner = self.planner
         mine = {planner.running[number].name: planner.entries[number] for number in running}
@@ -215,36 +218,36 @@ class PlannedSeries:
         return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
 
     def _entries(self, runs: Series) -> int:
-        """How much of its payer's room it takes."""
+        """Return how much of its payer's room the series takes."""
         names = names_of(self.spec, self.feature)
         return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """The error to expect at one tick, which was computed elsewhere."""
+    """The error to expect at one tick, computed elsewhere."""
 
     last: int
     error: float
 
     def __call__(self, tick: int) -> float:
-        """Return the error at the tick that it is known for."""
+        """Return the error; `tick` must be the one tick that it is known for."""
         if tick != self.last:
             raise ValueError("the error of a live series is known at its last tick only")
         return self.error
 
 
 def listed(series: SeriesSpec) -> Mapping[str, Any]:
-    """What lists tell of a definition."""
+    """Return what lists show of a definition."""
     by = grouping_text(series.grouped_by)
     return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
-    """The pipeline as a series sees it that starts at this tick: with what is left of the horizon.
+    """Return the pipeline as a series sees it that starts at this tick: with the rest of the horizon.
 
     Raises:
-        UsageError: nothing is left.
+        UsageError: no tick is left.
     """
     horizon = spec.clock.horizon
     if horizon is None:
@@ -258,7 +261,7 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
 
 
 def canonical_series(series: SeriesSpec) -> bytes:
-    """The definition as journals and messages hold it: read as YAML or as JSON it says the same.
+    """Return the definition as journals and messages hold it; it reads the same as YAML and as JSON.
 
     YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
     """

@@ -1,8 +1,8 @@
-"""Watches that are created and ended while their monitor runs: what a pipeline makes of a message about one.
+"""Watches that begin and end while their monitor runs: what a pipeline makes of a message about a watch.
 
-Rules: a watch counts from the tick behind its cut, never what was before; what it costs is paid for already, as long as
-no event counts in more watches at once than the monitor's noise is made for. What a definition means depends on it, on
-the monitor and on the watches that there are, and on nothing else. This file knows no statistic by name.
+Rules: a watch counts from the tick behind its cut on, never earlier events. Its cost is paid already, as long as no
+event counts in more watches at once than the monitor's noise is made for. The meaning of a definition depends only
+on the definition, the monitor and the present watches. This file knows no statistic by name.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,10 @@ class PlannedWatch:
 
     @property
     def noise(self) -> str:
-        """Why it would fire mostly by noise, and which threshold would do; empty where it does not, or ends."""
+        """Why it would fire mostly by noise, and which threshold would help.
+
+        Empty if it would not, or if it ends.
+        """
         alarm = self.alarm()
         return "" if alarm is None else noise_of([alarm])
 
@@ -62,16 +65,16 @@ class PlannedWatch:
         return slice(first, first + self.places)
 
     def require_room(self) -> None:
-        """Do nothing where the monitor's places that messages may take were counted for names of this length.
+        """Do nothing if the monitor's room for watches in messages was computed for names of this length.
 
         Raises:
-            NoRoom: they were not.
+            NoRoom: the names are longer.
         """
         if self.begins and isinstance(self.series.asking, WatchRoster):
             self.series.asking.require_short()
 
     def take(self) -> None:
-        """Count its events from now on, or no more."""
+        """Begin to count its events, or stop counting them."""
         if self.begins and self.block is not None:
             self.router.watch(self.block, self.columns.start, self.number)
         elif self.block is not None:
@@ -90,10 +93,10 @@ class WatchPlanner:
     live: LiveSeries
 
     def begun(self, definition: bytes, start: int, analyst: str) -> PlannedWatch:
-        """Understand the definition of a watch that an analyst adds, in YAML or JSON.
+        """Derive a watch that an analyst adds, from its definition in YAML or JSON.
 
         Raises:
-            UsageError: it is none for this series; every problem is named with its key.
+            UsageError: the series cannot have this watch; every problem is named with its key.
         """
         roster = self._roster()
         watch = load_live(definition, partial(self._checked, roster=roster), "watch")
@@ -108,10 +111,10 @@ class WatchPlanner:
         return replace(planned, alarm=partial(self._alarm, watch))
 
     def ended(self, name: str, end: int) -> PlannedWatch:
-        """Understand the end of a watch.
+        """Derive the end of a watch.
 
         Raises:
-            UsageError: there is none of this name.
+            UsageError: no watch has this name.
         """
         roster = self._roster()
         gone = roster.named(name)
@@ -122,7 +125,7 @@ class WatchPlanner:
         )
 
     def _alarm(self, watch: Any) -> FalseAlarm | None:
-        """How likely a watch fires by noise on a day."""
+        """Return how likely the watch fires by noise on a day."""
         clock = self.spec.clock
         looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(self.spec.confidence))
         return self.entry.alarm(watch, self.live.series.mechanism, clock.step, looking)

@@ -1,7 +1,7 @@
-"""Identifiers that came in ticks that are still open: by the column that counts them, as keyed hashes, each once.
+"""The distinct identifiers of ticks that are still open, by the column that counts them, as keyed hashes.
 
-Rules: what is kept is a set, whatever order and batches they came in. Private: in sealed commits only. This file knows
-no window and no memory.
+Rules: identifiers are kept as a set, so the order and the batches in which they come play no part. Private: in
+sealed commits only. This file knows no window and no memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,11 @@ _FEW = 1 << 12
 
 
 class Came:
-    """The identifiers of one tick, by column: those that are `known`, each once, and those that came since.
+    """The distinct identifiers of one tick, by column: the `known` ones, and those added since.
 
-    Those that are known lie in runs, each in the order of its hashes and at least twice as long as the next one. What
-    is merged to keep it so grows by half at least: each of n is copied some log n times, however many calls bring them.
+    Known identifiers lie in runs. Each run is sorted by hash and at least twice as long as the next one. Merging
+    keeps it so, and a merged run grows by half at least: each of n identifiers is copied about log n times, however
+    many calls bring them.
     """
 
     def __init__(self, known: ByColumn | None = None) -> None:
@@ -33,7 +34,7 @@ class Came:
         self._bound: dict[int, int] = {}
 
     def add(self, found: ByColumn) -> None:
-        """Add some; those that are there already cost room until there are twice as many."""
+        """Add identifiers; duplicates take room until the entries of their column have doubled."""
         for column, hashes in found.items():
             parts = self._parts.setdefault(column, [])
             parts.append(hashes)
@@ -43,7 +44,7 @@ class Came:
                 self._bound[column] = 2 * self._kept[column] + _FEW
 
     def fresh(self) -> dict[int, Hashes]:
-        """Return those that came since and were not known, in the order of their hashes; now they are."""
+        """Return the identifiers seen for the first time, by column, sorted by hash, and remember them."""
         found: dict[int, Hashes] = {}
         for column, parts in sorted(self._parts.items()):
             some = each_once(parts)
@@ -57,7 +58,7 @@ class Came:
         return found
 
     def once(self) -> dict[int, Hashes]:
-        """Return each once, in an order of their own."""
+        """Return the distinct identifiers by column, in no particular order."""
         every: dict[int, Hashes] = {}
         for column in sorted(self._known.keys() | self._parts.keys()):
             parts = [*self._known.get(column, ()), *self._parts.get(column, ())]
@@ -70,7 +71,7 @@ class Came:
 
 
 def _append(runs: list[Hashes], some: Hashes) -> None:
-    """Add a run, merged with those before it that are not twice as long as what comes behind them."""
+    """Append a run, merged with the earlier runs that are not twice as long as all that follows them."""
     first, size = len(runs), len(some)
     while first and len(runs[first - 1]) < 2 * size:
         first -= 1
@@ -79,7 +80,7 @@ def _append(runs: list[Hashes], some: Hashes) -> None:
 
 
 def _among(known: Hashes, some: Hashes) -> NDArray[np.bool_]:
-    """Say of each of `some` whether it is `known`, which has the order of its first words."""
+    """Return for each of `some` whether `known` holds it; `known` is sorted by first word."""
     found = np.zeros(len(some), np.bool_)
     at = np.searchsorted(known[:, 0], some[:, 0])
     left = np.flatnonzero(at < len(known))
@@ -91,7 +92,7 @@ def _among(known: Hashes, some: Hashes) -> NDArray[np.bool_]:
 
 
 def each_once(parts: Sequence[Hashes]) -> Hashes:
-    """Return the different identifiers of all parts, in the order of their hashes."""
+    """Return the distinct identifiers of all parts, sorted by hash."""
     every = np.concatenate(parts)
     every = every[np.lexsort((every[:, 1], every[:, 0]))]
     first = np.ones(len(every), np.bool_)
@@ -100,7 +101,7 @@ def each_once(parts: Sequence[Hashes]) -> Hashes:
 
 
 def write_identifiers(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
-    """Return identifiers by tick and column in the form of commits."""
+    """Return identifiers by tick and column as commits hold them."""
     return {
         tick: {column: hashes.astype("<u8").tobytes() for column, hashes in found.items()}
         for tick, found in came.items()
@@ -108,10 +109,10 @@ def write_identifiers(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes
 
 
 def read_identifiers(came: Mapping[int, Mapping[int, bytes]]) -> dict[int, ByColumn]:
-    """Return what `write_identifiers` wrote.
+    """Return the identifiers that `write_identifiers` wrote.
 
     Raises:
-        FailClosed: it is nothing of the kind.
+        FailClosed: the bytes do not have that form.
     """
     return {tick: dict(_columns(found)) for tick, found in came.items()}
 

@@ -1,8 +1,9 @@
-"""What an engine remembers beside the states of its mechanisms, and its journal gives back: a list, one class a kind.
+"""What an engine remembers beside the states of its mechanisms, and a journal restores: one class for each kind.
 
-Rules: a memory stands at the cut. A commit holds what its ticks, or the messages before it, added; a start replays all
-commits in order, and has the memory of an uninterrupted run. What is read behind the cut leaves no trace: `rewind`
-takes it back before it is read again. A new kind is a class and its place in the engine's list.
+Rules: a memory stands at the cut. A commit holds what its ticks, or the messages before it, added to the memory. A
+start replays all commits in order, which gives the memory of an uninterrupted run. Records read behind the cut
+leave no trace: `rewind` removes them before they are read again. A new kind of memory is a class and its place in
+the engine's list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,22 +15,22 @@ from stream_dp.journal.commit import Commit
 
 
 class Memory(Remembering, Protocol):
-    """Remembers what happened before the cut; a start gives it every commit of the journal first."""
+    """Remembers what happened before the cut; a start replays every commit of the journal into it first."""
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """Move on behind these ticks, which come next; without any stay at the cut, where a commit of messages lies.
+        """Move the cut behind these ticks, which come next; without ticks (a commit of messages) stay at the cut.
 
-        Return the ticks as they count, and the fields of their commit that this memory writes.
+        Return the ticks with rows as they count, and the commit fields that this memory writes.
         """
         ...
 
     def rewind(self, cut: Cut) -> Cut:
-        """Forget what was read behind the cut; return the cut with what this memory knows of ticks still open."""
+        """Forget records read behind the cut; return the cut with what this memory knows of open ticks."""
         ...
 
 
 class Memories:
-    """Several memories as one; each takes the ticks as those before it let them count."""
+    """Several memories as one; each gets the ticks that the memory before it returned."""
 
     def __init__(self, *memories: Memory) -> None:
         self._memories = memories

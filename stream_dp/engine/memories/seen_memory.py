@@ -1,11 +1,12 @@
-"""The memories of identifiers: which came in ticks that are still open, and which were there before in their window.
+"""The memories of identifiers: those in ticks that are still open, and those that came earlier in their window.
 
-Rules: identifiers that come early are kept as sets by tick and column. A commit holds those that its own cut added, so
-the chain of commits holds each of a tick and column once, however long the tick stays open; the commit with the tick
-drops them. Ticks are counted in their order, at the cut, so a number depends on the identifiers of its tick and of the
-earlier ticks of its public window, and on nothing else: not on partitions, batches or the order within a tick. A window
-is forgotten when its last tick has closed, and by nothing else: neither by other identifiers nor for want of room.
-Snapshots repeat nothing: a start reads the chain from its first commit on. Private: keyed hashes, in sealed commits.
+Rules: identifiers of ticks that are still open are kept as sets by tick and column. A commit holds the identifiers
+that its own cut added. So the chain of commits holds each identifier of a tick and column once, however long the
+tick stays open; the commit with the tick drops them. Ticks are counted in order, at the cut, so a count depends on
+the identifiers of its tick and of the earlier ticks of its public window, and on nothing else: not on partitions,
+batches or the order within a tick. A window is forgotten when its last tick has closed and for no other reason:
+neither other identifiers nor want of room evict it. Snapshots repeat nothing: a start reads the chain from its
+first commit on. Private: keyed hashes, in sealed commits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,22 +29,25 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
 Recorded = dict[int, dict[int, bytes]]
-"""What a commit records: hashes by column and window, in the form of `user_memory`, of whom one event counts."""
+"""Identifiers that a commit records, each with one event: by column and window, in the form of `user_memory`."""
 
 
 class SeenMemory:
-    """What each column of `windows` has counted in its window of so many ticks (None: for ever)."""
+    """The identifiers that each column has counted in its window.
+
+    `windows` maps a column to the length of its window in ticks (None: for ever).
+    """
 
     def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
         self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
 
     @property
     def size(self) -> int:
-        """How many bytes its tables take (private)."""
+        """The size of its tables in bytes (private)."""
         return sum(memory.size for memory in self._columns.values())
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """Count in these ticks what they are the first to have; else see `Memory`."""
+        """Return the ticks with rows that count identifiers seen first in their window; else see `Memory`."""
         if not (self._columns and ticks):
             return ticks, {}
         used: dict[int, list[Used]] = {column: [] for column in self._columns}
@@ -55,20 +59,20 @@ class SeenMemory:
         return counted, {"arrived": {column: part for column, part in settled.items() if part}}
 
     def rewind(self, cut: Cut) -> Cut:
-        """Return the cut: what was read behind it never came here."""
+        """Return the cut; records behind it never reach this memory."""
         return cut
 
     def replay(self, commit: Commit) -> None:
-        """Take what a commit recorded.
+        """Add what a commit recorded.
 
         Raises:
-            FailClosed: it is nothing that this memory has written.
+            FailClosed: this memory has not written the entries.
         """
         for column, memory in self._columns.items():
             memory.recall(commit.arrived.get(column, {}), commit)
 
     def content(self) -> Recorded:
-        """Return all that it holds, in the form of commits (private)."""
+        """Return all entries, in the form of commits (private)."""
         return {column: memory.content() for column, memory in sorted(self._columns.items())}
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
@@ -90,17 +94,17 @@ class SeenMemory:
 
 
 class OpenIdentifiers:
-    """What has come in the ticks behind the last commit, by tick and column."""
+    """The identifiers that have come in ticks behind the last commit, by tick and column."""
 
     def __init__(self) -> None:
         self._parts: dict[int, dict[int, list[Hashes]]] = {}
         self._next_tick = 0
 
     def replay(self, commit: Commit) -> None:
-        """Take what the next commit added; the ticks that it holds are over.
+        """Add the identifiers of the next commit, and drop those of ticks that are over with it.
 
         Raises:
-            FailClosed: it adds to a tick that is over, or holds nothing of the kind.
+            FailClosed: the commit adds to a tick that is over, or its identifiers cannot be read.
         """
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
@@ -122,11 +126,11 @@ class OpenIdentifiers:
         return ticks, {"arriving": write_identifiers(came)}
 
     def rewind(self, cut: Cut) -> Cut:
-        """Return the cut with the identifiers of ticks still open; what was read behind it never came here."""
+        """Return the cut with the identifiers of open ticks; records behind the cut never reach this memory."""
         return replace(cut, arriving=self.content())
 
     def content(self) -> dict[int, ByColumn]:
-        """Return all of them (private)."""
+        """Return all identifiers, by tick and column (private)."""
         return {
             tick: {column: np.concatenate(parts) for column, parts in sorted(found.items())}
             for tick, found in sorted(self._parts.items())
@@ -147,7 +151,7 @@ class OpenIdentifiers:
 
 
 def added_behind(last: int, cuts: Iterable[Mapping[int, ByColumn]]) -> dict[int, ByColumn]:
-    """Return what these cuts added to ticks behind `last`, which is over with them."""
+    """Return the distinct identifiers that these cuts added to ticks after `last`, by tick and column."""
     came: dict[int, Came] = {}
     for cut in cuts:
         for tick, found in cut.items():

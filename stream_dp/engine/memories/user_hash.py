@@ -1,10 +1,10 @@
 """The keyed hash under which a user is remembered: AES-CMAC of the user's text, of many users at once.
 
-Rules: it is a function of the text and the key, so a user has one hash after every start; who lacks the key can neither
-compute it nor look for two texts that share one. It has 128 bits: two of n users share one with a chance below
-n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two that did would share a cap, and each could
-displace up to k events of the other: twice what the guarantee is for, so shorter hashes will not do. Source: NIST SP
-800-38B, RFC 4493.
+Rules: the hash is a function of the text and the key, so a user has the same hash after every start. Without the
+key nobody can compute a hash or look for two texts that share one. A hash has 128 bits: two of n users share one
+with a chance below n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two users with one hash
+would share a cap, and each could displace up to k events of the other: twice what the guarantee is for, so shorter
+hashes will not do. Source: NIST SP 800-38B, RFC 4493.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class UserHash:
         return found.view("<u8").astype(np.uint64)
 
     def _alike(self, texts: Sequence[bytes], lengths: IntArray, width: int) -> NDArray[np.uint8]:
-        """The hashes of texts that have equally many blocks, `width` bytes together."""
+        """Return the hashes of texts with the same number of blocks, `width` bytes together."""
         padded = np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
         short = np.flatnonzero(lengths < width)
         padded[short, lengths[short]] = 0x80
@@ -61,7 +61,7 @@ def _bytes(data: bytes) -> NDArray[np.uint8]:
 
 
 def _doubled(block: bytes) -> bytes:
-    """Twice the block in the field of 2^128 elements."""
+    """Return twice the block in the field of 2^128 elements."""
     value = int.from_bytes(block)
     doubled = (value << 1) & ((1 << 8 * _BLOCK) - 1)
     return (doubled ^ (_REDUCTION if value >> (8 * _BLOCK - 1) else 0)).to_bytes(_BLOCK)

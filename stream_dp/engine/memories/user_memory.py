@@ -1,9 +1,9 @@
 """The memory of the guard for users: how many events of each user count in each public window.
 
-Rules: what was read behind the cut of the last commit is pending: a tick takes it, and its commit records it, or it is
-given back where reading begins again at the cut. So the memory at the cut is what the commits have recorded, and the
-journal gives it back. A window is forgotten when its last tick has closed, and by nothing else: neither by other users
-nor for want of room. Private: hashes and numbers are in sealed commits only.
+Rules: events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or
+they are given back when reading begins again at the cut. So the memory at the cut holds what the commits have
+recorded, and the journal restores it. A window is forgotten when its last tick has closed and for no other reason:
+neither other users nor want of room evict it. Private: hashes and numbers are in sealed commits only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class UserMemory:
-    """How many events count, of at most `cap` a user in each window of `window` ticks (None: for ever)."""
+    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever)."""
 
     def __init__(self, cap: int, window: int | None) -> None:
         self._cap = cap
@@ -35,7 +35,7 @@ class UserMemory:
 
     @property
     def size(self) -> int:
-        """How many bytes its table takes (private)."""
+        """The size of its table in bytes (private)."""
         return self._table.size
 
     def windows(self, ticks: IntArray) -> IntArray:
@@ -45,7 +45,7 @@ class UserMemory:
     def admit(self, users: Hashes, windows: IntArray) -> tuple[NDArray[np.bool_], Used | None]:
         """Admit records of these users in these windows, in this order, as far as their caps allow.
 
-        Return which are admitted, of shape (records,), and what that uses, if anything.
+        Return which records are admitted, of shape (records,), and what they use of the caps (None: nothing).
         """
         kept, counted = self._table.first(users, windows, self._cap)
         if not len(counted.users):
@@ -55,7 +55,7 @@ class UserMemory:
         return kept, used
 
     def rewind(self, cut: Cut) -> Cut:
-        """Forget what was read behind the cut."""
+        """Forget events read behind the cut, and return the cut."""
         for used in self._pending.values():
             self._table.give_back(used.counted.since(self._open))
         self._pending.clear()
@@ -69,9 +69,9 @@ class UserMemory:
         return ticks, {"users": self.settle(taken, ticks[-1].tick + 1)}
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
-        """Move on to the cut before `next_tick`, whose ticks took this; return what the commit records of it.
+        """Move on to the cut before `next_tick`, whose ticks took these events; return what the commit records.
 
-        Nothing is recorded of windows that are over.
+        Windows that are over are not recorded.
         """
         parts = []
         for used in taken:
@@ -81,15 +81,15 @@ class UserMemory:
         return _written(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
-        """Take what a commit recorded.
+        """Add what a commit recorded.
 
         Raises:
-            FailClosed: it is nothing that this guard has written.
+            FailClosed: this guard has not written the entries.
         """
         self.recall(commit.users, commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
-        """Take what was recorded for it by window; raises like `replay`."""
+        """Add the entries that a commit recorded for this memory, by window; raises like `replay`."""
         for window, entries in recorded.items():
             if not self._table.add(_read(window, entries, commit.sequence), self._cap):
                 raise _foreign(commit.sequence)
@@ -97,7 +97,7 @@ class UserMemory:
             self._forget(commit.ticks[-1] + 1)
 
     def content(self) -> dict[int, bytes]:
-        """Return all that it holds, in the form of commits (private)."""
+        """Return all entries, in the form of commits (private)."""
         return _written(self._table.items())
 
     def _forget(self, next_tick: int) -> None:
@@ -108,7 +108,7 @@ class UserMemory:
 
 
 def _written(counted: Counted) -> dict[int, bytes]:
-    """Window by window, in each every user once, in the order of the hashes."""
+    """Return the events by window, with each user once, sorted by hash."""
     users, windows, events = counted
     order = np.lexsort((users[:, 1], users[:, 0], windows))
     users, windows, events = users[order], windows[order], events[order]

@@ -1,8 +1,8 @@
 """How many events of each user count in each public window, by the user's keyed hash: an open-addressing table.
 
-Rules: a hash has 128 bits, so that no two users share a row (for n users with a chance of n^2 / 2^129). A row has 24
-bytes, and with the room that the table keeps free a user takes 62 at most in each window, beside 50 kB for all of them.
-What stands there for one user depends on what was added for that user alone, never on the order or on others. Private:
+Rules: a hash has 128 bits, so two of n users share a row only with a chance of n^2 / 2^129. A row has 24 bytes;
+with the room that the table keeps free, a user takes at most 62 bytes in each window, beside 50 kB for the whole
+table. A user's row depends on what was added for that user alone, never on the order or on other users. Private:
 nothing here is printed.
 """
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from stream_dp.core.messages import IntArray
 
 Hashes: TypeAlias = NDArray[np.uint64]
-"""Of shape (users, 2)."""
+"""Shape (users, 2)."""
 Rows: TypeAlias = NDArray[np.uint64]
-"""Of shape (rows, 3)."""
+"""Shape (rows, 3)."""
 _BITS = np.uint64(16)
 _EVENTS = np.uint64((1 << 16) - 1)
 _HALF = np.uint64(32)
@@ -29,7 +29,7 @@ _WHOLE = np.dtype("V24")
 
 
 class Counted(NamedTuple):
-    """Events by user and public window: three arrays alike; a user may stand there several times."""
+    """Events by user and public window: three arrays of one length; a user may appear several times."""
 
     users: Hashes
     windows: IntArray
@@ -37,18 +37,18 @@ class Counted(NamedTuple):
 
     @classmethod
     def nothing(cls) -> "Counted":
-        """Return no events."""
+        """Return an instance without events."""
         none = np.empty(0, np.int64)
         return cls(np.empty((0, 2), np.uint64), none, none)
 
     @classmethod
     def together(cls, parts: Sequence["Counted"]) -> "Counted":
-        """Return all of these."""
+        """Return the events of all parts."""
         users, windows, events = zip(cls.nothing(), *parts, strict=True)
         return cls(np.concatenate(users), np.concatenate(windows), np.concatenate(events))
 
     def since(self, window: int) -> "Counted":
-        """Return those of this window and later ones."""
+        """Return the events of this window and later ones."""
         kept = self.windows >= window
         return Counted(self.users[kept], self.windows[kept], self.events[kept])
 
@@ -60,7 +60,7 @@ class Counted(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What some records used of their users' caps; `number` counts what a memory has admitted."""
+    """What some records used of their users' caps; `number` is the memory's count of such admissions."""
 
     number: int
     counted: Counted
@@ -73,25 +73,26 @@ class Used(NamedTuple):
 
 
 class UserTable:
-    """Events by user and window; of who is not there none count. A number of events is below 2^16.
+    """Events by user and window, below 2^16 each; a user who is not in the table has no events.
 
-    A row is a hash in two words, and a third one with window + 1 and the events; 0 there says that the row is free.
+    A row has three words: two for the hash, and a third one for window + 1 and the number of events. A third word
+    of 0 marks a free row.
     """
 
     def __init__(self) -> None:
         self._make(_SMALLEST)
 
     def __len__(self) -> int:
-        """How many users there are of whom events count, in each window."""
+        """The number of pairs of user and window that have events."""
         return int(np.count_nonzero(self._rows[:, 2] & _EVENTS))
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """The size of the table in bytes."""
         return self._rows.nbytes
 
     def items(self) -> Counted:
-        """Return the users of whom events count, in which windows, and how many of each."""
+        """Return every user and window with events, and how many they are."""
         kept = self._rows[np.flatnonzero(self._rows[:, 2] & _EVENTS)]
         windows = (kept[:, 2] >> _BITS).astype(np.int64) - 1
         return Counted(kept[:, :2], windows, (kept[:, 2] & _EVENTS).astype(np.int64))
@@ -99,9 +100,9 @@ class UserTable:
     def first(
         self, users: Hashes, windows: IntArray, cap: int
     ) -> tuple[NDArray[np.bool_], Counted]:
-        """Add an event for each of these users in its window, in this order, as far as `cap` allows.
+        """Add one event for each of these users in its window, in this order, as far as `cap` allows.
 
-        Return which were added, of shape (users,), and all that was.
+        Return which events were added, of shape (users,), and the added events by user and window.
         """
         kept = np.empty(len(users), np.bool_)
         parts: list[Counted] = []
@@ -111,7 +112,7 @@ class UserTable:
         return kept, Counted.together(parts)
 
     def add(self, counted: Counted, cap: int) -> bool:
-        """Add all of this, and say whether `cap` allows it."""
+        """Add these events; return whether `cap` allows all of them."""
         if (counted.events > cap).any():
             return False
         within = True
@@ -122,7 +123,7 @@ class UserTable:
         return within
 
     def give_back(self, counted: Counted) -> None:
-        """Take away what was added."""
+        """Subtract events that were added before."""
         for some in self._in_parts(len(counted.users)):
             slots = self._slots(counted.users[some], counted.windows[some])
             np.subtract.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
@@ -155,9 +156,9 @@ class UserTable:
         self._taken = 0
 
     def _in_parts(self, number: int) -> Iterator[slice]:
-        """Parts of so many users, for each of which there is room once its turn comes; else the table grows.
+        """Yield slices of `number` users that fit into the table at their turn; grow the table where needed.
 
-        It is at most two thirds full, and right after it has grown more than a third.
+        The table is at most two thirds full, and right after it has grown more than a third.
         """
         begin = 0
         while begin < number:
@@ -169,11 +170,11 @@ class UserTable:
             yield slice(begin, begin := min(number, begin + room))
 
     def _renew(self) -> None:
-        """Make a table with room for as many as there are, and put them there."""
+        """Move all rows with events to a new table that has room to grow."""
         kept = self._whole.take((self._rows[:, 2] & _EVENTS).nonzero()[0])
         self._make(_SMALLEST + 18 * len(kept) // 7)
         at = self._begin(_rows_of(kept))
-        order = at.argsort(kind="stable")  # nearly sorted: the order of two tables is one
+        order = at.argsort(kind="stable")  # nearly sorted: every table orders rows alike
         at, counted = at.take(order), np.arange(len(order))
         at -= counted
         np.maximum.accumulate(at, out=at)
@@ -189,14 +190,14 @@ class UserTable:
         return events
 
     def _slots(self, users: Hashes, windows: IntArray) -> IntArray:
-        """The row of each user in its window, made where there was none."""
+        """Return the row number of each user in its window; missing rows are added."""
         wanted = np.empty((len(users), 3), np.uint64)
         wanted[:, :2] = users
         wanted[:, 2] = (windows.astype(np.uint64) + np.uint64(1)) << _BITS
         return self._placed(wanted)
 
     def _placed(self, wanted: Rows) -> IntArray:
-        """The place of each of these rows, which are put where they were not; some may stand there several times."""
+        """Return the place of each wanted row, adding rows that are missing; a row may be wanted several times."""
         found, left = self._begin(wanted), np.arange(len(wanted))
         while left.size:
             at = found[left]
@@ -213,7 +214,7 @@ class UserTable:
         return found
 
     def _put(self, wanted: Rows, at: IntArray) -> None:
-        """Put rows into free places; of those that ask for one place, one has it."""
+        """Write rows to free places; if several rows want one place, one of them gets it."""
         asking = np.arange(1, len(at) + 1, dtype=np.uint64)
         self._rows[at, 2] = asking
         (won,) = (self._rows[at, 2] == asking).nonzero()
@@ -221,7 +222,7 @@ class UserTable:
         self._taken += len(won)
 
     def _begin(self, wanted: Rows) -> IntArray:
-        """The place where the search for each row begins."""
+        """Return where the search for each row begins."""
         spread = (wanted[:, 0] + (wanted[:, 2] >> _BITS) * _APART) & _LOW
         begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
         return begins

@@ -1,7 +1,7 @@
-"""A message as the engine takes it: whose it is, what it wants, and the port that reads both.
+"""A message as the engine takes it: its sender, its request, and the port that reads both.
 
-Rules: who sent it is known before what it wants, for a message that wants nothing there is still has its id and its
-answer. This file knows no topic, form or clock.
+Rules: the sender is known before the request is read, because a message with an unknown request still has its id
+and its answer. This file knows no topic, form or clock.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Wanted:
-    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`.
+    """The request of a message: on a `series`, with `parameters`; or for the new series of a `definition`.
 
-    `accept_noise`: it shall run even if it fires mostly by noise.
+    `accept_noise`: the series shall run even if it fires mostly by noise.
     """
 
     do: str
@@ -26,10 +26,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Addressed:
-    """A message whose sender is known, and not yet what it wants; `operator`: she may act for every analyst.
+    """A message whose sender is known, before its request is read; an `operator` may act for every analyst.
 
-    `analyst` names whose ledger pays ("": the main one), `do` what is to be done ("" where that is no known thing), and
-    `wanted` what is known of it already. The same `content` again is the same message; empty, it is the `text`.
+    `analyst` names the ledger that pays ("": the main one), `do` the requested action ("" if it is unknown), and
+    `wanted` the request if it is known already. Two messages with the same `content` are the same message; if it is
+    empty, `text` stands for it.
     """
 
     id: str
@@ -43,23 +44,23 @@ class Addressed:
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of what makes it the message that it is."""
+        """The SHA-256 of the content, which identifies the message."""
         return hashlib.sha256(self.content or self.text).digest()
 
 
 class MessageReader(Protocol):
-    """What turns records and texts into messages; implemented by the pipeline."""
+    """Turns records and texts into messages; implemented by the pipeline."""
 
     def opened(self, value: bytes, stamp: int) -> Addressed:
         """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
 
         Raises:
-            NotAccepted: it cannot be read, or is not signed by whom it names.
+            NotAccepted: it cannot be read, or is not signed for the analyst whom it names.
         """
         ...
 
     def said(self, text: bytes, signer: str) -> Addressed:
-        """Return the message of somebody whose token has been checked.
+        """Return the message in `text`; the token of `signer` has been checked.
 
         Raises:
             NotAccepted: it cannot be read, or names another analyst.
@@ -67,9 +68,9 @@ class MessageReader(Protocol):
         ...
 
     def wanted(self, message: Addressed) -> Wanted:
-        """Return what a message wants.
+        """Return the request of a message.
 
         Raises:
-            UsageError: nothing that there is; every problem is named with its key, never with a value.
+            UsageError: there is no such request; every problem is named with its key, never with a value.
         """
         ...

@@ -1,6 +1,7 @@
-"""What an answer says of a message: what was told, or the error that refused it, and that error read back.
+"""The content of an answer: what was done, or the error that refused the message, and that error read back.
 
-Rules: what is accepted as no message is refused in the same words whatever it holds. This file knows no id and no rate.
+Rules: a record that is not accepted as a message is refused in the same words whatever it holds. This file knows no
+id and no rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,12 +47,12 @@ DETAILS: Mapping[RefusalKind, str] = {
     "send it again after the tick, with the same id",
 }
 AHEAD = "until: lies more than 24 hours after the moment at which it arrived; send it again with an earlier one"
-"""What is said of a message that would be valid for too long; it is refused as expired, too."""
+"""The refusal of a message that would be valid for too long; its kind is `EXPIRED`."""
 WORK = (
     "definitions of this analyst took as many steps before the next tick as they may; nothing was done, send it again "
     "after the tick, with the same id"
 )
-"""What is said of a message whose sender's messages took too much work; it is refused by the rate, too."""
+"""The refusal of a message whose sender's definitions took too many steps; its kind is `RATE`."""
 
 
 def body_of(
@@ -74,7 +75,7 @@ def body_of(
 
 
 def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) -> bytes:
-    """Return the bytes of the one answer to records that are no messages."""
+    """Return the bytes of the one answer that refuses all these records."""
     first, *others = refused
     return write_answer(
         Answered(
@@ -91,7 +92,7 @@ def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) 
 
 
 def _uncounted(refused: Refused) -> dict[str, int]:
-    """What tells of records whose places are not named."""
+    """Return the fields that count records whose places are not named."""
     if refused.records == len(refused.places):
         return {}
     return {"records": refused.records, "last": refused.last}
@@ -108,7 +109,7 @@ _KINDS: Mapping[type[StreamDPError], RefusalKind] = {
 
 
 def refusal_of(error: StreamDPError) -> RefusedMessage:
-    """Return what an answer says of an error that refuses a message."""
+    """Return the refusal that an answer holds for an error."""
     if isinstance(error, NotAccepted):
         kind = error.kind
     else:
@@ -119,7 +120,7 @@ def refusal_of(error: StreamDPError) -> RefusedMessage:
 
 
 def error_of(refused: RefusedMessage) -> StreamDPError:
-    """Return the error that refused a message, as far as its answer tells."""
+    """Return the error that refused a message, as far as the answer tells it."""
     if refused.kind in DETAILS:
         return NotAccepted(refused.kind, refused.detail)
     kinds: Mapping[str, type[StreamDPError]] = {kind: of for of, kind in _KINDS.items()}
@@ -127,5 +128,5 @@ def error_of(refused: RefusedMessage) -> StreamDPError:
 
 
 def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
-    """Return the error that says why something is not accepted as the message of an id."""
+    """Return the error for a message that is not accepted under its id."""
     return NotAccepted(kind, detail or DETAILS[kind])

@@ -1,10 +1,11 @@
-"""Messages, executed one by one at a cut: from the queue or from somebody who waits, by one path.
+"""Executes messages one by one at a cut, in one way for the queue and for senders who wait.
 
-Rules: a message is executed once; its answer becomes durable with what it changed and with the place up to which the
-queue was read, in one commit of its own, and only then is it visible. What it defines is derived before, while ticks
-go on; the cut checks it against the ledger and the names of then. A message that is refused changes nothing but the
-record of its id. The operator may act on every series, an analyst on those of the file, of the main ledger and her own,
-and create and halt by her own ledger only; a mechanism that answers by itself is asked by its owner and whom it names.
+Rules: a message is executed once. One commit of its own makes its answer durable, with what it changed and with the
+place up to which the queue was read; only then is the answer visible. The definition in a message is derived
+before, while ticks go on; at the cut it is checked against the ledger and the names of that moment. A refused
+message changes nothing but the record of its id. The operator may act on every series. An analyst may act on series
+of the file, of the main ledger and of her own ledger, and may create and halt by her own ledger only. A mechanism
+that answers queries itself may be asked by its owner and by the analysts whom it names.
 """
 
 from collections import deque
@@ -28,43 +29,43 @@ from stream_dp.journal.answer_body import RefusalKind, answer_head
 from stream_dp.journal.commit import Answer, Created, Halted
 
 DEFINE = ("create", "preview", "watch")
-"""What brings a definition, which takes steps to understand."""
+"""Actions that bring a definition, which takes steps to derive."""
 AT_A_CUT = 100
-"""How many records that are no messages are refused at most before ticks that wait have their turn."""
+"""How many records that are no messages are refused at most before waiting ticks have their turn."""
 
 
 class Wording(Protocol):
-    """What answers tell of series that come and go: plain public values; implemented above."""
+    """The content of answers about series that come and go: plain public values; implemented above."""
 
     def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
-        """Say what was created, once it is charged."""
+        """Return what an answer says of a series that was created and charged."""
         ...
 
     def halted(
         self, admission: Admission, name: str, halted: Halted, analyst: str
     ) -> Mapping[str, Any]:
-        """Say what was halted."""
+        """Return what an answer says of a series that was halted."""
         ...
 
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
     ) -> Mapping[str, Any]:
-        """Say what creating a series would do."""
+        """Return what an answer says of creating this series."""
         ...
 
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Say every series that runs, and the last halted ones of each ledger.
+        """Return every running series, and the last halted ones of each ledger.
 
-        In detail what those count that `payers` paid for (None: anybody).
+        What a series counts is shown in detail if one of `payers` paid for it (None: always).
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """What an engine needs to take messages: who reads them, and who words the answers."""
+    """What an engine needs to take messages: their reader, and the wording of answers."""
 
     reader: MessageReader
     wording: Wording
@@ -74,9 +75,10 @@ class Understanding:
 class Requests:
     """What may be asked of an engine while it runs.
 
-    `planner` understands definitions of live series (None: none can be created), `subledgers` are the ledgers after the
-    charges of the first start. Without `messages` no message is taken; of each analyst, `per_tick` are executed between
-    two cuts. `deriver` derives what is to be created or previewed, and the engine closes it; without one, a thread.
+    `planner` derives live series (None: none can be created); `subledgers` are the ledgers after the charges of the
+    first start. Without `messages` the engine takes no messages. It executes at most `per_tick` messages of each
+    analyst between two cuts. `deriver` derives the series to create or preview, and the engine closes it; None: a
+    thread does.
     """
 
     planner: SeriesPlanner | None = None
@@ -87,7 +89,7 @@ class Requests:
 
 
 class NeedsDerivation(NamedTuple):
-    """What must be derived before a message can be executed: of `analyst`, for a series from tick `start` on."""
+    """What must be derived before a message can be executed: `definition`, for ticks from `start` on."""
 
     definition: bytes
     start: int
@@ -101,7 +103,10 @@ async def outcome_of(
     *,
     hold: bool,
 ) -> Proposal | UsageError | None:
-    """Return what came of a definition for its tick; None where it must be derived first, unless `hold`: then now."""
+    """Return the series, or the refusal, of a definition; None if it must be derived for its tick first.
+
+    With `hold` it is derived now instead.
+    """
     outcome = None if derived is None else derived.at(needed.start)
     if outcome is None and hold:
         outcome = (await derive(needed)).outcome
@@ -109,9 +114,9 @@ async def outcome_of(
 
 
 class Answering:
-    """Executes messages of a `conversation` through `changes`; `messages` says what they mean and what is answered.
+    """Executes messages of a `conversation` through `changes`; `messages` reads them and words the answers.
 
-    `derive` derives what a message defines. It is called at a cut only where `hold` says so.
+    `derive` derives the definition of a message; it is called at a cut only with `hold`.
     """
 
     def __init__(
@@ -132,8 +137,8 @@ class Answering:
     ) -> NeedsDerivation | None:
         """Execute the next message of the queue, record it with its answer, and take it from `questions`.
 
-        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between two
-        ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
+        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between
+        two ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
         executes nothing and returns what must be derived.
         """
         conversation = self._conversation
@@ -159,12 +164,13 @@ class Answering:
     async def tell(
         self, message: Addressed, stamp: int, derived: Derived | None = None, *, hold: bool = False
     ) -> tuple[int, bytes | None] | NeedsDerivation:
-        """Execute a message of somebody who waits; return its answer's number and bytes, None where it is on record.
+        """Execute a message whose sender waits.
 
-        What it defines must be `derived` before, as for `hear`.
+        Return the number of its answer and the bytes (None: on record already).
+        A definition in it must be `derived` before, as for `hear`.
 
         Raises:
-            NotAccepted: it is not accepted as the message of its id; nothing has changed.
+            NotAccepted: the message is not accepted under its id; nothing has changed.
         """
         conversation = self._conversation
         known = conversation.number_of(message)
@@ -178,12 +184,12 @@ class Answering:
         return answer.number, answer.body
 
     async def end(self) -> None:
-        """Put refusals on record that would wait for a tick; none follows."""
+        """Record refusals that would wait for a tick; no tick follows."""
         self._conversation.end()
         await self.flush()
 
     async def flush(self) -> None:
-        """Put on record what waits, if anything does."""
+        """Commit the changes and refusals that wait, if there are any."""
         if self._changes.pending or self._conversation.waits:
             self._conversation.answer_refused(self._changes.chain.standing)
             await self._changes.flush()
@@ -191,7 +197,7 @@ class Answering:
     async def _ready(
         self, message: Addressed, stamp: int, derived: Derived | None, *, hold: bool
     ) -> "_Ready | NeedsDerivation":
-        """What a message wants, with what it defines; or what must be derived before.
+        """Return the request of a message with the series that it defines, or what must be derived first.
 
         Raises:
             NotAccepted: it would not be accepted, or its sender's definitions took too many steps.
@@ -210,7 +216,7 @@ class Answering:
             return _Ready(wanted)
         start = (chain.next_tick if wanted.do == "create" else chain.shown) + self._changes.lead
         if derived is not None and wanted.do == "preview":
-            start = derived.start  # it is a preview of the tick that was next when it was read
+            start = derived.start  # the tick that was next when the message was read
         needed = NeedsDerivation(wanted.definition, start, message.analyst)
         outcome = await outcome_of(needed, derived, self._derive, hold=hold)
         if outcome is None:
@@ -222,7 +228,6 @@ class Answering:
     async def _answered(
         self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
     ) -> Answer:
-        """Execute what is ready, and put it on record with its answer."""
         conversation, chain = self._conversation, self._changes.chain
         told, refused = dict[str, Any](), ready.refused
         if refused is None:
@@ -276,10 +281,10 @@ class Answering:
                 return await changes.ask(live, wanted.parameters, number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
-        """Return whose ledger paid for a series.
+        """Return the analyst whose ledger paid for a series.
 
         Raises:
-            NotYours: another's than the sender's.
+            NotYours: the sender is another analyst.
         """
         owner = self._owner(wanted.series)
         if not message.operator and owner != message.analyst:
@@ -287,10 +292,12 @@ class Answering:
         return owner
 
     def _require_right(self, live: LiveSeries, message: Addressed) -> None:
-        """Do nothing where the sender may ask the series: its last release, or its mechanism, which that may change.
+        """Do nothing if the sender may ask the series.
+
+        Everybody who sees the series may ask its last release. A query to its mechanism may change the mechanism.
 
         Raises:
-            NotYours: it is the mechanism, and she is neither its owner nor among those whom the series names.
+            NotYours: the mechanism would answer, and the sender is neither its owner nor named by the series.
         """
         mine = message.operator or self._owner(live.series.name) == message.analyst
         if live.series.asking is not None and not (mine or _granted(live, message)):
@@ -300,15 +307,15 @@ class Answering:
             )
 
     def _owner(self, name: str) -> str:
-        """Whose ledger paid for a series; of those of the file, the main one."""
+        """Return whose ledger paid for a series; for a series of the file, the main one."""
         analyst, _ = self._changes.admission.subledgers.running.get(name, (MAIN, None))
         return analyst
 
     def _asked(self, wanted: Wanted, message: Addressed) -> LiveSeries:
-        """The series that is asked.
+        """Return the series that a message is about.
 
         Raises:
-            UnknownMechanism: there is none.  NotYours: another analyst's.
+            UnknownMechanism: no such series runs.  NotYours: it is another analyst's.
         """
         admission, name = self._changes.admission, wanted.series
         live = admission.registry.named(name)
@@ -331,7 +338,7 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A message that can be executed: what it wants, what it defines, or why it is refused."""
+    """A message that can be executed: its request, the series that it defines, or the reason for its refusal."""
 
     wanted: Wanted
     proposal: Proposal | None = None
@@ -339,14 +346,14 @@ class _Ready:
 
     @property
     def defined(self) -> Proposal:
-        """The series that it defines."""
+        """The series that the message defines."""
         if self.proposal is None:
             raise UsageError("series: is missing")
         return self.proposal
 
 
 def _granted(live: LiveSeries, message: Addressed) -> bool:
-    """Whether a series names the sender among those who may ask its mechanism."""
+    """Return whether a series names the sender among those who may ask its mechanism."""
     askers = live.series.askers
     return askers is None or message.analyst in askers
 
@@ -355,7 +362,7 @@ async def recorded(answers: Answers | None, number: int) -> bytes:
     """Return the public answer of this number.
 
     Raises:
-        NotAccepted: answers are not kept here, or this one no more.
+        NotAccepted: answers are not kept here, or this one is no longer kept.
     """
     if answers is not None:
         async with closing(answers.read(number - 1)) as bodies:

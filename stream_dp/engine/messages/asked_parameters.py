@@ -1,6 +1,7 @@
-"""What is asked of a series, as journals hold it: one form for one meaning, the same at a replay.
+"""The parameters of a query as journals hold them: one form for one meaning, the same at a replay.
 
-Rules: parameters are public. What was read from this form is what a mechanism is asked, at once and at every replay.
+Rules: parameters are public. A mechanism is asked with parameters that were read from this form, at once and at
+every replay.
 """
 
 import json
@@ -16,7 +17,7 @@ def write_parameters(parameters: Mapping[str, Any]) -> bytes:
 
 
 def read_parameters(form: bytes) -> Mapping[str, Any]:
-    """Return the parameters of a form.
+    """Return the parameters that `write_parameters` wrote.
 
     Raises:
         UsageError: they cannot be read.

@@ -1,9 +1,9 @@
-"""The messages of analysts: which is accepted as the message of its id, and how answers are numbered and written.
+"""The messages of analysts: which one is accepted under an id, and how answers are numbered and written.
 
-Rules: an id is used once for ever, although it is remembered only until nothing that bears it could be accepted any
-more. Everything here is public: ids, stamps and moments decide, never data. What is not accepted uses up no id, and
-all refusals between two ticks share one answer. No clock and no port: what a journal holds is replayed here. This
-file knows no topic, actor or form of a message.
+Rules: an id is used once for ever, although it is remembered only until no message with this id could be accepted
+any more. Everything here is public: ids, stamps and moments decide, never data. A message that is not accepted uses
+up no id, and all refusals between two ticks share one answer. There is no clock and no port: a start replays the
+journal here. This file knows no topic, actor or form of a message.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from stream_dp.errors import NotAccepted, StreamDPError, UsageError
 from stream_dp.journal.answer_body import AnswerCut, RefusalKind
 from stream_dp.journal.commit import Answer, Commit, Refused
 
-if TYPE_CHECKING:  # the pipeline's file is read without numpy
+if TYPE_CHECKING:  # reading a pipeline file must not import numpy
     from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
 
 PER_TICK = 100
@@ -27,18 +27,18 @@ PER_TICK = 100
 WATCHES = 20
 """How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
 WATCHING = ("watch", "unwatch")
-"""What begins or ends a watch."""
+"""Actions that begin or end a watch."""
 LONGEST_MS = 24 * 3_600_000
-"""How far ahead of its stamp a message may be valid."""
+"""How long after its stamp a message may be valid."""
 PLACES = 20
-"""How many of the records that are refused for one reason are named by their places; the others are counted."""
+"""How many records refused for one reason are named by their places; the others are only counted."""
 
 
 @dataclass(slots=True, repr=False)
 class Conversation:
     """Ids, rates, and the answers that wait for the next commit.
 
-    `place` is where reading the queue continues, `recorded` the same for what commits record already.
+    `place` is where reading the queue continues, `recorded` the last such place that a commit records.
     """
 
     per_tick: int = PER_TICK
@@ -56,10 +56,10 @@ class Conversation:
     _told: bool = False
 
     def number_of(self, message: Addressed) -> int | None:
-        """Return the number of the answer to this very message, if it has one.
+        """Return the number of the answer to this message; None if it has no answer yet.
 
         Raises:
-            NotAccepted: its id was used for another one.
+            NotAccepted: its id was used for another message.
         """
         if message.id not in self._used:
             return None
@@ -69,7 +69,7 @@ class Conversation:
         return number
 
     def check(self, message: Addressed, stamp: int) -> None:
-        """Do nothing where a message that came at `stamp` (ms since 1970) would be accepted now.
+        """Do nothing if a message that came at `stamp` (ms since 1970) would be accepted now.
 
         Raises:
             NotAccepted: expired, used, repeated, or too many.
@@ -83,7 +83,7 @@ class Conversation:
         self.require_rate(message.analyst)
 
     def require_rate(self, analyst: str) -> None:
-        """Do nothing where one more message of an analyst may be executed before the next tick.
+        """Do nothing if one more message of an analyst may be executed before the next tick.
 
         Raises:
             NotAccepted: too many.
@@ -92,7 +92,7 @@ class Conversation:
             raise not_accepted(RefusalKind.RATE)
 
     def require_steps(self, analyst: str) -> None:
-        """Do nothing where definitions of the analyst may take more steps before the next tick.
+        """Do nothing if definitions of the analyst may take more steps before the next tick.
 
         Raises:
             NotAccepted: they may not.
@@ -105,7 +105,7 @@ class Conversation:
         self._steps[analyst] += steps
 
     def admit(self, message: Addressed, stamp: int) -> None:
-        """Accept a message that came at `stamp` (ms since 1970): its id is used, and counts in the rate.
+        """Accept a message that came at `stamp` (ms since 1970): use its id, and count it in the rate.
 
         Raises:
             NotAccepted: see `check`; nothing has changed.
@@ -116,7 +116,7 @@ class Conversation:
         self._forget(stamp - LONGEST_MS)
 
     def count_watch(self, analyst: str) -> None:
-        """Count one more message of an analyst before the next tick that begins or ends a watch.
+        """Count one more message of the analyst that begins or ends a watch before the next tick.
 
         Raises:
             UsageError: too many.
@@ -129,26 +129,26 @@ class Conversation:
         self._watches[analyst] += 1
 
     def ticked(self) -> None:
-        """A tick has closed: everybody may send as many again."""
+        """Reset all rates, because a tick has closed."""
         self._taken.clear()
         self._watches.clear()
         self._steps.clear()
         self._told = False
 
     def refuse(self, refusal: NotAccepted, place: int) -> None:
-        """Refuse a record that is accepted as no message: it is counted, and told with all others."""
+        """Count a record that is not accepted as a message; one answer refuses all such records."""
         reason = (str(refusal.kind), str(refusal))
         found = self._refused.get(reason) or Refused(*reason, 0, (), place)
         places = (*found.places, place) if len(found.places) < PLACES else found.places
         self._refused[reason] = Refused(*reason, found.records + 1, places, place)
 
     def end(self) -> None:
-        """No tick follows: refusals that wait may be told."""
+        """Allow an answer to refusals that wait, because no tick follows."""
         self._told = False
 
     @property
     def due(self) -> bool:
-        """Whether refusals wait that may be told now: once between two ticks."""
+        """Whether refusals wait that may be answered now: once between two ticks."""
         return bool(self._refused) and not self._told
 
     def answer(
@@ -159,8 +159,9 @@ class Conversation:
         series: str = "",
         places: tuple[int, ...] = (),
     ) -> Answer:
-        """Write the answer to an accepted message: what is told, or the error that refuses it; `places` is where it lay
-        in the queue, if it came by that.
+        """Write the answer to an accepted message: what is `told`, or the error that refuses it.
+
+        `places` is where the message lay in the queue, if it came from there.
         """
         body = body_of(self.next_number, message.id, message.do, standing, told, places)
         answer = Answer(
@@ -173,7 +174,7 @@ class Conversation:
 
     @property
     def next_answer(self) -> int:
-        """The number of the answer that is written next."""
+        """The number of the next answer."""
         return self.next_number
 
     @property
@@ -182,7 +183,7 @@ class Conversation:
         return bool(self._waiting) or self.due
 
     def answer_refused(self, standing: AnswerCut) -> None:
-        """Write the answer to what is no message, if it is due."""
+        """Write the answer that refuses all counted records, if it is due."""
         if self.due:
             body = refusals_body(self.next_number, standing, tuple(self._refused.values()))
             self._add(Answer(self.next_number, None, b"", 0, body))
@@ -192,7 +193,10 @@ class Conversation:
     def record(
         self, ticks: "Sequence[ClosedTick]"
     ) -> "tuple[Sequence[ClosedTick], Mapping[str, Any]]":
-        """Answers become durable between ticks, and the place up to which was read at every commit; see `Memory`."""
+        """Return the commit's fields: the place up to which the queue was read, counted refusals, and answers.
+
+        Answers become durable between ticks only; see `Memory`.
+        """
         fields: dict[str, Any] = {"asked": self.place, "refused": tuple(self._refused.values())}
         if ticks:
             self.ticked()
@@ -202,11 +206,11 @@ class Conversation:
         return ticks, fields
 
     def rewind(self, cut: "Cut") -> "Cut":
-        """Return the cut: messages are executed at it, never behind."""
+        """Return the cut: messages are executed at the cut, never behind it."""
         return cut
 
     def replay(self, commit: Commit) -> None:
-        """Remember what a journal's commit says."""
+        """Remember the messages and refusals in a commit of the journal."""
         if commit.ticks:
             self.ticked()
         self.place = self.recorded = max(self.place, commit.asked)
@@ -218,7 +222,7 @@ class Conversation:
                 self._taken[answer.analyst] += 1
                 self._watches[answer.analyst] += answer.do in WATCHING
                 self._use(answer.id, answer.digest, answer.until, answer.number)
-                earliest = answer.until - LONGEST_MS  # that its stamp can have been
+                earliest = answer.until - LONGEST_MS  # of its possible stamps
                 self._forget(earliest - LONGEST_MS)
 
     def _add(self, answer: Answer) -> None:
@@ -230,7 +234,10 @@ class Conversation:
         heapq.heappush(self._ends, (until, id_))
 
     def _forget(self, floor: int) -> None:
-        """Forget the ids of messages that were valid until `floor` at most; none such is accepted any more."""
+        """Forget the ids of messages that were valid until `floor` at most.
+
+        Such messages are refused as expired.
+        """
         self._floor = max(self._floor, floor)
         while self._ends and self._ends[0][0] <= self._floor:
             self._used.pop(heapq.heappop(self._ends)[1], None)

@@ -1,9 +1,9 @@
-"""The tokens that an operator has made for analysts: which there are, until when each is valid, which are revoked.
+"""The tokens that an operator has made for analysts: their list, when each expires, and which are revoked.
 
-Rules: a token is good only while a line of the list names it, so a list that is lost admits nobody. The list holds no
-secret: a token's secret is made from the operator's key, its id, its analyst and its end, and a line that was changed
-names a token that nobody has. Lines are only ever added. Nobody else may write the file; it is read again when it has
-changed. An older copy of it brings back what was revoked since.
+Rules: a token is valid only while a line of the list names it, so a lost list admits nobody. The list holds no
+secret: a token's secret is made from the operator's key, its id, its analyst and its end, so a changed line names a
+token that nobody has. Lines are only ever added. Nobody else may write the file; it is read again when it has
+changed. An older copy of the file restores tokens that were revoked since.
 """
 
 import hmac
@@ -39,7 +39,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A token as the list tells it; times are RFC 3339 in UTC, `revoked` is empty where it was not."""
+    """A token as the list holds it; times are RFC 3339 in UTC, `revoked` is empty if the token is not revoked."""
 
     id: str
     analyst: str
@@ -48,7 +48,7 @@ class IssuedToken:
     revoked: str = ""
 
     def state(self, now: int) -> str:
-        """Whether it is valid, has expired or was revoked, at this moment (ms since 1970)."""
+        """Return whether it is "valid", "expired" or "revoked" at this moment (ms since 1970)."""
         if self.revoked:
             return "revoked"
         end = parse_moment(self.expires)
@@ -57,7 +57,10 @@ class IssuedToken:
 
 @dataclass(slots=True)
 class IssuedTokens:
-    """The list in the file `path`, of the pipeline and the key of `sealer`; only these `analysts` hold tokens."""
+    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`.
+
+    Only `analysts` hold tokens.
+    """
 
     path: Path
     sealer: Sealer = field(repr=False)
@@ -65,7 +68,7 @@ class IssuedTokens:
     _read: tuple[object, dict[str, IssuedToken]] = (None, {})
 
     def make(self, analyst: str, days: int, now: int) -> tuple[IssuedToken, str]:
-        """Return a new token for an analyst, and its text, which is nowhere kept; durable on the list on return.
+        """Return a new token for an analyst, and its text, which is kept nowhere; the list is durable on return.
 
         Raises:
             UsageError: no such analyst, or no such number of days.
@@ -84,10 +87,10 @@ class IssuedTokens:
         return made, self._text(made)
 
     def revoke(self, id_: str, now: int) -> IssuedToken:
-        """Take a token back for ever; durable on return.
+        """Revoke a token for ever; durable on return.
 
         Raises:
-            UsageError: there is none of this id, or it was revoked before.
+            UsageError: no token has this id, or it was revoked before.
         """
         found = self.all().get(id_)
         if found is None:
@@ -115,7 +118,7 @@ class IssuedTokens:
         return self._read[1]
 
     def text_of(self, id_: str) -> tuple[IssuedToken, str] | None:
-        """Return the token of this id and its text; None where there is none, or its analyst is none any more.
+        """Return the token of this id and its text; None if there is no such token or its analyst was removed.
 
         Raises:
             FailClosed, WorldError: see `all`.
@@ -126,7 +129,7 @@ class IssuedTokens:
         return found, self._text(found)
 
     def shown(self, text: str) -> IssuedToken | None:
-        """Return the token of this text, which may have expired or be revoked; None where it is none of the list's.
+        """Return the token of this text, which may have expired or be revoked; None if the list does not have it.
 
         Raises:
             FailClosed, WorldError: see `all`.
@@ -140,7 +143,7 @@ class IssuedTokens:
         return self.sealer.issued_token(token.id, token.analyst, token.expires)
 
     def _mark(self) -> object:
-        """What changes when the file does; None: there is no file."""
+        """Return a value that changes when the file does; None if there is no file."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -167,7 +170,7 @@ class IssuedTokens:
 
 
 def id_of(text: str) -> str:
-    """Return the id that a token's text begins with; empty where it has none."""
+    """Return the id at the beginning of a token's text; empty if there is none."""
     return text.partition(".")[0] if "." in text else ""
 
 

@@ -1,7 +1,7 @@
-"""Asks of a released series: a choice of what its last public release says. Post-processing ([HSV] 2.14): it is free.
+"""Queries to a released series: a part of its last public release. Post-processing ([HSV] 2.14): it is free.
 
-Rules: the answer is a function of the release's bytes and of public parameters. What is wrong is named with its key and
-never with its value. This file knows no mechanism, actor or journal.
+Rules: the answer is a function of the release's bytes and of public parameters. An error names the key at fault and
+never its value. This file knows no mechanism, actor or journal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,14 @@ _ENDS = ("band", "low", "high")
 
 
 def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a release of `series` says of the keys that `parameters` name: `keys`, a range from `from` to `to` in
-    the order of the series, both included, or all; of a series with windows, of the `window` that they name, or of all.
+    """Return what a release of `series` says about the keys and the window that `parameters` name.
+
+    Keys are chosen by `keys`, or by a range from `from` to `to` in the order of the series, both included; without
+    these, all keys. `window` chooses one window of a series that has windows; without it, all windows.
 
     Raises:
-        UsageError: other parameters, keys or a window that the series does not have, or keys of a series without any.
+        UsageError: other parameters, keys or a window that the series does not have, or keys of a series without
+            any.
     """
     names = _windows(series, parameters)
     wanted = _chosen(series, {key: one for key, one in parameters.items() if key != "window"})
@@ -69,13 +72,13 @@ def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _number(part: WindowPart | Released) -> dict[str, Any]:
-    """One value with its band, or with its two ends."""
+    """Return one value with its band, or with its two ends."""
     ends = {key: getattr(part, key) for key in _ENDS}
     return {"value": part.value, **{key: end for key, end in ends.items() if end is not UNSET}}
 
 
 def _numbers(part: WindowPart | Released, wanted: Sequence[str]) -> dict[str, Any]:
-    """The values of some keys with their band, or with the two ends of each."""
+    """Return the values of some keys with their band, or with the two ends of each."""
     values = part.values or {}
     told = {"values": {key: values[key] for key in wanted}}
     if part.lows is UNSET or part.highs is UNSET:
@@ -86,16 +89,16 @@ def _numbers(part: WindowPart | Released, wanted: Sequence[str]) -> dict[str, An
 
 
 def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]:
-    """The ranks that are held by these keys, in their order."""
+    """Return the ranks that these keys hold, in the order of the ranks."""
     asked = set(wanted)
     return [msgspec.to_builtins(rank) for rank in ranks if rank.name in asked]
 
 
 def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    """The names of the windows asked for, in the order of the series.
+    """Return the names of the windows asked for, in the order of the series.
 
     Raises:
-        UsageError: a window that it does not have.
+        UsageError: the series has no such window.
     """
     names = series.windows
     if "window" not in parameters:
@@ -108,7 +111,7 @@ def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    """The keys asked for, in the order of the series.
+    """Return the keys asked for, in the order of the series.
 
     Raises:
         UsageError: see `selected`.

@@ -1,7 +1,7 @@
-"""How much a definition may cost to understand: a number of steps that is counted, never a time.
+"""The work that a definition may cost: a number of steps that is counted, never a time.
 
-Rules: the same definition takes the same number of steps on every machine. Without a limit, as for a pipeline file
-and for what a journal holds, steps are not bounded here. This file knows no definition.
+Rules: the same definition takes the same number of steps on every machine. Where no limit is set, as for a pipeline
+file and for definitions in a journal, steps are not bounded here. This file knows no definition.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from stream_dp.errors import UsageError
 MESSAGE_STEPS = 50_000
 """How many steps the definition of a series in a message may take."""
 WATCH_STEPS = 10_000
-"""How many steps the definition of a watch in a message may take: its monitor stands still meanwhile."""
+"""How many steps the definition of a watch in a message may take; its monitor stands still meanwhile."""
 TICK_STEPS = 500_000
-"""How many steps the messages of an analyst may take between two ticks; the message that passes this is executed."""
+"""How many steps an analyst's messages may take between two ticks; a message that exceeds this still runs."""
 _TOO_MANY = (
     "takes more steps to derive than a message may ({most:,}): give it fewer conditions and ranges that overlap, or "
     "put it into the pipeline file"
@@ -25,7 +25,7 @@ _TOO_MANY = (
 
 @dataclass(slots=True)
 class Steps:
-    """Steps that were taken, `most` at most."""
+    """Steps that were taken, and the limit `most`."""
 
     most: int
     taken: int = 0
@@ -36,7 +36,7 @@ _LIMIT: ContextVar[Steps | None] = ContextVar("stream_dp_steps", default=None)
 
 @contextmanager
 def limited(most: int) -> Iterator[Steps]:
-    """Bound the steps that are taken inside, also on a thread that is started from here; yield their count."""
+    """Limit the steps that are taken inside, also on a thread started from here; yield their count."""
     steps = Steps(most)
     token = _LIMIT.set(steps)
     try:
@@ -46,10 +46,10 @@ def limited(most: int) -> Iterator[Steps]:
 
 
 def take_steps(number: int) -> None:
-    """Count steps where they are limited.
+    """Count steps, if they are limited.
 
     Raises:
-        UsageError: there are no more.
+        UsageError: the limit is exceeded.
     """
     steps = _LIMIT.get()
     if steps is None:

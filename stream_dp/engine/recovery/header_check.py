@@ -1,4 +1,4 @@
-"""Whose journal is it: the header of the first commit against what is about to run."""
+"""Checks that a journal belongs to this run: the header of its first commit against that of the run."""
 
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Header
@@ -11,7 +11,7 @@ _FIELDS = {
 
 
 def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
-    """Refuse to go on with a journal that belongs to something else; partitions may be added where the source `grows`.
+    """Refuse a journal that was written for something else; if the source `grows`, it may have more partitions.
 
     Raises:
         FailClosed: something differs; the message names what.
@@ -41,7 +41,7 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
 
 
 def _meaning(changed: list[str]) -> str:
-    """What of the file, or of the code, is another."""
+    """Return what changed: the code's mechanisms, or parts of the pipeline file."""
     if changed == ["mechanisms"]:
         return "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
     return f"in the pipeline file: {', '.join(changed) or 'its meaning'}"

@@ -1,8 +1,8 @@
-"""The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
+"""The journal of a pipeline as a start reads it: one chain, checked against the last public bodies.
 
 Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are
-replayed while it is read, for they remember more than states.
-This file knows no mechanism and no state.
+replayed while it is read, because they need every commit, not only the last states. This file knows no mechanism
+and no state.
 """
 
 from bisect import bisect_right
@@ -34,13 +34,13 @@ GENESIS = b""
 
 
 class ReleaseNumbers:
-    """Which number the first release of each tick has: at every tick as many, until a series comes or goes."""
+    """The number of the first release of each tick; all ticks have equally many until a series comes or goes."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[int, int, int]] = []
 
     def replay(self, commit: Commit) -> None:
-        """Take the next commit."""
+        """Add the next commit."""
         if not commit.ticks:
             return
         each = len(commit.releases) // len(commit.ticks)
@@ -48,7 +48,7 @@ class ReleaseNumbers:
             self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
 
     def before(self, tick: int) -> int:
-        """Return the number of the last release before this tick, -1 where there is none."""
+        """Return the number of the last release before this tick; -1 if there is none."""
         if tick <= 0 or not self._runs:
             return -1
         begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
@@ -58,9 +58,9 @@ class ReleaseNumbers:
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: the first commit, those since the last snapshot, and the links of the chain.
+    """The journal as read: the first commit, the commits since the last snapshot, and the end of the chain.
 
-    `changing` are the commits before `since` that created or halted; `ticked` is the last one with ticks.
+    `changing` are the commits before `since` that hold changes; `ticked` is the last commit with ticks.
     """
 
     first: Commit
@@ -75,13 +75,13 @@ class History:
 
 
 class Remembering(Protocol):
-    """What remembers more of a journal than its last states."""
+    """An object that needs every commit of a journal, not only its last states."""
 
     def replay(self, commit: Commit) -> None:
-        """Take the next commit.
+        """Add the next commit.
 
         Raises:
-            FailClosed: it holds what this version has not written.
+            FailClosed: the commit holds what this version has not written.
         """
         ...
 
@@ -89,11 +89,11 @@ class Remembering(Protocol):
 async def unsealed(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
 ) -> AsyncIterator[tuple[Commit, bytes]]:
-    """Every commit of a journal with the digest of its sealed form, in order.
+    """Yield every commit of a journal with the digest of its sealed form, in order.
 
     Raises:
-        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names another
-            tick than the one at which it lies.
+        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names
+            another tick than the one at which it lies.
     """
     sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
@@ -120,7 +120,7 @@ async def unsealed(
 
 
 def tick_of(change: Change) -> int:
-    """Return the first tick that a change changes."""
+    """Return the first tick that a change affects."""
     match change:
         case Created(start=tick) | Halted(end=tick):
             return tick
@@ -129,9 +129,10 @@ def tick_of(change: Change) -> int:
 
 
 def _lies(change: Change, cut: int, coming: set[int]) -> bool:
-    """Whether a change begins at the cut before this tick or, where nothing is read again, a tick later.
+    """Return whether a change takes effect at tick `cut` or, where nothing is read again, one tick later.
 
-    `coming` are the numbers of the series that are created so; only these end a tick later, before they have begun.
+    `coming` collects the series created to begin one tick later; only these may be halted one tick later, before
+    they have begun.
     """
     at = tick_of(change)
     match change:
@@ -153,7 +154,7 @@ async def read_history(
     heads: "Heads",
     memories: Sequence[Remembering],
 ) -> History | None:
-    """Read and check the whole journal, and replay it to what remembers of it; None if it is empty.
+    """Read and check the whole journal, and replay it into `memories`; None if it is empty.
 
     Raises:
         FailClosed: as `unsealed`; or the journal is empty or older than what is public.
@@ -177,10 +178,10 @@ async def read_history(
 
 
 class PublicHead(Generic[P]):
-    """The `body` that is public last of a sequence (None: nothing is), met in the journal or not yet.
+    """The last public `body` of a sequence (None: nothing is public); `met` once the journal has shown it.
 
-    Raises where it is made:
-        FailClosed: the body is none of the sequence.
+    The constructor raises:
+        FailClosed: the body does not belong to the sequence.
     """
 
     def __init__(self, sequence: PublicSequence[P], place: str, body: bytes | None) -> None:
@@ -193,7 +194,7 @@ class PublicHead(Generic[P]):
         self.met = body is None
 
     def beyond(self, those: Sequence[P]) -> list[P]:
-        """Return what of a commit comes after it, and note whether it is among them itself."""
+        """Return the entries of a commit that come after the body, and note whether the body is one of them."""
         fresh: list[P] = []
         for each in those:
             number = self._number_of(each)
@@ -204,14 +205,14 @@ class PublicHead(Generic[P]):
 
 
 class Heads(NamedTuple):
-    """What is public last: a release and an answer."""
+    """The last public release and the last public answer."""
 
     releases: PublicHead[Release]
     answers: PublicHead[Answer]
 
     @classmethod
     def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
-        """Return the heads with these bodies, None where nothing is public; errors as of `PublicHead`."""
+        """Return the heads with these bodies (None: nothing is public); errors as of `PublicHead`."""
         return cls(
             PublicHead(RELEASES, "release topic or file", release),
             PublicHead(ANSWERS, "answer topic or file", answer),
@@ -219,7 +220,7 @@ class Heads(NamedTuple):
 
 
 def last_of(commit: Commit) -> dict[str, bytes]:
-    """Return the bodies of the last releases of a commit with ticks, by series."""
+    """Return the release bodies of a commit's last tick, by series; the commit must have ticks."""
     return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
 
 
@@ -238,7 +239,7 @@ def _extend(history: History, commit: Commit, link: bytes) -> None:
 
 
 def header_in(history: History) -> Header:
-    """The journal's header, which `unsealed` has made sure of."""
+    """Return the journal's header; `unsealed` has checked that it exists."""
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")
     return history.first.header

@@ -21,8 +21,8 @@ from stream_dp.journal.keys import Sealer
 class JournalSummary:
     """The journal's header, charges (with the commit each came with) and changes, and its exact totals (private).
 
-    `messages` counts the answers by analyst, what was to be done, and whether it was refused (public). `changing` holds
-    what of a commit tells about its changes: no rows and no releases.
+    `messages` counts the answers by analyst, requested action, and whether it was refused (public). `changing`
+    holds the changes and charges of commits, without rows and releases.
     """
 
     header: Header | None = None
@@ -44,7 +44,7 @@ async def read_summary(
     """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only.
 
     Raises:
-        FailClosed: it is damaged, of another pipeline, or written with another key.
+        FailClosed: the journal is damaged, of another pipeline, or written with another key.
     """
     summary = JournalSummary()
     async for commit, _ in unsealed(journal, sealer, pipeline):
@@ -71,7 +71,7 @@ async def read_summary(
 
 
 def _added(total: IntArray | None, rows: IntArray) -> IntArray:
-    """The sum; rows are longer while live series count on columns of their own."""
+    """Return the sum; rows are longer while live series count on columns of their own."""
     if total is None:
         return rows
     wide = np.zeros(max(len(total), len(rows)), dtype=np.int64)

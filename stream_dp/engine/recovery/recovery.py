@@ -1,8 +1,8 @@
 """Recovery: from the journal to the engine's state, checked byte for byte.
 
-Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and seeds,
-never from the source. Replayed releases and answers must equal the recorded bytes. Anything else is a fail-closed stop
-that says what to do.
+Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and
+seeds, never from the source. Replayed releases and answers must equal the recorded bytes. If anything differs, the
+start stops (fails closed) and says what to do.
 """
 
 import asyncio
@@ -58,10 +58,11 @@ REPLAYING = "Replaying the ticks since its last snapshot"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Coming:
-    """What was changed at the cut and begins with the tick behind the one that is open.
+    """A change that was made at the cut and takes effect one tick later, after the open tick.
 
-    A series begins, its first state drawn from `seed`; or a watch begins or ends in its mechanism by `query`, and
-    `until` then the series is served as this one. Nothing counts in the columns `fresh` of what lies before.
+    Either a series begins, and its first state is drawn from `seed`. Or `query` begins or ends a watch in its
+    mechanism, and until then the series is served in the form `until`. Earlier records never count in the columns
+    `fresh`.
     """
 
     number: int
@@ -72,7 +73,10 @@ class Coming:
 
 
 def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
-    """Return the series, by number, that are served otherwise than their registry says until all that comes begins."""
+    """Return the series, by number, that are served in another form than the registry's for a while.
+
+    Each is so until its change in `coming` takes effect.
+    """
     return {each.number: each.until for each in reversed(coming) if each.until is not None}
 
 
@@ -80,9 +84,10 @@ def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
-    `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
-    that were read until then. `coming` is what was changed there and begins one tick later. `latest` are the bodies of
-    the last public releases, by series; `unanswered` are durable answers that are not public.
+    `charges` are those of the first start; `states` has one state for each live series, by its number; `partitions`
+    are the partitions that were read until then. `coming` are changes made there that take effect one tick later.
+    `latest` are the bodies of the last public releases, by series; `unanswered` are durable answers that are not
+    public.
     """
 
     header: Header
@@ -102,18 +107,17 @@ class Recovered:
 
     @property
     def shown(self) -> int:
-        """The first tick of which something is not public yet."""
+        """The first tick with a release that is not public yet."""
         return self.unpublished[0].tick if self.unpublished else self.cut.next_tick
 
 
 class _ReadSoFar:
-    """Tells how far a journal has been read: by the last tick that is public."""
+    """Reports how far a journal has been read, relative to the last public tick."""
 
     def __init__(self, progress: Progress, head: bytes | None) -> None:
         self._progress, self._far = progress, 0 if head is None else release_of(head).tick
 
     def replay(self, commit: Commit) -> None:
-        """Take the next commit."""
         if commit.ticks:
             self._progress(READING, *percent(commit.ticks[-1], self._far))
 
@@ -125,7 +129,7 @@ async def _rebuild(
     make_noise: NoiseMaker,
     progress: Progress,
 ) -> Recovered:
-    """Replay the committed steps since the last snapshot and compare every release; others run in between.
+    """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile.
 
     Raises:
         FailClosed: a replayed release differs from the recorded one, or a change does not add up.
@@ -174,7 +178,7 @@ def _start_states(start: Commit, admission: Admission, make_noise: NoiseMaker) -
 def initial_states(
     series: Sequence[LiveSeries], seed: bytes, make_noise: NoiseMaker
 ) -> dict[int, Any]:
-    """The states before the first tick, drawn from the seed that their commit records."""
+    """Return the states before the first tick, drawn from the seed that their commit records."""
     return {
         each.number: each.series.mechanism.init(make_noise(seed, each.number)) for each in series
     }
@@ -190,9 +194,11 @@ def _change(
     *,
     held: bool,
 ) -> list[Coming]:
-    """Ask, create and halt what the commit did, each with the seed that it recorded; return what begins a tick later.
+    """Repeat the changes of a commit, each with its recorded seed; return the changes that begin a tick later.
 
-    `held`: the engine goes on at this cut, so nothing counts yet for what begins later. Raises:
+    `held`: the engine continues at this cut, so changes that begin later do not count yet.
+
+    Raises:
         FailClosed: an answer differs from the recorded one, or a change does not add up.
     """
     drawn = [each for each in commit.changes if not isinstance(each, Halted)]
@@ -232,10 +238,10 @@ def _ask_again(
     grid: TickGrid,
     noise: Noise,
 ) -> None:
-    """Ask a mechanism as the commit says, and compare its answer.
+    """Ask a mechanism as the commit did, and compare its answer.
 
     Raises:
-        FailClosed: it is not the recorded one.
+        FailClosed: the answer is not the recorded one.
     """
     live = admission.registry.numbered(asked.number)
     told = next((each for each in commit.answers if each.number == asked.answer), None)
@@ -269,10 +275,10 @@ def _watch_again(
     seed: bytes,
     noise: Noise | None,
 ) -> list[Coming]:
-    """Arm or disarm a watch as the commit says; without noise return it as one that begins or ends a tick later.
+    """Begin or end a watch as the commit did; without `noise` return it as a change that begins a tick later.
 
     Raises:
-        FailClosed: it is none any more.
+        FailClosed: the watch is refused now.
     """
     live = admission.registry.numbered(change.number)
     try:
@@ -294,10 +300,10 @@ def _begin(
     query: Query,
     noise: Noise,
 ) -> None:
-    """Arm or disarm a watch of a series.
+    """Begin or end a watch in the mechanism of a series.
 
     Raises:
-        FailClosed: it is none any more.
+        FailClosed: the mechanism refuses it now.
     """
     try:
         states[number], _ = ask(series, states[number], query, noise)
@@ -320,7 +326,7 @@ def _replay(
     make_noise: NoiseMaker,
     coming: list[Coming],
 ) -> None:
-    """Step every series as the commit did; behind its first tick, what was coming begins."""
+    """Step every series as the commit did; after its first tick, the changes in `coming` take effect."""
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
         whole, told = np.array(row, dtype=np.int64), dict[str, bytes]()
@@ -345,10 +351,10 @@ def _replay(
 
 
 def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
-    """Return the recorded body, which is the one that was made again, as this version writes it or as former ones did.
+    """Return the recorded body, if this version or a former one writes the replayed body so.
 
     Raises:
-        FailClosed: it is not the recorded one.
+        FailClosed: the replayed body is not the recorded one.
     """
     if not is_recorded(release.body, body):
         raise _other_bytes(name, tick)
@@ -371,10 +377,10 @@ async def recover(
     memory: Remembering,
     due: Callable[[Sequence[Release]], bool] = bool,
 ) -> Recovered | None:
-    """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
+    """Fence, read, check and rebuild; None if journal and sink are both empty (a first start).
 
-    `memory` is empty, and is given the journal. `due` says of durable releases that are not public whether they should
-    be.
+    `memory` is empty, and the journal is replayed into it. `due` takes durable releases that are not public and
+    returns whether they should be.
     """
     journal, sink, numbers = ports.journal, ports.sink, ReleaseNumbers()
     ports.progress(OPENING)

@@ -1,7 +1,7 @@
-"""In which partition a record is put by those who feed a topic.
+"""The choice of a partition for each record, by the programs that feed a topic.
 
-Rules: it is a function of the record and of the partitions, so it is the same on every attempt, and a record that is
-added moves no other. This file knows no field.
+Rules: the partition is a function of the record and of the partitions, so it is the same on every attempt, and
+adding a record moves no other. This file knows no field.
 """
 
 import zlib
@@ -10,13 +10,13 @@ from typing import Protocol
 
 
 class Placement(Protocol):
-    """From the payloads of records to their partitions."""
+    """Maps the payloads of records to their partitions."""
 
     def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
-        """Return the partition of each payload, of those there are; without payloads it only looks at these.
+        """Return the partition of each payload, one of `partitions`; without payloads, only check `partitions`.
 
         Raises:
-            UsageError: it cannot tell among so many.
+            UsageError: it cannot choose among so many partitions.
         """
         ...
 

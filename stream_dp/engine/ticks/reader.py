@@ -1,6 +1,6 @@
 """The reader: source -> decoder -> guard -> router -> ticks, beside the commits, and again where a series was created.
 
-Rules: the bounded inbox holds it back. What it holds is not durable and can be read again at any time. This file
+Rules: the bounded inbox makes it wait. What it has read is not durable and can be read again at any time. This file
 knows no actor and no journal.
 """
 
@@ -40,22 +40,22 @@ class Reader:
 
     @property
     def width(self) -> int:
-        """Entries of a row."""
+        """The number of entries of a row."""
         return self._router.width
 
     def begin(self, cut: Cut) -> None:
-        """Read on behind this cut, where the source stands."""
+        """Start reading behind this cut, where the source stands."""
         cut = self._memories.rewind(cut)
         ticks = TickAssembler.at(cut, self._partitions, self.width)
         self._task = self._tasks.create_task(self._gather(ticks, self._group()))
 
     async def forget(self) -> None:
-        """Stop reading, and forget what was read behind the cut."""
+        """Stop reading, and drop what was read behind the cut."""
         await self.end()
         self._inbox.drop_ticks()
 
     async def again(self, cut: Cut) -> None:
-        """Forget what was read behind this cut and read it again."""
+        """Drop what was read behind this cut and read it again."""
         await self.forget()
         await self._source.seek(cut.positions, cut.behind)
         self.begin(cut)
@@ -74,7 +74,7 @@ class Reader:
                 passed = ticks.passed(batch.partition)
                 admitted = self._guard.admit(self._router.decode(batch), passed)
                 ticks.add(admitted, self._router.route(admitted))
-                await asyncio.sleep(0)  # others must not wait for all that was fetched
+                await asyncio.sleep(0)  # let other tasks run after each batch
             while closed := ticks.closed(group):
                 await self._inbox.put(closed)
             if not (batches := await self._source.read()):

@@ -1,6 +1,6 @@
-"""What stands between the source and the rows: which records of a batch count at all.
+"""The guard between the source and the rows: which records of a batch count at all.
 
-Rules: a guard decides by a record's user, by that user's own records and by what is public. Its memory stands at the
+Rules: a guard decides by a record's user, by that user's own records and by public values. Its memory stands at the
 cut. This file knows no field and no hash.
 """
 
@@ -16,27 +16,27 @@ class RecordGuard(Protocol):
 
     @property
     def memory(self) -> UserMemory:
-        """What it remembers."""
+        """The guard's memory of users."""
         ...
 
     def begin(self, partitions: Sequence[int]) -> None:
-        """Guard a source which had these partitions at the first start.
+        """Start to guard a source that had these partitions at the first start.
 
         Raises:
-            UsageError: it cannot tell a user's records there.
+            UsageError: it cannot tell which partition holds a user's records.
         """
         ...
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Return a batch without the records that do not count, and with what the others use.
+        """Return the batch without records that do not count, and with the cap that the others use.
 
-        The ticks up to `passed` are over in its partition: records of those are late.
+        The ticks up to `passed` are over in the batch's partition, so their records are late.
         """
         ...
 
 
 class EveryRecord:
-    """Admits every record: where single events are protected."""
+    """Admits every record; for pipelines that protect single events."""
 
     def __init__(self) -> None:
         self.memory = UserMemory(1, None)
@@ -45,5 +45,5 @@ class EveryRecord:
         """Do nothing."""
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Admit all of it."""
+        """Return the batch unchanged."""
         return batch

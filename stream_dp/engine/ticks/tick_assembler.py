@@ -36,9 +36,9 @@ _ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds: rows (`tick_rows.Row`) and their number of records by tick, and what was refused.
+    """What a batch adds by tick: rows (`tick_rows.Row`) and numbers of records; and the refused spans, `dead`.
 
-    `arrived` are, by tick, the identifiers that come in columns which count them.
+    `arrived` holds, by tick, the identifiers for columns that count identifiers.
     """
 
     rows: dict[int, Any]
@@ -52,23 +52,23 @@ class Router(Protocol):
 
     @property
     def width(self) -> int:
-        """Entries of a row."""
+        """The number of entries of a row."""
         ...
 
     def decode(self, batch: Batch) -> Batch:
-        """Return the batch with what it decoded, which is for the guard and for `route`."""
+        """Return the batch with its decoded payloads, for the guard and for `route`."""
         ...
 
     def route(self, batch: Batch) -> Routed:
-        """Route one batch, and decode it where nobody has."""
+        """Route one batch; decode it first if nobody has."""
         ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cut:
-    """Where a tick ended: all that the next one needs, and what a commit keeps of it.
+    """Where a tick ended: all that the next tick needs, and what a commit keeps of it.
 
-    `arriving` is there where reading begins (`OpenIdentifiers.rewind`); a cut alone lacks it.
+    `arriving` is set where reading begins (`OpenIdentifiers.rewind`); elsewhere a cut lacks it.
     """
 
     next_tick: int = 0
@@ -87,14 +87,17 @@ class Cut:
         sparse: Mapping[int, Mapping[int, int]],
         behind: Mapping[int, tuple[int, int]],
     ) -> "Cut":
-        """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
+        """Return a cut whose pending rows are `sparse`, each as narrow as possible (`opened` widens them)."""
         pending = {tick: of_entries(dict(counts)) for tick, counts in sparse.items()}
         open_there = {n: Behind(*one) for n, one in behind.items()}
         return cls(next_tick, positions, marks, pending, open_there)
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
-        """The entries of the pending rows that are not 0, by tick and column: no larger than the records make them."""
+        """The entries of the pending rows that are not 0, by tick and column.
+
+        Their number is bounded by the records.
+        """
         found = {tick: thin(row) for tick, row in self.pending.items()}
         return {
             tick: dict(zip(row.columns.tolist(), row.counts.tolist(), strict=True))
@@ -102,9 +105,9 @@ class Cut:
         }
 
     def opened(self, width: int, fresh: slice) -> "Cut":
-        """Return this cut for rows of `width` entries, of which those of `fresh` begin to count behind it.
+        """Return this cut for rows of `width` entries, of which those in `fresh` begin to count behind it.
 
-        What lies before the cut never counts in them, also for ticks still open.
+        Records before the cut never count in these entries, not even for ticks still open.
         """
         pending = {}
         for tick, row in self.pending.items():
@@ -116,13 +119,13 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClosedTick:
-    """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut.
+    """A tick at its cut: reading continues at `positions`; `pending` has rows of later ticks, read before the cut.
 
-    These rows are shared by all ticks that hold them, so nobody can write to them: the assembler makes new ones.
-    `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`. `used` is what the records
-    before the cut used of their users' caps since the last one, and `capped` how many did not count. `arrived` are the
-    tick's identifiers, of which nobody has said yet who was there before, and `arriving` those of later ticks that came
-    since the last cut and not before.
+    Several ticks share these rows, so nobody can write to them: the assembler makes new ones. `marks` are the last
+    marks before `positions`; a mark that skipped ahead is beyond `tick`. `used` is what the records since the last
+    cut used of their users' caps, and `capped` how many records did not count. `arrived` are the tick's
+    identifiers, before anybody has checked which of them came earlier. `arriving` are the identifiers of later
+    ticks that came for the first time since the last cut.
     """
 
     tick: int
@@ -146,7 +149,7 @@ class ClosedTick:
 
 
 class _Later(Mapping[int, Row]):
-    """The rows of ticks behind `tick`, of those that several ticks share: nobody writes to these."""
+    """The rows of ticks after `tick`, out of rows that several ticks share; nobody writes to these."""
 
     def __init__(self, shared: Mapping[int, Row], tick: int) -> None:
         self._shared, self._tick = shared, tick
@@ -184,7 +187,7 @@ class _Segment:
 
 @dataclass(slots=True, repr=False)
 class _Partition:
-    """`marked` is the last mark read, `cut` the last one taken into a closed tick, at `position`."""
+    """`marked` is the last mark read, `cut` the last mark taken into a closed tick, at `position`."""
 
     marked: int
     cut: int
@@ -197,7 +200,7 @@ class _Partition:
 class TickAssembler:
     """Collects routed batches and hands out ticks in order, each at its cut.
 
-    `next_tick` is the first tick not yet closed, `pending`, `positions` and `marks` are those of the last commit.
+    `next_tick` is the first tick not yet closed; `pending`, `positions` and `marks` are those of the last commit.
     """
 
     def __init__(
@@ -232,19 +235,22 @@ class TickAssembler:
 
     @classmethod
     def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
-        """Return an assembler that goes on behind this cut."""
+        """Return an assembler that continues behind this cut."""
         return cls(
             partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind,
             cut.arriving,
         )  # fmt: skip
 
     def passed(self, partition: int) -> int:
-        """The last tick that is over in a partition: records of ticks up to it are late."""
+        """Return the last tick that is over in a partition: records of ticks up to it are late."""
         known = self._partitions.get(partition)
         return self._next - 1 if known is None else known.marked
 
     def add(self, batch: Batch, routed: Routed) -> None:
-        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it."""
+        """Add a routed batch, with its mark and its uses of caps.
+
+        A batch of an unknown partition adds the partition.
+        """
         partition = self._partitions.get(batch.partition)
         if partition is None:
             over = self._next - 1
@@ -338,6 +344,5 @@ class TickAssembler:
 
 
 def _shrink(rows: Iterable[OpenRow]) -> None:
-    """Let rows take no more room than they need."""
     for row in rows:
         row.shrink()

@@ -1,6 +1,6 @@
-"""Rows of ticks that are still open: dense, or where they are wide and hold little by their entries that are not 0.
+"""Rows of ticks that are still open: dense, or sparse where they are wide and have few entries that are not 0.
 
-Rules: which of the two it is changes nothing but room and time. A row that was handed out is never written to. Rows are
+Rules: the form of a row changes nothing but room and time. A row that was handed out is never written to. Rows are
 private.
 """
 
@@ -12,13 +12,13 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 
 NARROW = 1024
-"""Entries of a row that is always dense: 8 kB."""
-_SHARE = 4  # a row is dense where one entry in so many is not 0
+"""The largest number of entries of a row that is always dense: 8 kB."""
+_SHARE = 4  # a row is dense if more than one in 4 entries is not 0
 _FEW = 1 << 12
 
 
 class ThinRow(NamedTuple):
-    """The `counts` in these `columns`, which ascend; everything else is 0."""
+    """A sparse row: `counts` in ascending `columns`; all other entries are 0."""
 
     columns: IntArray
     counts: IntArray
@@ -34,7 +34,7 @@ Row: TypeAlias = IntArray | ThinRow
 
 
 def thin(row: Row) -> ThinRow:
-    """Return a row by its entries that are not 0."""
+    """Return a row in sparse form."""
     if isinstance(row, ThinRow):
         return row
     columns = np.flatnonzero(row)
@@ -42,7 +42,7 @@ def thin(row: Row) -> ThinRow:
 
 
 def dense(row: Row, width: int) -> IntArray:
-    """Return a row of `width` entries; of a dense one what has room, itself where it is so wide."""
+    """Return a row in dense form with `width` entries, dropping entries beyond; such a row is returned itself."""
     if not isinstance(row, ThinRow) and len(row) == width:
         return row
     columns, counts = thin(row)
@@ -53,7 +53,7 @@ def dense(row: Row, width: int) -> IntArray:
 
 
 def of_entries(entries: dict[int, int]) -> Row:
-    """Return the row of these counts by column, as narrow as it may be."""
+    """Return the row of these counts by column, as narrow as possible."""
     columns = np.array(sorted(entries), dtype=np.int64)
     counts = np.array([entries[each] for each in columns.tolist()], dtype=np.int64)
     row = ThinRow(columns, counts)
@@ -62,7 +62,7 @@ def of_entries(entries: dict[int, int]) -> Row:
 
 
 def without(row: Row, columns: slice) -> Row:
-    """Return a row in which nothing counts in these columns."""
+    """Return a row with 0 in these columns."""
     if isinstance(row, ThinRow):
         kept = (row.columns < columns.start) | (row.columns >= columns.stop)
         return ThinRow(row.columns[kept], row.counts[kept])
@@ -72,7 +72,7 @@ def without(row: Row, columns: slice) -> Row:
 
 
 def together(cells: IntArray, counts: IntArray) -> ThinRow:
-    """Return the sums of the counts of each cell, by the cells that there are."""
+    """Return the sum of the counts of each cell that occurs, sorted by cell."""
     order = np.argsort(cells, kind="stable")
     cells, counts = cells[order], counts[order]
     begins = np.ones(len(cells), np.bool_)
@@ -94,7 +94,7 @@ class OpenRow:
         self._held, self._bound = 0, _FEW
 
     def add(self, row: Row, *, roomy: bool = False) -> None:
-        """Add a row, to which nothing is written then; where it is `roomy` a dense one stays so."""
+        """Add a row, which nobody may write to afterwards; with `roomy` a dense row stays dense."""
         if self._dense is not None:
             self._put(row)
         elif isinstance(row, ThinRow) and self._width <= NARROW:
@@ -109,12 +109,12 @@ class OpenRow:
                 self._merge()
 
     def shrink(self) -> None:
-        """Take no more room than the entries need that are not 0."""
+        """Free the room that only entries of 0 take."""
         if self._dense is not None and not self._is_dense(self._dense):
             self._parts, self._dense = [thin(self._dense)], None
 
     def row(self) -> Row:
-        """Return them; nothing may be added then."""
+        """Return the counts as a row; nothing may be added afterwards."""
         if self._dense is None and len(self._parts) != 1:
             self._merge()
         found: Row = self._parts[0] if self._dense is None else self._dense
@@ -140,7 +140,7 @@ class OpenRow:
             self._dense += row
 
     def _merge(self) -> None:
-        """Make one part of all, or a dense row where that takes no more room."""
+        """Merge all parts into one, or into a dense row if that takes no more room."""
         none: IntArray = np.zeros(0, dtype=np.int64)
         cells = np.concatenate([none, *(part.columns for part in self._parts)])
         counts = np.concatenate([none, *(part.counts for part in self._parts)])
@@ -152,7 +152,7 @@ class OpenRow:
 
 
 def added(rows: Sequence[Row], width: int) -> Row:
-    """Return the sum of rows; the only one itself."""
+    """Return the sum of rows; a single row is returned itself."""
     if len(rows) == 1:
         return rows[0]
     found = OpenRow(width)

@@ -1,8 +1,8 @@
-"""Conditions of many features that differ in one value only: which ones one count by that field's values answers.
+"""Features whose conditions differ in one value only: one count by the values of that field answers all of them.
 
 A hundred thousand features that each ask for another `equals` of one field are a histogram of that field, read at a
-hundred thousand places. Rules: whether features are counted so changes no count, only the work; it depends on the
-features alone, never on records.
+hundred thousand places. Rules: counting features together changes no count, only the work; whether it is done
+depends on the features alone, never on records.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from stream_dp.records.conditions import Test
 
-MANY = 8  # features that share a field and all other conditions, from which on they are counted together
+MANY = 8  # from so many features on, those that share a field and all other conditions are counted together
 _CODED = ("category", "text", "list", "integer")
 _VALUED = ("equals", "one_of", "contains")
 
@@ -20,7 +20,7 @@ Wheres = frozenset[Test]
 
 
 class AskedFor(NamedTuple):
-    """A feature's columns of the row, and the values that it asks for."""
+    """A feature's columns of the row, and the values of the field that it counts."""
 
     columns: tuple[int, ...]
     values: frozenset[Any]
@@ -28,7 +28,7 @@ class AskedFor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Features that ask for values of `field`, of the records that pass `rest`."""
+    """Features that count values of `field`, among the records that pass `rest`."""
 
     field: str
     rest: Wheres
@@ -38,7 +38,7 @@ class Alike:
 def alike(
     scalars: Mapping[Wheres, Sequence[int]], fields: Mapping[str, Any]
 ) -> tuple[list[Alike], dict[Wheres, Sequence[int]]]:
-    """Split features, columns of the row by their conditions, into those counted together and all others."""
+    """Split features (columns of the row by their conditions) into those counted together and the others."""
     known = Counter(key for where in scalars for _, key in _ways(where, fields))
     together: dict[tuple[str, Wheres], list[AskedFor]] = {}
     alone: dict[Wheres, Sequence[int]] = {}
@@ -53,7 +53,7 @@ def alike(
 
 
 def _ways(where: Wheres, fields: Mapping[str, Any]) -> Iterator[tuple[Test, tuple[str, Wheres]]]:
-    """Each condition that asks for values, and the field and the other conditions that are left."""
+    """Yield each condition that asks for values, with its field and the other conditions."""
     for test in where:
         if test.operator in _VALUED and fields[test.field].type in _CODED:
             yield test, (test.field, where - {test})

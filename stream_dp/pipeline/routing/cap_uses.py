@@ -1,7 +1,8 @@
-"""Who was active and who was cut off, as the guard for users sees it: the columns in which they are counted.
+"""The columns for users who were active and users who were cut off, as the guard for users sees them.
 
-Rules: a user is active in the tick of an event, and cut off in that of one which does not count because the cap is used
-up; both by that user's own events alone. So whoever is cut off is active. This file knows no record and no memory.
+Rules: a user is active in the tick of an event. A user is cut off in the tick of an event that does not count
+because the cap is used up. Both depend on that user's own events alone. A user who is cut off is also active. This
+file knows no record and no memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from stream_dp.records.record_columns import BoolArray
 
 
 class CapUses:
-    """The columns, two for each slot: of the active ones, then of those who were cut off."""
+    """The columns, two for each slot: one for active users, and one for users who were cut off."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._starts = [slot.start for slot in slots]
@@ -25,7 +26,7 @@ class CapUses:
     def of(
         self, users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
     ) -> Mapping[int, ByColumn]:
-        """Return each user once by tick and column: of records that would count, and of those that are not `kept`."""
+        """Return the distinct users by tick and column: of records that would count, and of those not `kept`."""
         if not self._starts:
             return NOBODY
         found: dict[int, dict[int, Hashes]] = {}
@@ -37,7 +38,7 @@ class CapUses:
 
 
 def _each_once(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
-    """The different users of each tick, in the order of their hashes."""
+    """Yield the distinct users of each tick, sorted by hash."""
     order = np.lexsort((users[:, 1], users[:, 0], ticks))
     users, ticks = users[order], ticks[order]
     first = np.ones(len(ticks), np.bool_)

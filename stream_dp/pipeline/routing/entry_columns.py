@@ -1,8 +1,8 @@
-"""In which entry of a row each record of a batch counts, where that is more than a field's code.
+"""The entry of a row in which each record of a batch counts, where it is more than a field's code.
 
-Rules: columns only, no Python call per record. A record's entries depend on its own fields and on its tick, which is
-public. Null, and what is no number, lies in `other`. Of several groupings a record counts in every combination of its
-entries, each once.
+Rules: columns only, no Python call per record. A record's entries depend on its own fields and on its tick, which
+is public. Null, and a value that is no number, counts in `other`. With several groupings a record counts once in
+every combination of its entries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from stream_dp.records.record_columns import Columns
 
 
 class BatchTicks(NamedTuple):
-    """The ticks of a batch, in order, and the place among them of each record; None: all lie in the first."""
+    """The ticks of a batch, in order, and the index of each record's tick; None: all records are in the first."""
 
     names: Sequence[int]
     at: IntArray | None
@@ -33,7 +33,7 @@ Coder: TypeAlias = Callable[[Columns, BatchTicks], Entries]
 
 
 def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
-    """Return what finds the entries of a grouping on this grid."""
+    """Return the function that gives the entries of a grouping on this grid."""
     if isinstance(by, tuple):
         sizes = [number_of_keys(fields, part) for part in by]
         return _crossed([coder(part, fields, grid) for part in by], sizes)
@@ -47,7 +47,7 @@ def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
 
 
 def _binned(by: Edges, field: Any) -> Coder:
-    """The bin of each value: how many edges are at most as large."""
+    """Return the coder of the bin of each value: how many edges are at most as large."""
     bounds = [edge_value(field, edge) for edge in by.edges]
     edges = np.array(bounds, np.int64 if field.type == "integer" else np.float64)
     other = len(edges) + 1
@@ -63,7 +63,7 @@ def _binned(by: Edges, field: Any) -> Coder:
 
 
 def _ticked(by: TickKey, grid: TickGrid) -> Coder:
-    """The key of each record's tick."""
+    """Return the coder of the key of each record's tick."""
     zone: tzinfo = UTC if by.zone is None else ZoneInfo(by.zone)
 
     def found(columns: Columns, ticks: BatchTicks) -> Entries:
@@ -76,15 +76,15 @@ def _ticked(by: TickKey, grid: TickGrid) -> Coder:
 
 
 def tick_key(by: TickKey, zone: tzinfo, moment: int) -> int:
-    """Return the place among its keys of the hour, or weekday, of a moment in ms since 1970."""
+    """Return the index, among its keys, of the hour or weekday of a moment in ms since 1970."""
     local = EPOCH + timedelta(milliseconds=moment)
-    with suppress(OverflowError):  # within a day of the first or last year that has a name
+    with suppress(OverflowError):  # within a day of the first or the last datetime
         local = local.astimezone(zone)
     return local.hour if by.tick == "hour" else local.weekday()
 
 
 def _crossed(coders: Sequence[Coder], sizes: Sequence[int]) -> Coder:
-    """Every combination of a record's entries; the last grouping changes fastest."""
+    """Return the coder of every combination of a record's entries; the last grouping changes fastest."""
 
     def found(columns: Columns, ticks: BatchTicks) -> Entries:
         first, *others = [each(columns, ticks) for each in coders]
@@ -96,7 +96,7 @@ def _crossed(coders: Sequence[Coder], sizes: Sequence[int]) -> Coder:
 
 
 def _pairs(left: Entries, right: Entries, size: int, records: int) -> Entries:
-    """Each entry on the left with each of the same record on the right, of which there are `size` in all."""
+    """Combine each left entry with each right entry of the same record; there are `size` right entries in all."""
     if right.records is None:
         return Entries(left.codes * size + left.of(right.codes), left.records)
     if left.records is None:

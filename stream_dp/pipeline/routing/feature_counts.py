@@ -1,8 +1,8 @@
 """From decoded records to rows: how many records count in each entry of their tick's row.
 
-Rules: records come sorted by tick, so that a tick is a stretch of every column. A record adds its own contribution to
-each feature whose conditions it passes, and nothing else: one entry, or as many as its lists have, each once. Features
-that differ in one value only are counted together (`alike`). Rows are private.
+Rules: records come sorted by tick, so the records of a tick are neighbours in every column. A record adds only its
+own contribution to each feature whose conditions it passes: one entry, or as many as its lists have, each once.
+Features that differ in one value only are counted together (`alike`). Rows are private.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ _Codes = Mapping[Any, Entries]
 
 
 class Cells(NamedTuple):
-    """What adds to which entry: counts by the place of a tick in its batch and by column, one entry perhaps often."""
+    """Sparse counts: the index of a tick in its batch, a column, and a count; one entry may occur several times."""
 
     ticks: IntArray
     columns: IntArray
@@ -49,7 +49,7 @@ class Cells(NamedTuple):
 
 
 class FeatureCounts:
-    """Counts records in features, each with its place in a row of `width` entries."""
+    """Counts records in features, each with its slot in a row of `width` entries."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FeatureCounts:
         attribute: Callable[[str], str],
         grid: TickGrid,
     ) -> None:
-        """See `RecordColumns` for `fields` and `attribute`; `grid` says when ticks are."""
+        """See `RecordColumns` for `fields` and `attribute`; `grid` says when each tick begins."""
         every = list(features)
         features = [each for each in every if not isinstance(each[0].of, Identified | CapUse)]
         remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
@@ -119,7 +119,7 @@ class FeatureCounts:
     def write(
         self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> Texts:
-        """Write these features' columns of rows, which may be wider than `width`, and no others.
+        """Write the columns of these features, and no others, into rows that may be wider than `width`.
 
         Return the identifiers that came; nothing counts in their columns yet.
         """
@@ -136,7 +136,7 @@ class FeatureCounts:
     def cells(
         self, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> tuple[list[Cells], Texts]:
-        """Return what `write` writes, as cells: in as much room as the records take, however wide a row is."""
+        """Return what `write` writes, as cells, whose room depends on the records and not on the width of a row."""
         at = np.repeat(np.arange(len(numbers)), numbers)
         passing, codes = self._read(decoded, names, at)
         found = [part.cells(codes, passing, at) for part in self._parts]
@@ -158,13 +158,16 @@ class FeatureCounts:
         return found, by_tick(self._identified, decoded.records, numbers, names, passing)
 
     def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
-        """How many records pass the conditions of the scalars, of shape (conditions, ticks)."""
+        """Return how many records pass the conditions of the scalars, of shape (conditions, ticks)."""
         return _by_tick(passing[: int(self._repeats[-1]) + 1], numbers)
 
     def _read(
         self, decoded: Decoded, names: Sequence[int], at: IntArray | None
     ) -> tuple[BoolArray, _Codes]:
-        """Which records pass which condition, and the codes by which features count; `at`: each record's tick."""
+        """Return which records pass which condition, and the codes by which features count.
+
+        `at` is the index of each record's tick.
+        """
         columns = self._columns(decoded)
         passing = columns.passing
         codes: dict[Any, Entries] = dict(columns.codes)
@@ -178,13 +181,16 @@ class FeatureCounts:
 
 
 class _By:
-    """A feature with an entry for each value of a field, or of what else it goes by."""
+    """A feature with an entry for each value of a field, or for each key of another grouping."""
 
     def __init__(self, by: Any, where: int | None, slot: Slot) -> None:
         self._by, self._where, self._slot = by, where, slot
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
-        """Write the feature's part of the rows; `at` is the tick of each record, None: there is one."""
+        """Write the feature's part of the rows.
+
+        `at` is the index of each record's tick (None: there is one tick).
+        """
         keys = len(self._slot.keys)
         found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
         rows[:, self._slot.start : self._slot.stop] = found
@@ -196,7 +202,7 @@ class _By:
 
 
 class _Sums:
-    """A feature to which records add their amounts."""
+    """A feature that sums up the amounts of records."""
 
     def __init__(self, by: Any, where: int | None, slot: Slot, amount: Hashable) -> None:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
@@ -215,13 +221,13 @@ class _Sums:
         rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """Return the entries that are not 0, and their counts."""
+        """Return the entries that records add to, and the amounts."""
         found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
         return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
 
 
 class _Together:
-    """Features that ask for values of one field; the coded field has one value more, for all others."""
+    """Features that count values of one field; the coded field has one more value, for all other values."""
 
     def __init__(self, alike: Alike, rest: int | None, codes: Mapping[Any, int]) -> None:
         self._field, self._rest, self._keys = alike.field, rest, len(codes) + 1
@@ -261,7 +267,7 @@ def _histogram(
     passing: BoolArray,
     at: IntArray | None,
 ) -> IntArray:
-    """How many records have each code, of shape (ticks, keys)."""
+    """Return how many records have each code, of shape (ticks, keys)."""
     cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
     if where is not None:
         cells = cells[entries.of(passing[where]).nonzero()]
@@ -271,7 +277,7 @@ def _histogram(
 def _chosen(
     entries: Entries, where: int | None, passing: BoolArray, at: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """The codes of what passes, and the tick and the place of the record of each."""
+    """Return the codes of the records that pass, and the tick and the index of the record of each code."""
     codes, ticks, records = entries.codes, entries.of(at), entries.of(np.arange(len(at)))
     if where is None:
         return codes, ticks, records
@@ -280,7 +286,7 @@ def _chosen(
 
 
 def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
-    """The fields whose codes or values features need."""
+    """Yield the fields whose codes or values features need."""
     for feature in features:
         yield from grouping_fields(feature.by)
         if isinstance(feature.of, Amount | Centred | Known):
@@ -288,13 +294,13 @@ def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
 
 
 def _values(one: Alike, every: Sequence[Alike]) -> Iterable[Any]:
-    """All values that features ask for in the field of `one`."""
+    """Return all values that features ask for in the field of `one`."""
     wanted = (w.values for each in every if each.field == one.field for w in each.wanted)
     return dict.fromkeys(chain.from_iterable(wanted))
 
 
 def _by_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
-    """How many records pass, of shape (conditions, ticks); every tick has a record."""
+    """Return how many records pass, of shape (conditions, ticks); every tick has a record."""
     if len(numbers) == 1:
         return np.count_nonzero(passing, axis=1, keepdims=True)
     starts = np.cumsum(numbers) - numbers

@@ -1,7 +1,7 @@
 """Which entries of a tick's row belong to which series.
 
-Rules: a tick's row is one int64 vector; each distinct feature (by, where) owns one slice of it, and series that
-ask for the same feature share the slice. A series of several features has a block of its own, with room for more. The
+Rules: a tick's row is one int64 vector. Each distinct feature (by, where) owns one slice of it, and series with the
+same feature share the slice. A series of several features has a block of its own, with free entries for more. The
 layout depends on the specification alone.
 """
 
@@ -20,7 +20,7 @@ SCALAR = ("",)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Count the records that pass all `where`, by `by` (a scalar: None); or what they add, or identify: `of`."""
+    """Counts the records that pass all of `where`, by `by` (None: a scalar); or, with `of`, sums or identifies."""
 
     by: By | None
     where: frozenset[Test]
@@ -28,7 +28,7 @@ class Feature:
 
     @property
     def fields(self) -> Iterator[str]:
-        """The fields of the schema that it reads, some twice."""
+        """The fields of the schema that it reads; some may occur twice."""
         yield from grouping_fields(self.by)
         yield from sorted(test.field for test in self.where)
         if self.of is not None and not isinstance(self.of, CapUse):
@@ -37,7 +37,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The features of the series `owner`, each under its name, one behind the other in a slice of `places` entries."""
+    """The features of the series `owner`, each under its name, in turn in a slice of `places` entries."""
 
     owner: str
     parts: tuple[tuple[str, Feature], ...]
@@ -59,7 +59,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """The row vector of shape (width,) and who owns which part."""
+    """The row vector of shape (width,) and the owner of each part."""
 
     width: int
     features: dict[Feature | Block, Slot]
@@ -67,7 +67,7 @@ class RowLayout:
 
     @classmethod
     def of(cls, spec: PipelineSpec) -> "RowLayout":
-        """The layout of a pipeline; slices follow the order in which series first need them."""
+        """Return the layout of a pipeline; slices follow the order in which series first need them."""
         width = 0
         features: dict[Feature | Block, Slot] = {}
         series: dict[str, Feature | Block] = {}
@@ -80,7 +80,7 @@ class RowLayout:
         return cls(width, features, series)
 
     def windows(self, spec: PipelineSpec) -> dict[int, int | None]:
-        """The columns that count identifiers, and in windows of how many ticks each of them does; None: for ever."""
+        """Return the columns that count identifiers, with the length of their windows in ticks (None: for ever)."""
         return {
             column: None if feature.of.span is None else feature.of.span // spec.clock.step
             for feature, slot in self.features.items()
@@ -90,7 +90,7 @@ class RowLayout:
 
     @property
     def cap_uses(self) -> tuple[Slot, ...]:
-        """Where the guard for users counts who was active and who was cut off."""
+        """The slots where the guard for users counts active users and users who were cut off."""
         return tuple(
             slot
             for feature, slot in self.features.items()
@@ -99,12 +99,15 @@ class RowLayout:
 
     @classmethod
     def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
-        """The layout of one feature or block, which then has a row of its own."""
+        """Return the layout of one feature or block that has a row of its own."""
         keys = names_of(spec, feature)
         return cls(len(keys), {feature: Slot(0, keys)}, {})
 
     def counted(self, spec: PipelineSpec) -> Iterator[tuple[Feature, Slot]]:
-        """The features that records are counted in, those of blocks by themselves, and where; not what guards count."""
+        """Yield the features that records count in, those of blocks one by one, with their slots.
+
+        Features that guards count are left out.
+        """
         for feature, slot in self.features.items():
             if isinstance(feature, Feature):
                 if not isinstance(feature.of, CapUse):
@@ -122,12 +125,12 @@ class RowLayout:
         return slice(slot.start, slot.stop)
 
     def keys(self, series: str) -> tuple[str, ...]:
-        """The names of the slice's entries: the domain and `other`, or ("",) for a scalar."""
+        """Return the names of the slice's entries: the domain and `other`, or ("",) for a scalar."""
         return self.features[self.series[series]].keys
 
 
 def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
-    """What a series counts."""
+    """Return what a series counts."""
     if not series.parts:
         of = series.amount or series.identifier
         return Feature(series.grouped_by, tests_of(spec.fields, series.where), of)
@@ -146,12 +149,12 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
 
 
 def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
-    """How many entries each part of a series has; nothing where it has none."""
+    """Return how many entries each part of a series has; empty if it has no parts."""
     return tuple(number_of_keys(spec.fields, part.by) for part in series.parts)
 
 
 def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
-    """The names of the entries of a feature or a block; "" where a block has room."""
+    """Return the names of the entries of a feature or a block; "" for a block's free entries."""
     if isinstance(feature, Feature):
         own = feature.of.keys if isinstance(feature.of, CapUse) else None
         return own or keys_of(spec.fields, feature.by)
@@ -160,7 +163,7 @@ def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
 
 
 def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
-    """The names of the entries of a block's part: its own, or one for each key behind it."""
+    """Return the names of the entries of a block's part: `name`, or one name for each key of the part."""
     if part.by is None:
         return (name,)
     return tuple(f"{name}/{key}" for key in keys_of(spec.fields, part.by))

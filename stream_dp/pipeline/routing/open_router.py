@@ -1,10 +1,11 @@
-"""A router to which features are added while it runs: what series created later count.
+"""A router to which features are added while it runs, for series that are created later.
 
 Rules: the rows of the pipeline file's series come first and never change. Every record is decoded once for all
-features; what is refused so is read again for the file's series and for the added features that read the same fields,
-so that a record that cannot be read for one counts elsewhere as before. Equal features share their columns; those of
-closed features are used again, the lowest first. Added features are counted in shards, of which a change touches one:
-what it costs does not grow with what there is. This file knows no series and no budget.
+features. A record that is refused in this way is decoded again for the file's series and for the added features
+that read the same fields, so that a record that cannot be read for one feature counts elsewhere as before. Equal
+features share their columns; the columns of closed features are used again, the lowest first. Added features are
+counted in shards. A change touches one shard only, so its cost does not grow with the number of features. This file
+knows no series and no budget.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,12 @@ from stream_dp.pipeline.routing.uncollected import uncollected
 from stream_dp.pipeline.routing.user_guard import NO_KEY
 from stream_dp.records.decoder import Refusal
 
-MOST_IN_A_SHARD = 256  # features, of which each change builds anew what counts them: some ms
+MOST_IN_A_SHARD = 256  # features; each change rebuilds the counters of its shard in some ms
 
 
 @dataclass(slots=True)
 class _Added:
-    """A feature's part of the row, the numbers of those who count on it, and its own number by age."""
+    """A feature's part of the row, the numbers of the series that count on it, and its own number by age."""
 
     slot: Slot
     age: int
@@ -38,7 +39,7 @@ class _Added:
 
 @dataclass(slots=True)
 class _Shard:
-    """Added features that read the same `fields`; `router` counts them, None after a change."""
+    """Added features that read the same `fields`; `router` counts them (None after a change)."""
 
     fields: tuple[str, ...]
     members: dict[Feature | Block, _Added] = field(default_factory=dict)
@@ -46,13 +47,12 @@ class _Shard:
 
     @property
     def age(self) -> int:
-        """That of the oldest member."""
         return next(iter(self.members.values())).age
 
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """What is counted: all in `every`, what was added also in `shards`; nothing in the columns that are `muted`."""
+    """What is counted: all by `every`, added features also by `shards`; nothing counts in the columns `muted`."""
 
     every: Router
     shards: Sequence[Router]
@@ -63,7 +63,7 @@ class _Counting:
 class OpenRouter:
     """The router of a pipeline file, and of live series. `width` grows when a feature is opened.
 
-    While it is held (`hold`), it counts what it counted then, whatever is opened and closed.
+    From `hold` to `renew` it counts what it counted at the hold, whatever is opened or closed meanwhile.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class OpenRouter:
         layout: RowLayout | None = None,
         key: bytes = NO_KEY,
     ) -> None:
-        """`layout` is that of the file, where somebody has it already; `key` as of `Router`."""
+        """`layout` is that of the file, if it is known already; `key` as of `Router`."""
         self._spec = spec
         self._origin = origin_ms
         with uncollected():
@@ -88,15 +88,15 @@ class OpenRouter:
 
     @property
     def width(self) -> int:
-        """Entries of a row."""
+        """The number of entries of a row."""
         return self._width if self._held is None else self._held.width
 
     def hold(self) -> None:
-        """Go on counting what is counted now, until `renew`."""
+        """Keep counting what is counted now, until `renew`."""
         self._held = self._held or self._counted()
 
     def renew(self) -> None:
-        """Count what has been opened since `hold`, too, and what has been closed no more."""
+        """Start counting what has been opened since `hold`, and stop counting what has been closed."""
         self._held = None
 
     @property
@@ -105,7 +105,7 @@ class OpenRouter:
         return self._base.layout
 
     def place(self, feature: Feature | Block) -> int:
-        """The column where the feature's entries begin, or would begin."""
+        """Return the column where the feature's entries begin, or would begin."""
         if feature in self.layout.features:
             return self.layout.features[feature].start
         if feature in self._added:
@@ -138,20 +138,23 @@ class OpenRouter:
         return slice(added.slot.start, added.slot.stop)
 
     def watch(self, block: Block, column: int, user: int) -> None:
-        """Count one more watch of the series `user` from here on, in columns that are free within its block."""
+        """Count one more watch of the series `user` from here on, in free columns within its block."""
         self._add(block, column).users.add(user)
 
     def unwatch(self, block: Block) -> None:
-        """Count a watch no more."""
+        """Stop counting a watch."""
         self._remove(block)
 
     def mute(self, columns: slice, user: int) -> None:
-        """Let nothing count in these columns of the series `user` from here on; nothing else may have them."""
+        """Let nothing count in these columns of the series `user` from here on.
+
+        Nobody else may have the columns.
+        """
         self._muted.setdefault(user, []).append(columns)
         self._now = None
 
     def close(self, user: int) -> None:
-        """Count for this user no more."""
+        """Stop counting for this user."""
         self._muted.pop(user, None)
         self._now = None
         for feature, added in list(self._added.items()):
@@ -164,7 +167,7 @@ class OpenRouter:
         return (self._held or self._counted()).every.decode(batch)
 
     def route(self, batch: Batch) -> Routed:
-        """Add up a batch, and decode it where nobody has; nothing that a payload holds raises."""
+        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises."""
         counting = self._held or self._counted()
         routed, refused = counting.every.tally(batch)
         if refused and counting.every is not self._base:
@@ -196,7 +199,7 @@ class OpenRouter:
             self._shards.remove(shard)
 
     def _counted(self) -> _Counting:
-        """What is counted once nothing is held."""
+        """Return what is counted when nothing is held."""
         if self._now is None:
             self._shards.sort(key=_age)
             shards, width, every = (
@@ -220,7 +223,7 @@ class OpenRouter:
     def _one_by_one(
         self, batch: Batch, routed: Routed, refused: Sequence[Refusal], counting: _Counting
     ) -> list[Refusal]:
-        """Add what each feature can read of the records that were refused for some; return what stays refused."""
+        """Add what each feature can read of the refused records; return the refusals that remain."""
         places = [refusal.position for refusal in refused]
         again = replace(batch, payloads=[batch.payloads[place] for place in places], decoded=None)
         base, dead_for_file = self._base.tally(again)
@@ -241,7 +244,7 @@ class OpenRouter:
 
 
 def _count(rows: dict[int, Row], routed: Routed, width: int) -> None:
-    """Add these rows, which may be narrower."""
+    """Add the routed rows, which may be narrower, to `rows`."""
     for tick, part in routed.rows.items():
         row = OpenRow(width)
         for each in (rows.get(tick), part):

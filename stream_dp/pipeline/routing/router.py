@@ -1,9 +1,9 @@
 """From a batch of records to tick rows: which entries of which tick's row each record counts in.
 
-Rules: a record adds exactly its own contribution, decided by that record alone: one entry of a series, or where that
-goes by a list, as many as the list has. The clock's tick or the record's own time says where. A time outside the grid
-is a dead letter, an unknown category counts in `other`, null matches no condition. No await, no queue and no Python
-call per record beyond the decoder's own: the rest is done by columns.
+Rules: a record adds exactly its own contribution, decided by that record alone: one entry of a series, or, for a
+series by a list, as many as the list has. The tick is that of the clock, or that of the record's own time. A time
+outside the grid is a dead letter, an unknown category counts in `other`, null matches no condition. No await, no
+queue and no Python call per record beyond the decoder's own: the rest is done by columns.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +37,12 @@ __all__ = ["Routed", "Router", "RowLayout"]
 _CELLS, _CELLS_EACH = (
     1 << 16,
     32,
-)  # rows of a batch are dense up to so many entries, and so many for each record
+)  # a batch has dense rows up to _CELLS entries, and _CELLS_EACH more for each record
 _REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
 
 
 def dead(batch: Batch, refused: Iterable[Refusal]) -> list[Span]:
-    """What the source could not read of a batch, then these refusals, by their positions."""
+    """Return the spans that the source could not read, then those of these refusals, by their positions."""
     ordered = sorted(refused, key=itemgetter(0))
     return [*batch.refused, *as_spans((batch.labels[at], why, field) for at, why, field in ordered)]
 
@@ -57,9 +57,9 @@ class Router:
         layout: RowLayout | None = None,
         key: bytes = NO_KEY,
     ) -> None:
-        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` that of the file if None.
+        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` is by default that of the file.
 
-        `key` is that of identifiers' hashes.
+        `key` is the key of the hashes of identifiers.
         """
         self.layout = layout or RowLayout.of(spec)
         self.width = self.layout.width
@@ -79,7 +79,7 @@ class Router:
             self._ticks = OwnTicks(self._grid, spec.own_times)
 
     def beside(self, others: Sequence["Router"], width: int) -> "Router":
-        """Return a router that decodes once and counts what this one counts and what the others do, in `width` columns.
+        """Return a router that decodes once and counts what this one and the others count, in `width` columns.
 
         All are of one pipeline; no two count in the same column.
         """
@@ -98,7 +98,7 @@ class Router:
         return replace(batch, decoded=self.decoder.decode(batch.payloads))
 
     def route(self, batch: Batch) -> Routed:
-        """Add up a batch, and decode it where nobody has; nothing that a payload holds raises.
+        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises.
 
         Raises:
             ValueError: the batch has no tick although the clock is a wall clock.
@@ -108,7 +108,7 @@ class Router:
         return routed
 
     def tally(self, batch: Batch) -> tuple[Routed, Sequence[Refusal]]:
-        """Return what the payloads add, without dead letters, and the refused ones; raises like `route`."""
+        """Return what the payloads add, without dead letters, and the refused records; raises like `route`."""
         if not batch.payloads:
             return Routed({}, (), {}), ()
         decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
@@ -132,7 +132,7 @@ class Router:
     def _dense(
         self, decoded: Decoded, names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
-        """The rows of these ticks, and the identifiers that came."""
+        """Return the rows of these ticks, and the identifiers that came."""
         counted = np.zeros((len(names), self.width), np.int64)
         texts = [counts.write(counted, decoded, numbers, names) for counts in self.counts]
         return dict(zip(names, counted, strict=True)), texts
@@ -140,7 +140,10 @@ class Router:
     def _thin(
         self, decoded: Decoded, names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
-        """Count without dense rows: it takes as much room and time as there are entries that are not 0."""
+        """Return rows and identifiers as `_dense` does, but sparse rows.
+
+        Room and time grow with the number of entries that are not 0.
+        """
         none: IntArray = np.zeros(0, np.int64)
         cells, texts = [Cells(none, none, none)], list[Texts]()
         for counts in self.counts:
@@ -159,7 +162,7 @@ class Router:
         return rows, texts
 
     def _hashed(self, found: Texts) -> Iterator[tuple[int, int, Hashes]]:
-        """Identifiers as hashes, of all ticks at once; by tick and column."""
+        """Yield the hashes of identifiers by tick and column; those of all ticks are computed at once."""
         places = [(tick, column) for tick, columns in found.items() for column in columns]
         if not places:
             return
@@ -203,7 +206,7 @@ def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]
 
 
 def _by_tick(decoded: Decoded, ticks: IntArray | int) -> tuple[Decoded, list[int], IntArray]:
-    """The records sorted by their ticks, the ticks that have some, and how many records each has."""
+    """Return the records sorted by tick, the ticks that have records, and how many records each tick has."""
     number = np.array([len(decoded.records)])
     if isinstance(ticks, int):
         return decoded, [ticks], number

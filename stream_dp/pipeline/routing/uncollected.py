@@ -1,7 +1,7 @@
-"""Making very many objects that stay: without the collector of cycles.
+"""Makes very many objects that stay, without the collector of cyclic garbage.
 
-It would look at all of them again each time that their number has grown by a quarter, and find nothing: that was most
-of the time that a file of 100,000 watches took to be read.
+The collector would look at all objects again each time their number has grown by a quarter, and find nothing: that
+was most of the time that it took to read a file of 100,000 watches.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Let the collector rest inside; one that rested before goes on resting."""
+    """Disable the collector inside; enable it afterwards only if it was enabled before."""
     wanted = gc.isenabled()
     gc.disable()
     try:

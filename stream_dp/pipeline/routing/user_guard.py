@@ -1,11 +1,12 @@
-"""The guard for users: of each user's records, so many count in each public window, and no more.
+"""The guard for users: at most a declared number of each user's records counts in each public window.
 
-Rules: the first ones count, in the order of the user's partition. Which do depends on that user's own records, on
-public windows and ticks, and on the key of the hashes; it does not depend on other users, on how records come in
-batches, or on room. A user outside the declared share counts nowhere, by its keyed hash. A record that cannot say whose
-it is, or whose user's name is too long, or that lies in another partition than its user's, is a dead letter; one that
-is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series change
-nothing here: a record that the router could not decode for them is decoded again for the guard alone. Nothing raises.
+Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
+own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
+records come in batches, or on room. A user outside the declared share counts nowhere, by the user's keyed hash. A
+record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
+partition than its user's. A record that is late, or of a time outside the grid, uses nothing of the cap. The other
+content of a record plays no part, so later series change nothing here: a record that the router could not decode
+for them is decoded again for the guard alone. Nothing raises.
 """
 
 import logging
@@ -38,11 +39,11 @@ from stream_dp.records.record_columns import BoolArray
 _HASHES = 1 << 64
 _log = logging.getLogger(__name__)
 NO_KEY = bytes(32)
-"""For those who look at records and remember nothing of them."""
+"""The key for code that looks at records and remembers nothing of them."""
 
 
 def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
-    """Return the guard of a pipeline whose tick 0 begins at `origin_ms`; `key` is that of users' hashes."""
+    """Return the guard of a pipeline whose tick 0 begins at `origin_ms`; `key` is the key of users' hashes."""
     return UserGuard(spec, origin_ms, key) if spec.privacy.unit == "user" else EveryRecord()
 
 
@@ -50,7 +51,7 @@ class UserGuard:
     """The guard of a pipeline with `privacy: {unit: user}`."""
 
     def __init__(self, spec: PipelineSpec, origin_ms: int, key: bytes) -> None:
-        """Raises TypeError where the pipeline protects single events."""
+        """Raise TypeError if the pipeline protects single events."""
         privacy, clock = spec.privacy, spec.clock
         if privacy.user is None:
             raise TypeError("a guard for users needs the field that names them")
@@ -71,7 +72,7 @@ class UserGuard:
         self._uses = CapUses(RowLayout.of(spec).cap_uses)
 
     def begin(self, partitions: Sequence[int]) -> None:
-        """Guard a source which had these partitions at the first start.
+        """Start to guard a source that had these partitions at the first start.
 
         Raises:
             UsageError: there are several, and nothing says which one is a user's.
@@ -80,10 +81,12 @@ class UserGuard:
         self._first, self._now = frozenset(partitions), len(partitions)
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Decide a batch of a partition where the ticks up to `passed` are over; warn of a partition that was added.
+        """Return a batch without records that do not count; the ticks up to `passed` are over in its partition.
+
+        Log a warning if the partition was added after the first start.
 
         Raises:
-            TypeError: it has not begun.
+            TypeError: the guard has not begun.
         """
         if self._homes is None:
             raise TypeError("a guard begins before it admits records")
@@ -114,7 +117,7 @@ class UserGuard:
         return replace(_part(batch, stays, refused), used=used, capped=capped, users=those)
 
     def _read(self, batch: Batch) -> Decoded:
-        """Return the records that say whose they are and when, in the order of the batch."""
+        """Return the records whose user and time can be read, in the order of the batch."""
         shared: Decoded | None = batch.decoded
         if shared is None:
             return self._decoder.decode(batch.payloads)
@@ -132,7 +135,7 @@ class UserGuard:
         return Decoded([records[position] for position in positions], positions, refused)
 
     def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
-        """The tick of each record; less than 0 where it is outside the grid, or there is none."""
+        """Return the tick of each record; less than 0 if it is outside the grid, or if there is none."""
         number = len(decoded.records)
         if given is not None or self._time_of is None:
             tick = given if given is not None and given in self._grid else -1
@@ -142,9 +145,10 @@ class UserGuard:
     def _first_ones(
         self, users: UserNames, ticks: IntArray, counting: BoolArray
     ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
-        """Which records are among their users' first ones of those that are `counting`; what they use, and whose.
+        """Return which `counting` records are among their users' first ones, what they use, and whose they are.
 
-        Whose by tick and column, where they are counted: of those in the declared share.
+        The users come by tick and column, where columns count them; only users in the declared share are among
+        them.
         """
         kept = np.zeros(len(ticks), np.bool_)
         if not counting.any():
@@ -164,7 +168,7 @@ class UserGuard:
 
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
-    """The records of a batch that stay, with these among its refused ones."""
+    """Return a batch with the records that stay, and with these refusals added to its refused ones."""
     those = stays.tolist()
     dead = as_spans((batch.labels[at], why, field) for at, why, field in sorted(refused))
     return replace(

@@ -1,8 +1,9 @@
-"""In which partition of a topic the records of a user lie: where producers put a record by its key, the user's text.
+"""The partition that holds a user's records: producers choose it by the record's key, which is the user's text.
 
-Rules: it is a function of the user and of the number of partitions at the first start. So all records of a user that
-count come from one partition, in its order, whatever producers really do and however many partitions are added. Both
-ways are the defaults of clients: `murmur2` of the Java client and those that follow it, `crc32` of librdkafka.
+Rules: the partition is a function of the user and of the number of partitions at the first start. So all records of
+a user that count come from one partition, in its order, whatever producers really do and however many partitions
+are added. Both functions are the defaults of clients: `murmur2` of the Java client and those that follow it,
+`crc32` of librdkafka.
 """
 
 import zlib
@@ -21,9 +22,9 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(keys: Sequence[bytes]) -> IntArray:
-    """Return the 32-bit hash by which the Java client chooses partitions, of each key.
+    """Return the 32-bit hash of each key, by which the Java client chooses partitions.
 
-    Word by word for all keys that have one there: as much work as there are words, whatever lengths come together.
+    One step mixes one word of all keys that have it: the work grows with the number of words, whatever the lengths.
     """
     lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     whole = lengths // 4
@@ -63,13 +64,13 @@ PARTITIONERS: Mapping[str, Callable[[Sequence[bytes], int], IntArray]] = {
     "murmur2": _java,
     "crc32": _librdkafka,
 }
-"""From keys to partitions, by the name that a pipeline file has for it."""
+"""From keys to partitions, by the name in a pipeline file."""
 
 
 class Homes:
-    """The partition of each user, of the `partitions` that there were at the first start.
+    """The partition of each user, out of the `partitions` at the first start.
 
-    Where there is one only it is everybody's, and nothing need be known of the producers: `partitioner` may be None.
+    A single partition is everybody's, and nothing need be known of the producers: `partitioner` may be None.
     """
 
     def __init__(self, partitions: Sequence[int], partitioner: str | None) -> None:
@@ -84,7 +85,7 @@ class Homes:
 
 
 def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
-    """Return where the users of this pipeline are, whose source had these partitions at the first start.
+    """Return the homes of this pipeline's users; its source had these partitions at the first start.
 
     Raises:
         UsageError: there are several, and nothing says which one is a user's.
@@ -101,7 +102,7 @@ def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
 
 
 def grown(first: int, now: int) -> str:
-    """Return what an operator should know of a source that has `now` partitions, of `first` at the first start."""
+    """Return the warning for an operator whose source has `now` partitions, and had `first` at the first start."""
     return (
         f"the source has {now} partitions, and had {first} at the first start: users count in the partitions of the "
         "first start alone, and producers now put many of them elsewhere, whose records are dead letters "

@@ -1,7 +1,7 @@
-"""The names of users in records, as text: what is hashed, and what says where a user's records lie.
+"""The names of users in records, as text: the text is hashed, and it decides where a user's records lie.
 
-Rules: an integer's text is its digits, all else is its own text, in UTF-8. A name of more than `LONGEST_NAME` bytes is
-nobody's. Private: nothing here is printed.
+Rules: an integer's text is its digits; any other value is its own text, in UTF-8. A name of more than
+`LONGEST_NAME` bytes names nobody. Private: nothing here is printed.
 """
 
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.records.record_columns import BoolArray
 
 LONGEST_NAME = 1024
-"""How many bytes a user's name may have: what is longer would be work for nobody."""
+"""The largest name of a user in bytes; longer names would cost work and name nobody."""
 
 
 class UserNames(NamedTuple):
-    """The users of some records as text; `long` are those whose name is too long: their text is empty."""
+    """The users of some records as text; `long` marks names that are too long, whose text is empty."""
 
     texts: list[bytes]
     long: BoolArray
 
     @classmethod
     def of(cls, values: Iterable[str | int]) -> "UserNames":
-        """Return the names that records hold as these values."""
+        """Return the names for these values of the user field."""
         texts = list(map(str.encode, map(str, values)))
         long = np.fromiter(map(len, texts), np.int64, len(texts)) > LONGEST_NAME
         for at in np.flatnonzero(long).tolist():
@@ -39,5 +39,5 @@ class UserNames(NamedTuple):
 
 
 def naming_field(spec: PipelineSpec, user: str) -> dict[str, Any]:
-    """Return the field `user` as a decoder takes it: null names nobody."""
+    """Return the field `user` for a decoder: not nullable, because null names nobody."""
     return {user: spec.fields[user].model_copy(update={"nullable": False})}

@@ -1,7 +1,8 @@
-"""Where the records of a pipeline are put in its topic by what feeds it: `replay`, and an agent of an app.
+"""Where the programs that feed a pipeline's topic put its records: `replay`, and an agent of an app.
 
-Rules: where users are protected, a record lies in its user's partition, or the guard would make a dead letter of it;
-else, and where it names nobody, its content says where. It is a function of the record alone.
+Rules: where users are protected, a record lies in its user's partition, because the guard makes a dead letter of it
+elsewhere. Otherwise, and where a record names nobody, its content decides. The partition is a function of the
+record alone.
 """
 
 from collections.abc import Sequence
@@ -15,14 +16,12 @@ from stream_dp.records.decoder import RecordDecoder
 
 
 def placement_of(spec: PipelineSpec) -> Placement:
-    """Return where records of this pipeline are put."""
+    """Return the placement of this pipeline's records."""
     user = spec.privacy.user
     return by_content if user is None else _ByUser(spec, user)
 
 
 class _ByUser:
-    """Each record in its user's partition."""
-
     def __init__(self, spec: PipelineSpec, user: str) -> None:
         self._spec = spec
         self._decoder = RecordDecoder(naming_field(spec, user))
