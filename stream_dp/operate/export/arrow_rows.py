@@ -8,10 +8,10 @@ from stream_dp.operate.export.rows import COLUMNS, KINDS, Row
 
 
 def arrow() -> Any:
-    """Return the library.
+    """Return the module `pyarrow`.
 
     Raises:
-        UsageError: it is not there.
+        UsageError: pyarrow is not installed.
     """
     try:
         import pyarrow
