@@ -6,7 +6,7 @@ VALID = "valid"
 
 
 class TokenHolder(NamedTuple):
-    """An analyst ("": the operator), and of a token that was made for her its id and its end, RFC 3339 in UTC.
+    """An analyst ("": the operator), and id and expiry (RFC 3339 in UTC) of an issued token.
 
     `state` is "valid", "expired" or "revoked".
     """
