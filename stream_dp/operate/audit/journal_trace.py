@@ -1,10 +1,8 @@
 """A journal as a trace: its creations, ticks, queries and halts, sent to one composition with the recorded seeds.
 
 Rules: creations are admitted and derived again by `engine.admission`, because mechanisms are built from
-definitions.
-The messages, their order and their seeds are read from the commits by code of this module, not of the engine. Rows
-and
-seeds are private. This file plays nothing.
+definitions. The messages, their order and their seeds are read from the commits by code of this module, not of the
+engine. Rows and seeds are private. This file plays nothing.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """What a journal's ledger comes to, derived again from the pipeline file and the recorded definitions.
 
 Rules: each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks
-at
-which each was alive. This file changes nothing and shows nothing.
+at which each was alive. This file changes nothing and shows nothing.
 """
 
 from fractions import Fraction

@@ -1,8 +1,8 @@
 """Who asked what and when: the messages that a pipeline's journal has answers to, one by one.
 
 Rules: everything shown is public: ids, analysts, names of series, ticks and kinds of refusals. Parameters and
-answers
-are not shown. The journal is checked while it is read, and never held whole in memory. This file changes nothing.
+answers are not shown. The journal is checked while it is read, and never held whole in memory. This file changes
+nothing.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -2,8 +2,7 @@
 
 Rules: counts and places are exact and NOT PRIVATE; they go to the operator's own terminal. The journal is read
 commit by commit, and only the newest ranges of each kind are kept, so memory does not grow with the journal. This
-file
-changes nothing.
+file changes nothing.
 """
 
 from collections import deque

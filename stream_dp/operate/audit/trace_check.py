@@ -1,13 +1,11 @@
 """A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
 
 The trace is also compared with its neighbours: with one event more, the verifier of the claimed relation accepts
-it;
-with two events more in two ticks, the verifier refuses it. Where users are protected, the neighbours have as many
-events more as count of one user, and one more than that.
+it; with two events more in two ticks, the verifier refuses it. Where users are protected, the neighbours have as
+many events more as count of one user, and one more than that.
 
 Rules: no content of a journal is shown, only how much was compared, which follows from ticks and series; errors
-name
-ticks and series. This file changes nothing.
+name ticks and series. This file changes nothing.
 """
 
 import asyncio

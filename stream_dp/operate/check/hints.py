@@ -2,8 +2,7 @@
 
 Rules: a hint names fields and values of the pipeline file. It never shows a record's content, except the name of a
 field that differs from a declared name in its spelling. The number of records with a mistake is exact, so NOT
-PRIVATE.
-No payload makes this module raise.
+PRIVATE. No payload makes this module raise.
 """
 
 import re

@@ -2,8 +2,8 @@
 
 Rules: the check runs only if there is no journal yet, before anything is charged, made or public. A refused start
 reveals one bit about the data: that records exist, and that none of the inspected ones fits. The error names
-reasons
-and fields, but no count, no place and no content. If the source cannot be read, the engine reports it later.
+reasons and fields, but no count, no place and no content. If the source cannot be read, the engine reports it
+later.
 """
 
 import asyncio

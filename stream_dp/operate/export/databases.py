@@ -1,9 +1,8 @@
 """Rows in a table of PostgreSQL or DuckDB.
 
 Rules: a group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors
-name
-the place, never a password. An existing table must have the columns of this version. DuckDB's times are read as
-milliseconds, because its own time type needs one more library. A key that is too long for a PostgreSQL index is
+name the place, never a password. An existing table must have the columns of this version. DuckDB's times are read
+as milliseconds, because its own time type needs one more library. A key that is too long for a PostgreSQL index is
 cut.
 """
 

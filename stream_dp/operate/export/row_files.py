@@ -1,8 +1,7 @@
 """Rows in files: one CSV that grows, or a Parquet file for each group of releases.
 
 Rules: readers never see a half-written group after a crash: a CSV is cut back to the size in its position file, and
-a
-Parquet file gets its name only when it is whole. The position file is made before the CSV. A lock keeps a second
+a Parquet file gets its name only when it is whole. The position file is made before the CSV. A lock keeps a second
 export away. Blocking calls run on threads.
 """
 

@@ -1,8 +1,7 @@
 """Which records of a file a pipeline could not use, and why, before any of them is sent.
 
 Rules: the pipeline's own router decides, so exactly the engine's dead letters are reported here. Counts and lines
-are
-exact and NOT PRIVATE: they go to the operator's own terminal. The content of a record is never shown.
+are exact and NOT PRIVATE: they go to the operator's own terminal. The content of a record is never shown.
 """
 
 from collections.abc import Callable, Iterator, Sequence

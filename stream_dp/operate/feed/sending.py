@@ -1,9 +1,8 @@
 """Records from a file or from standard input into a topic, as they are: what `stream-dp send` does.
 
 Rules: a file is read completely before anything is sent, so that bad lines are reported first; standard input is
-sent
-as it arrives. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. The content of a
-record is never shown.
+sent as it arrives. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. The content
+of a record is never shown.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A topic made ready for the events of a pipeline: what `stream-dp topic` does.
 
 Rules: an existing topic is not changed. The brokers of a new one stamp records on arrival, which a wall clock
-needs,
-and store them uncompressed: they unpack each batch themselves, so every stored batch can be unpacked by readers.
+needs, and store them uncompressed: they unpack each batch themselves, so every stored batch can be unpacked by
+readers.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """What a column of a sample looks like, and the type that is proposed for it.
 
 Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it.
-Sample
-values are shown only on the operator's own terminal, and only on request. No cell makes this module raise.
+Sample values are shown only on the operator's own terminal, and only on request. No cell makes this module raise.
 """
 
 import json
@@ -29,7 +28,7 @@ _KINDS = re.compile(
 )
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 MOST_VALUES, ONE_IN = 200, 2
-"""A category has at most 200 different texts, and at most one for every two records."""
+"""A category has at most `MOST_VALUES` different texts, and at most one for every `ONE_IN` records."""
 SEPARATORS = (";", "|", ",")
 """Characters that may separate the entries of a cell; they belong to the form, not to the data."""
 ODD_ONE_IN = 20

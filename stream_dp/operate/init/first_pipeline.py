@@ -1,10 +1,8 @@
 """A sample looked at, and a first pipeline file written: what `stream-dp init` does.
 
 Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine; statements about it
-are
-NOT PRIVATE, for the operator's own terminal. A column name that few records have may be a value itself, so it is
-not
-proposed, only counted. An existing file is never overwritten.
+are NOT PRIVATE, for the operator's own terminal. A column name that few records have may be a value itself, so it
+is not proposed, only counted. An existing file is never overwritten.
 """
 
 import asyncio

@@ -3,10 +3,8 @@
 Rules: an event that is not in `EVENTS` is not logged; it is a bug and raises. An event names the phase that begins.
 Its only numbers are public ones: the published tick, how many releases were exported, an address, an exit code. It
 contains no content of a record, no count of records, no offset, no lag and no duration. `error` and `warning` are
-our
-own texts, which follow the same rule (`errors`). Of another library's log message only the library's name is
-logged,
-because the text can contain data. Times are whole seconds.
+our own texts, which follow the same rule (`errors`). Of another library's log message only the library's name is
+logged, because the text can contain data. Times are whole seconds.
 """
 
 import logging

@@ -1,11 +1,9 @@
 """What the operator of a run is told: that many records are dead or late, since when it counts, and exact totals.
 
 Rules: none of these figures is public. They go to the operator's own terminal or to the guarded operator's port,
-never
-to releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded over at
-least `FEWEST` records, and why; at most one warning comes in `WINDOW_S`. The figures are added up from durable
-commits.
-This file prints nothing.
+never to releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded
+over at least `FEWEST` records, and why; at most one warning comes in `WINDOW_S`. The figures are added up from
+durable commits. This file prints nothing.
 """
 
 import time

@@ -1,8 +1,7 @@
 """The operator's figures as metrics: exact, and NOT PRIVATE, which every name and every help says.
 
 Rules: only the guarded operator's port serves them (`figures_beside`), never the public port. They count the
-durable
-commits of this process and start at 0 with it.
+durable commits of this process and start at 0 with it.
 """
 
 from stream_dp.operate.observe.operator_figures import OperatorFigures

@@ -1,11 +1,9 @@
 """What an operator's traces may tell: every span and every attribute, as `lifecycle_log` has it for logs.
 
 Rules: a span or attribute that is not in `SPANS` is not sent; it is a bug and raises. Traces contain no content of
-a
-record, no count, no offset, no lag, no text of an error, and of an address only its route. The begin and duration
-of a
-span still reveal the load: traces are NOT PRIVATE, and go only where the operator sends them. No trace context is
-taken from a request, and none is passed on. This file is loaded only if traces were asked for.
+a record, no count, no offset, no lag, no text of an error, and of an address only its route. The begin and duration
+of a span still reveal the load: traces are NOT PRIVATE, and go only where the operator sends them. No trace context
+is taken from a request, and none is passed on. This file is loaded only if traces were asked for.
 """
 
 import asyncio

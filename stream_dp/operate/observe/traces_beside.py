@@ -1,13 +1,10 @@
 """The traces of a run, sent beside the engine to the collector that OpenTelemetry's own variables name.
 
 Rules: traces are sent only if they were asked for. A variable alone switches nothing on, because a cluster may set
-it
-for every program in it. A thread of their own sends the spans from a queue that drops what does not fit, so a
-collector
-that hangs or is gone costs only spans; the end of the run waits for it `LAST_S` at most. Log messages of the SDK
-are not
-repeated: a collector's answer has no place in a log, and `span_sender` reports once that the collector is
-unreachable.
+it for every program in it. A thread of their own sends the spans from a queue that drops what does not fit, so a
+collector that hangs or is gone costs only spans; the end of the run waits for it `LAST_S` at most. Log messages of
+the SDK are not repeated: a collector's answer has no place in a log, and `span_sender` reports once that the
+collector is unreachable.
 """
 
 import asyncio

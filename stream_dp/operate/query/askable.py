@@ -1,10 +1,8 @@
 """What may be asked of a pipeline, as a form needs it: the declared fields, and the keys that each statistic takes.
 
 Rules: everything here is public: it is in the pipeline file or the same for all pipelines. Keys that a form cannot
-show
-are left out, and so are statistics that require such a key; a definition of a live series may still use all of
-them.
-No statistic is named in this module.
+show are left out, and so are statistics that require such a key; a definition of a live series may still use all of
+them. No statistic is named in this module.
 """
 
 from collections.abc import Mapping

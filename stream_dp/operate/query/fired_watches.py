@@ -61,10 +61,7 @@ class FiredWatches:
             del self._ends[name]
 
     def _lives(self, series: str, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
-        """Return the lives of a series' watches.
-
-        If most of them are no longer on the roster, forget those first.
-        """
+        """Return the lives of a series' watches; once most are no longer on the roster, forget those."""
         lives = self._ends.setdefault(series, {})
         if len(lives) > 2 * len(roster.once) + _FEW:
             there = {_life(one) for those in roster.once.values() for one in those}

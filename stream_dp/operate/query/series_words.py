@@ -1,8 +1,7 @@
 """What is answered about series that come and go, as plain public values: for messages, and for the HTTP API.
 
 Rules: every value is public: names, ticks, times, amounts, derivations. Answers are made at the cut, before the
-commit
-that records them. A series covers the ticks from `start` on, up to and not including `end`.
+commit that records them. A series covers the ticks from `start` on, up to and not including `end`.
 """
 
 from collections import deque
@@ -96,8 +95,7 @@ class SeriesWords:
         """Return the running series, first those of the file, then the last halted ones; `end` is None while one
         runs.
 
-        A monitor's entry lists its watches; their filters are shown only to `payers` who paid for the monitor
-        (None: to all).
+        A monitor's entry lists its watches, with their filters if `payers` is None or contains the monitor's payer.
         """
         specs = {c.spec.name: c.spec for c in self.built.chosen}
         monitors = sum(isinstance(e.series.asking, WatchRoster) for e in admission.registry.live)

@@ -3,8 +3,7 @@
 Rules: a definition with `error` instead of `epsilon` is priced from public facts (the pipeline file and the
 prediction) and draws no noise. Candidates are exact decimals of three digits, so the result can be written and read
 without rounding. At most `STEPS` candidates are tried, on a thread, each followed by a pause of the same length;
-one
-search runs at a time, and each analyst has at most one.
+one search runs at a time, and each analyst has at most one.
 """
 
 import asyncio

@@ -1,12 +1,10 @@
 """A process that derives what messages define, so that ticks never wait for it.
 
 Rules: the process receives the pipeline's specification and definitions: no key, no token, no record and no state.
-It
-draws no noise and opens nothing. It starts with the first definition, ends after `IDLE_S` without one, and is
-killed
-with the engine. It returns a definition's mechanism and prices, which the engine checks against its ledger at a
-cut. If
-a definition ends the process, for example by its memory, the definition is refused; it never ends the engine.
+It draws no noise and opens nothing. It starts with the first definition, ends after `IDLE_S` without one, and is
+killed with the engine. It returns a definition's mechanism and prices, which the engine checks against its ledger
+at a cut. If a definition ends the process, for example by its memory, the definition is refused; it never ends the
+engine.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
 """The live series of a running engine: what the HTTP API may preview, create, halt, list and ask, as public values.
 
 Rules: every request except a list becomes a message and is handled like all messages: executed at a cut, recorded
-with
-its answer, public. Its id is the request's key, if it has one; the same request under the same key is the same
-message.
-Errors are those of the engine.
+with its answer, public. Its id is the request's key, if it has one; the same request under the same key is the same
+message. Errors are those of the engine.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,8 @@
 """An engine and what it has published, and the signals that end it.
 
 Rules: the first Ctrl-C (or SIGTERM) ends the run after the commit in flight, within some seconds; the second one
-leaves
-at once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while the engine
-runs.
+leaves at once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while the
+engine runs.
 """
 
 import asyncio

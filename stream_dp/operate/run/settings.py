@@ -2,8 +2,7 @@
 
 Rules: flags override STREAM_DP_KAFKA_* variables, which override the pipeline file. STREAM_DP_KAFKA_BOOTSTRAP is
 `source.bootstrap`; any other variable is the key with its name in `source.security`, with paths relative to the
-working
-folder.
+working folder.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Telling of each tick once it is public: its number, and nothing of what it took.
 
 Rules: reports begin with the newest public tick when the engine runs. If many ticks are published within a moment,
-only
-the newest of them is reported.
+only the newest of them is reported.
 """
 
 import asyncio
