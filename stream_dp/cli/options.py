@@ -40,7 +40,9 @@ Port = Annotated[
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes the fields of its dataclass parameters as options: typer knows no groups."""
+    """Return a command that takes the fields of its dataclass parameters as options, because typer has no option
+    groups.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken = list[inspect.Parameter]()
@@ -69,5 +71,5 @@ def _option(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter
 
 
 def say_on_stderr(line: str) -> None:
-    """Say a line on stderr, for whoever sits there."""
+    """Print a line on stderr."""
     typer.echo(line, err=True)

@@ -10,7 +10,7 @@ from stream_dp.operate.run.running import Run
 
 
 def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
-    """While the context is open, follow a run on `line`: ticks and releases, which are public, and nothing else."""
+    """Return a context that shows a run's ticks and releases, which are public, on `line`."""
 
     @asynccontextmanager
     async def shown(run: Run) -> AsyncIterator[None]:
