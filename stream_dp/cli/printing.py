@@ -113,9 +113,9 @@ def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
     >>> windows = {"tick": {"value": 9, "band": 30}, "1h": {"value": 12, "band": 97}}
     >>> print(answer_text("orders", "2026-01-18T06:04:00Z", {"tick": 4, "windows": windows, "confidence": 0.95}))
     orders at 2026-01-18T06:04:00Z: tick 4, confidence 0.95
-    windows:
-      tick: value 9, band 30
-      1h: value 12, band 97
+      windows:
+        tick: value 9, band 30
+        1h: value 12, band 97
     """
     told = {key: value for key, value in said.items() if key != "series"}
     return "\n".join(_lines(f"{series} at {end}:", told, _is_deep, ""))
@@ -131,7 +131,7 @@ def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> 
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a value contains a container that contains a value."""
+    """Return whether a value is a container with another container in it."""
     inside = value.values() if isinstance(value, Mapping) else value
     return _holds(value) and any(map(_holds, inside))
 

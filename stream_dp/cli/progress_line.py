@@ -99,8 +99,7 @@ class Line:
 def amount_text(done: int, of: int, unit: str) -> str:
     """Return the progress in words.
 
-    >>> amount_text(31, 100, "%"), amount_text(1200, 40000, "tick"), amount_text(7, 0, "file"), amount_text(0, 0,
-    "")
+    >>> amount_text(31, 100, "%"), amount_text(1200, 40000, "tick"), amount_text(7, 0, "file"), amount_text(0, 0, "")
     ('31 %', '1,200 of 40,000 ticks', '7 files', '')
     """
     if not unit:

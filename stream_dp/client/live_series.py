@@ -70,7 +70,7 @@ class LiveSeriesClient:
     def analyst(self) -> str:
         """Return the analyst for whom `stream-dp token` made the token; "" for tokens made in another way."""
         from stream_dp.engine.messages.issued_tokens import (
-            id_of,  # only who sends messages needs it
+            id_of,  # needed only to send messages
         )
 
         if not id_of(self.token):

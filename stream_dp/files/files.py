@@ -104,7 +104,7 @@ class FileSource:
         return ticked(records, self._grid)
 
     def _end(self, tick: int) -> int:
-        """The position after a tick."""
+        """Return the position after a tick."""
         return self._ticks.before(tick + 1) + tick + 1
 
     def _batch(self, tick: int) -> Batch:

@@ -48,9 +48,9 @@ def fixed_blocks(
     """Derive the guarantee of the series of the first start, which run at once on the same events, at the granted
     delta.
 
-    Without a granted delta, premises without an epsilon at delta 0 are derived as the tightest at `stated`, the
-    file's delta; Renyi DP uses the filter's `order`. Return a block of all premises at once and, if some are pure
-    and some not, a block that first composes the others and then adds the pure ones; the tightest first.
+    Without a granted delta, a guarantee that has no epsilon at delta 0 is the tightest one at `stated`, the file's
+    delta; Renyi DP is at the filter's `order`. Return a block of all premises at once and, if some are pure and
+    some not, a block that first composes the others and then adds the pure ones; the tightest first.
 
     Raises:
         NotDerivable: there is no series, or no rule covers them.

@@ -224,7 +224,7 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
 
 
 def _is_live(message: Any) -> bool:
-    """Return whether this message begins an event stream, whose parts are already delayed by what it waits for."""
+    """Return whether this message begins an event stream, whose parts need no turn."""
     return any(value.startswith(_EVENTS) for _, value in message.get("headers", ()))
 
 

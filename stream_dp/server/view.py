@@ -98,7 +98,7 @@ class ReleaseLog:
             self._check_same(release)
             return
         if self._keep is not None and self._last == NOTHING and release.sequence > 1:
-            self._forgotten = release.sequence - 1  # what came before was not read again
+            self._forgotten = release.sequence - 1  # earlier releases were not read again
         kept = self._series.setdefault(release.series, _Kept())
         releases = kept.releases
         if releases and release.tick < releases[-1].tick:

@@ -61,7 +61,7 @@ async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
             if content is None or isinstance(content, bytes)
             else msgspec.json.encode(content)
         )
-    except Exception:  # noqa: BLE001 - one bad record must not stop the others, and its text may hold data
+    except Exception:  # noqa: BLE001 - one bad record must not stop others; the text may hold data
         return _DEAD
 
 

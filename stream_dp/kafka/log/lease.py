@@ -172,7 +172,9 @@ class KafkaLease:
 
     @property
     def _limit_s(self) -> float:
-        """The coordinator aborts a transaction after its timeout, and checks every ten seconds."""
+        """The longest wait, in seconds: the coordinator aborts a transaction after its timeout, and checks every
+        ten seconds.
+        """
         return self.settings.transaction_timeout_ms / 1000 + 10
 
     async def _fence(self) -> Any:

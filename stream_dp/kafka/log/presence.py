@@ -122,7 +122,6 @@ class _Joined:
         self.event = asyncio.Event()
 
     def listener(self) -> Any:
-        """Return the listener for the library."""
         event = self.event
 
         class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type

@@ -95,8 +95,9 @@ def loss_json(
 
 
 def _touched(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
-    """Return, for each span of life, the ticks at which an event, or all events of a user, can reach that
-    series.
+    """Return, for each span of life, the ticks at which an event, or all events of a user, can reach that series.
+
+    Return None if one event may be in two ticks.
     """
     protection = built.spec.protection
     if (users := protection.users) is not None:

@@ -190,7 +190,6 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
 
 
 def _of_list(field: ListField, value: object) -> str:
-    """Return the mistake in a list."""
     if isinstance(value, str):
         return "texts, where lists are declared; write lists, or declare the `separator:` of a file's cells"
     if not isinstance(value, list):

@@ -44,7 +44,7 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
 
 
 async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:
-    """Yield samples until the caller stops."""
+    """Yield samples of the file, or the newest and then the oldest records of the topic."""
     source = spec.source
     if isinstance(source, FileSourceSpec):
         samples = iter(file_samples(spec, source.path, RECORDS))

@@ -56,7 +56,6 @@ class FiredWatches:
         return {**self._ends.get(series, {}).get(_life(one), {}), **one.asked}
 
     def _forget_halted(self, registry: Registry) -> None:
-        """Forget the series that no longer run."""
         for name in [name for name in self._ends if registry.named(name) is None]:
             del self._ends[name]
 

@@ -146,7 +146,7 @@ def noise_lines(preview: Mapping[str, Any]) -> list[str]:
 
 def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
     """Return the cut's time and the content of an answer's public line; the answer must not be a refusal."""
-    from stream_dp.journal.answer_body import read_answer  # only who asks needs it
+    from stream_dp.journal.answer_body import read_answer  # needed only for messages
 
     found = read_answer(line)
     return found.end, found.answer or {}

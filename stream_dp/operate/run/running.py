@@ -196,7 +196,6 @@ class Run:
         return shown - self._keep if since is None else min(shown - self._keep, since)
 
     def _published(self, release: Release) -> None:
-        """Add a release that is public now."""
         self.log.append(release)
         self._fired.take(release, self.engine.admission.registry)
 

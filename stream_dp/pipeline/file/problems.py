@@ -34,7 +34,7 @@ _MESSAGES = {
 }
 _OTHER_FORM = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
 _SHOWN, _MOST_HOMES = 3, 2  # keys of an example, and parts that a key may belong to
-_PLAIN = re.compile(r"[\w.+/%][\w .+/%-]*|-\d[\d.]*")  # what needs no quotes within brackets
+_PLAIN = re.compile(r"[\w.+/%][\w .+/%-]*|-\d[\d.]*")  # text that needs no quotes within brackets
 
 Place = Sequence[str | int]
 

@@ -97,7 +97,6 @@ def _refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
 
 
 def _problem_at(mark: Any, path: str, message: str, meant: str = "") -> Problem:
-    """Return a problem at one of the reader's marks."""
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
     return Problem(line, column, path, message, meant)
 

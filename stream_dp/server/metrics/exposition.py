@@ -137,7 +137,7 @@ class FiredSoFar:
         upto: Mapping[str, int] | None = None,
         counts: Mapping[str, Counter[str]] | None = None,
     ) -> None:
-        """Start without counts."""
+        """Start with these counts (default: none)."""
         self._upto = upto or {}
         self._counts = counts or {}
 
