@@ -1,4 +1,4 @@
-"""Run a program that cannot outlive us: `python child.py PARENT_PID PROGRAM ARGUMENT...`
+"""Run a program that cannot outlive its parent: `python child.py PARENT_PID PROGRAM ARGUMENT...`
 
 This process becomes PROGRAM (same pid) after it has asked Linux to kill it when the thread that started it ends,
 for whatever reason. On other systems it only becomes PROGRAM. This file is a script, not imported: it must start in

@@ -40,9 +40,7 @@ def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
 
 
 def controller_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
-    """Return the configuration of one node without its broker, for `fence_former_life`; it fences brokers
-    quickly.
-    """
+    """Return the configuration of one node without its broker, for `fence_former_life`; it fences fast."""
     settings = _identity(own, cluster)
     settings["process.roles"] = "controller"
     settings["listeners"] = f"CONTROLLER://{HOST}:{own.controller}"

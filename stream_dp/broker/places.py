@@ -1,4 +1,4 @@
-"""Where files of this package live on the user's machine.
+"""Folders of this package on the user's machine.
 
 Files that can be downloaded again are in the cache folder, data that must survive in the state folder.
 `STREAM_DP_HOME` overrides both. Nothing here makes a folder.

@@ -1,4 +1,4 @@
-"""Groups of commands that show their help whole, and one that imports a command only when it is invoked.
+"""Groups of commands with complete help texts; one group imports a command only when it is invoked.
 
 Rules: the command NAME is the attribute NAME (with _ for -) of the module `stream_dp.cli.commands.NAME`, a function
 or a group. `--help` lists the texts of the table; a test compares them with the docstrings.
@@ -46,9 +46,7 @@ class LazyGroup(WholeHelpGroup):
 
 
 class _Imported(Mapping[str, Any]):
-    """A mapping from these names to commands of the installed typer; each command is imported when it is looked
-    up.
-    """
+    """A mapping from these names to commands of the installed typer, each imported when looked up."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names

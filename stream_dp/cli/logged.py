@@ -1,4 +1,4 @@
-"""`--log-format json`: what a long-lived command says on stderr, as lines of JSON for programs."""
+"""`--log-format json`: stderr of a long-lived command as lines of JSON for programs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,8 +31,7 @@ LogFormat: TypeAlias = Annotated[
 
 @contextmanager
 def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
-    """Yield a function that logs the phases of a command on this file, and log how it ends; log nothing in text
-    form.
+    """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing.
 
     Raises:
         typer.Exit: the command ended with an error, which was logged; in text form the error itself is raised.

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, alone and in groups, and how they say that they wait."""
+"""Arguments and options that several commands share, alone and in groups."""
 
 import inspect
 from collections.abc import Callable
@@ -40,9 +40,7 @@ Port = Annotated[
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes the fields of its dataclass parameters as options, because typer has no option
-    groups.
-    """
+    """Return a command with the fields of its dataclass parameters as options: typer has no option groups."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken = list[inspect.Parameter]()

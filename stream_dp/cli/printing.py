@@ -1,4 +1,4 @@
-"""What several commands print: a derivation as a tree, a budget as a clause, a tick with its time.
+"""Texts that several commands print: a derivation as a tree, a budget as a clause, a tick with its time.
 
 Rules: everything is made from plain values, of the local engine or received over HTTP.
 """

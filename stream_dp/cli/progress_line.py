@@ -1,4 +1,4 @@
-"""How far a command has come, in one line on stderr, once it takes long.
+"""The progress of a command in one line on stderr, once the command takes long.
 
 On a terminal the line appears after two seconds, is redrawn in place and is removed at the end. In a log, where
 nobody waits, a line comes every ten seconds. Rules: only this file shows progress. Nothing goes to stdout. Messages
@@ -42,9 +42,7 @@ class Line:
         self._amount = amount_text(done, of, unit)
 
     def follow(self, status: Callable[[], str | None]) -> None:
-        """From now on show the result of `status` on a terminal only, and while it is None, the present
-        activity.
-        """
+        """Show the result of `status` from now on, on a terminal only; while it is None, show the activity."""
         self._status = status
 
     def say(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Where `stream-dp` begins: signals are answered before anything else is imported.
+"""The entry point of `stream-dp`: it handles signals before anything else is imported.
 
 Rules: the imports of this module take no time. A `run` ends well at any moment: before its engine exists there is
 nothing to finish. For other commands signals have their default effect.

@@ -1,4 +1,4 @@
-"""How far a run has come, on a terminal: ticks and releases, which are public, and nothing else."""
+"""The progress of a run on a terminal: ticks and releases, which are public, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

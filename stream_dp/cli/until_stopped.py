@@ -1,4 +1,4 @@
-"""What goes on until it is told to stop, beside an engine: the page from releases, an export that follows.
+"""Work without an engine that goes on until a signal: the page from releases, an export that follows.
 
 Rules: the first Ctrl-C or SIGTERM ends the work well, and the command with 0; a second signal has its default
 effect.

@@ -1,5 +1,4 @@
-"""Talking to an engine by Kafka: an analyst with a token, the brokers' addresses and the pipeline's name needs no
-more.
+"""Messages to an engine over Kafka; an analyst needs a token, the brokers' addresses and the pipeline's name.
 
 Rules: a message is signed here and sent once. Its answer is searched among the records that enter the public topic
 after a point before the message was sent. The right answer names the place of the message, so an answer to another

@@ -1,4 +1,4 @@
-"""Talking to the HTTP API of a running engine, for `stream-dp query`.
+"""A client of the HTTP API of a running engine, for `stream-dp query`.
 
 Rules: the token is sent to the named address only: no proxies, no redirects, and no plain http beyond this machine.
 It is never sent to an engine of another pipeline. A refusal is raised as the engine's error.

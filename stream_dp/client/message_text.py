@@ -1,4 +1,4 @@
-"""What is said and what is heard, by whichever way a message travels: its text, its id, and the error of a refusal."""
+"""The text, id and answer of a message, for HTTP and Kafka, and the error of a refusal."""
 
 import json
 from collections.abc import Mapping

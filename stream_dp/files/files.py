@@ -122,9 +122,7 @@ class FileSource:
 
 
 class FileSink:
-    """A sink with one release body per line. Lines may become visible one by one; after `open` none is
-    incomplete.
-    """
+    """A sink with one release body per line. Lines may appear one by one; after `open` each is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,5 +1,4 @@
-"""A mark outside the journal of how far it has been: so that a lost or older journal is not taken for a first
-start.
+"""A mark outside the journal of its length, so that a lost or older journal is not taken for a first start.
 
 The mark is a small file in the user's state folder: one for each pipeline and source, and for a file source one for
 each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead
@@ -42,8 +41,7 @@ class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_f
 
 
 class HighWater:
-    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` returns the cluster of an open
-    journal.
+    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` returns an open journal's cluster.
 
     `place` is where a file's data lie, empty for a topic. `key` is the id of the operator's key, or empty.
     """
@@ -144,9 +142,7 @@ class HighWater:
         await self.marked.close()
 
     def _seen(self, mine: "_Mark | None") -> "list[_Mark]":
-        """Return the marks that this journal must not be behind: its own, else marks made elsewhere that may be its
-        own.
-        """
+        """Return the marks that this journal must not be behind: its own, else its possible ones elsewhere."""
         if mine is not None:
             return [mine]
         if not self._place:

@@ -1,5 +1,4 @@
-"""Source, journal, sink, messages and answers in memory, for tests and for embedding: the ports' contract, made
-plain.
+"""Source, journal, sink, messages and answers in memory, for tests and embedding: the simplest adapters.
 
 Rules: state that outlives an engine is a value that the caller keeps and passes to the next adapter: a
 `MemoryStore`, or a list of bodies.

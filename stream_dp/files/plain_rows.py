@@ -1,4 +1,4 @@
-"""The rows of a CSV or of JSON lines, without a schema: what `send` sends and what `init` looks at.
+"""The rows of a CSV or of JSON lines, without a schema: for `send` and `init`.
 
 Rules: as in `records`, every line is one row, and a bad line affects no other. Cells of a CSV are texts; an empty
 cell is None. Columns without a name, or with a name that occurs twice, are left out, because their names do not
@@ -95,8 +95,7 @@ def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str
 
 
 def as_it_looks(cell: str | None) -> object:
-    """Return the value of a cell without a declared type: a JSON number, true, false or a text; an empty cell is
-    None.
+    """Return the value of a cell without a declared type: a JSON number, true, false or a text; None if empty.
 
     >>> [as_it_looks(cell) for cell in ("1.5", "7", "007", "True", "", "DE")]
     [1.5, 7, '007', True, None, 'DE']

@@ -236,9 +236,7 @@ def _cells(name: str, kind: FieldType | Separated) -> _Memo[str]:
 
 
 def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
-    """Return a function that converts a CSV cell to the declared type; unconvertible cells stay texts, empty ones
-    None.
-    """
+    """Return a converter of CSV cells to the declared type; other texts stay texts, empty cells are None."""
     if isinstance(kind, Separated):
         return kind.entries
     convert = _CONVERT[FieldType(kind)]
@@ -246,8 +244,7 @@ def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
-    """Yield line number and cells of each line that is not blank; None for a line with an open quote or text after
-    one.
+    """Yield line number and cells of each nonblank line; None for an open quote or text after a quote.
 
     Each line is parsed separately, so no record can swallow another; cells cannot contain line breaks.
     """
@@ -335,9 +332,7 @@ def _from_parquet(
 
 
 def _plain(cell: object, kind: FieldType | Separated) -> object:
-    """Return the cell or its entries; a decimal meant as a number becomes int or float as in JSON: 7 is int, 7.00
-    float.
-    """
+    """Return the cell or its entries; a decimal that is a number becomes int (7) or float (7.00) as in JSON."""
     if isinstance(kind, Separated):
         return kind.entries(cell) if isinstance(cell, str) else cell
     if not isinstance(cell, Decimal) or kind in {FieldType.CATEGORY, FieldType.TEXT}:

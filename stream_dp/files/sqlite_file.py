@@ -1,4 +1,4 @@
-"""What the SQLite files of a pipeline have in common: whose a file is, one change at a time, and how they fail.
+"""Common parts of a pipeline's SQLite files: their application, transactions and errors.
 
 This file knows no table.
 """

@@ -1,5 +1,4 @@
-"""Messages and answers of an embedded pipeline: two tables of one SQLite file beside its journal,
-`JOURNAL.messages`.
+"""Messages and answers of an embedded pipeline: two tables of the SQLite file `JOURNAL.messages`.
 
 Rules: everybody with write access to the file may put a message there (`put_question`); its signature decides
 whether it counts. The file is made with the first message or answer and is private to its owner (mode 0600).

@@ -1,4 +1,4 @@
-"""A source over another one: what every wrapper of a source hands on.
+"""A source that passes all calls to another one: the base of wrappers.
 
 Rules: this class adds nothing. A wrapper overrides only the methods that it changes.
 """

@@ -61,8 +61,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Callbacks that report progress: a text line, the progress of a start, the page's address, and the running
-    `Run`.
+    """Callbacks for progress: a text line, the progress of a start, the page's address, the running `Run`.
 
     The second argument of `page` says whether the year still goes on, so that visitors can still create series.
     """
@@ -75,9 +74,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """A finished run: its pipeline, how many `seconds` it took, and how many events came in earlier runs
-    (`before`).
-    """
+    """A finished run: its pipeline, its duration in `seconds`, and the events of earlier runs (`before`)."""
 
     built: Built
     sealer: Sealer

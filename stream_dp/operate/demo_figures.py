@@ -1,4 +1,4 @@
-"""What the demo ends with: totals of the journal, the last private values, and exact ones beside them.
+"""The demo's last report: totals of the journal, the last private values, and exact values for comparison.
 
 Rules: exact figures come from the journal and are made for sources declared public only; the caller checks.
 """

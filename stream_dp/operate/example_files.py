@@ -1,4 +1,4 @@
-"""Where the files of the shipped example lie.
+"""The folder of the shipped example.
 
 Rules: the folder of a checkout comes first, then the folder where the wheel put the files. There is one original,
 `examples/01_flights` in the repository; this module copies nothing.

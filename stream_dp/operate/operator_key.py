@@ -1,4 +1,4 @@
-"""The operator's key of a pipeline: named by a flag, then by the environment; one is made for public data only."""
+"""The operator's key of a pipeline: from a flag, then from the environment; made only for public data."""
 
 import os
 from pathlib import Path

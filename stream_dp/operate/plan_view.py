@@ -29,9 +29,7 @@ class PlanView:
         return plan_json(self._built)
 
     def shown(self) -> dict[str, Any]:
-        """Return the plan for people: amounts as exact decimals, the budget, the derivation, errors by tick,
-        notes.
-        """
+        """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""
         built = self._built
         measure = dp_at(built.derivation, built.spec.privacy.delta)
         return {

@@ -1,4 +1,4 @@
-"""What a pipeline has published, read from outside the engine: its topic of releases, or the file of them.
+"""The published releases of a pipeline, read from outside the engine: from its topic or its file.
 
 Rules: this module only reads, needs no key and takes no lease. Records of open or aborted transactions are not
 returned. Bodies are returned as they were written; the caller checks that their sequence numbers grow.
@@ -53,8 +53,7 @@ async def of_topic(
     every: float | None,
     ticks: int | None = None,
 ) -> AsyncIterator[list[bytes]]:
-    """Return the bodies in a topic of releases, starting a little before the first one after sequence number
-    `beyond`.
+    """Return the bodies in a topic of releases, from a little before the first one after `beyond`.
 
     If `beyond` is negative and `ticks` is given, start a little before the first of the newest `ticks` ticks.
 
@@ -110,9 +109,7 @@ async def _of_file(
 
 
 def _start_of(path: Path, ticks: int) -> int:
-    """Return the position of a line at or before the first of the newest `ticks` ticks, searching from the file's
-    end.
-    """
+    """Return the position of a line at or before the first of the newest `ticks` ticks; searches backwards."""
     try:
         end = path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""When a tick begins, as a time in UTC: for the `start` and the `end` of a series.
+"""The begin of a tick as a time in UTC: for the `start` and the `end` of a series.
 
 Rules: everything here is public: the declared origin of the clock, or the end time in a published release.
 A series covers the ticks from `start` on, up to and not including `end`; in time: [start_time, end_time).

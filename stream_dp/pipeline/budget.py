@@ -63,8 +63,7 @@ def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
 def charged_parts(
     ledger: Ledger, series: tuple[Derivation, ...], blocks: Sequence[Derivation]
 ) -> tuple[Derivation, tuple[Derivation, ...]]:
-    """Return the derivation of the first start, and the parts charged for it: the whole, its premises, or each of
-    `series`.
+    """Return the first start's derivation, and the charged parts: the whole, its premises, or each of `series`.
 
     `blocks` derive the series together in several ways, tightest first. If sums are exact (pure, basic), the first
     block is charged as one. Other filters charge less for many small parts than for their sum; then the cheapest

@@ -1,4 +1,4 @@
-"""From a specification to what the engine runs: mechanisms, bands, the frozen block's charge.
+"""From a specification to the engine's configuration: mechanisms, bands, the charge of the first series.
 
 Rules: everything here is a function of the specification. Guarantees come from `derivations`, refusals from the
 ledger, before anything runs. This file opens nothing.
@@ -150,9 +150,7 @@ class Built:
 
     @property
     def promise(self) -> Derivation:
-        """The derivation of the guarantee for all series of this pipeline, including live ones, at its first
-        start.
-        """
+        """The derivation of the guarantee for all series, including live ones, at the first start."""
         return whole(self.spec.name, self.ledger.filter, self.frozen, target(self.spec.privacy))
 
     def subledgers(self) -> Subledgers:

@@ -1,4 +1,4 @@
-"""What a reader of the guarantee must know beside it."""
+"""Notes that a reader of the guarantee must know."""
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.run_config import READ_AGAIN_MS

@@ -45,8 +45,7 @@ def fixed_blocks(
     stated: Fraction = NONE,
     order: Fraction | None = None,
 ) -> tuple[Derivation, ...]:
-    """Derive the guarantee of the series of the first start, which run at once on the same events, at the granted
-    delta.
+    """Derive the guarantee of the series of the first start, run at once on the same events, at the granted delta.
 
     Without a granted delta, a guarantee that has no epsilon at delta 0 is the tightest one at `stated`, the file's
     delta; Renyi DP is at the filter's `order`. Return a block of all premises at once and, if some are pure and

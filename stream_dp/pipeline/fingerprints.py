@@ -1,4 +1,4 @@
-"""What of a pipeline file touches data or guarantee, and the fingerprint of that: of the whole, and of each part.
+"""Fingerprints of all that touches data or guarantee in a pipeline file: of the whole, and of each part.
 
 Rules: the fingerprint covers everything that touches data or guarantee and nothing else. A key added in a later
 version is left out at its default, which has the meaning of files without the key. This file opens no file.

@@ -1,4 +1,4 @@
-"""Fields that look like a person, by their names alone: a hint, and no more than that.
+"""Fields that suggest a person by their names alone: only a hint.
 
 Rules: no record is read. A field that is not found may still identify a person, and a field that is found may not.
 """

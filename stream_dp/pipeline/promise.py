@@ -1,5 +1,4 @@
-"""What a pipeline promises and to whom, in words: what `plan` says first, and API, page, `ledger` and `audit` with
-it.
+"""A pipeline's promise in words, for `plan`, API, page, `ledger` and `audit`.
 
 Rules: everything here is declared and public. The promise is that of the whole budget, so it holds for everything
 asked later; a factor is rounded up, never down. The text never speaks of a person if the promise is for an event,
@@ -92,9 +91,7 @@ def unit_words(spec: PipelineSpec) -> str:
 
 
 def unit_json(spec: PipelineSpec) -> dict[str, Any]:
-    """Return the unit for API and `--json`: `unit`, and for a user also `users` with field, number of events and
-    window.
-    """
+    """Return the unit for API and `--json`: `unit`, and for a user `users` with field, number and window."""
     privacy = spec.privacy
     if privacy.unit == "event":
         return {"unit": privacy.unit}

@@ -1,4 +1,4 @@
-"""What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
+"""The content of `plan`: the derivation tree, the price of each part, the expected error. Touches no data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -60,9 +60,7 @@ def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
 def series_json(
     chosen: Chosen, errors: Sequence[tuple[int, float]], confidence: float, start: int = 0
 ) -> dict[str, Any]:
-    """Return a series, of the file or from `start` on, with its price and predicted `errors` as (tick,
-    half-width).
-    """
+    """Return a series, of the file or from `start` on, with price and predicted `errors` (tick, half-width)."""
     measure = chosen.derivation.guarantee.measure
     return {
         "name": chosen.spec.name,
@@ -90,9 +88,7 @@ def made_json(made: MadeOf) -> dict[str, Any]:
 
 
 def _alarms_json(chosen: Chosen) -> dict[str, Any]:
-    """Return the chance of a false alarm on a day, of the series or of each of its watches; empty without
-    alarms.
-    """
+    """Return the daily chance of a false alarm, of the series or of each of its watches; {} without alarms."""
     found = [each.json() for each in chosen.choice.alarms]
     return {"false_alarms": found} if found else {}
 
@@ -122,9 +118,7 @@ def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, floa
 
 
 def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
-    """Return (tick, half-width) at the last tick, or the farthest predicted one; for windows the largest
-    half-width.
-    """
+    """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
     last = (spec.clock.horizon or ENDLESS) - 1
     told = chosen.choice.windows.values() or (chosen.choice.expected,)
     return last, max(expected(last) for expected in told)

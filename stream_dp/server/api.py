@@ -1,4 +1,4 @@
-"""The HTTP API: its routes, what surrounds them, and the OpenAPI document that describes them.
+"""The HTTP API: its routes, middleware, and the OpenAPI document that describes them.
 
 Rules: an answer contains only what `PublicView` contains: models in, models out. Facts about a token are given only
 to its holder; fields, statistics and ledgers are public. The page and the reader of the document are files of the

@@ -1,4 +1,4 @@
-"""Bodies as they are sent, and the keys that make requests safe to repeat.
+"""Request bodies, and the keys that make requests safe to repeat.
 
 Rules: a body is JSON of at most 64 KiB. Reading stops at that limit. The body is passed on unchanged and never
 repeated in an answer.

@@ -34,8 +34,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: the other side sees the 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds for a complete request and for a client that reads nothing; numbers of connections in all and per
-    peer.
+    """Seconds for a complete request and for a client that reads nothing; connections in all and per peer.
 
     A peer is an address other than this machine's own addresses, behind which all clients may be one proxy.
     """
@@ -47,9 +46,7 @@ class Limits:
 
     @classmethod
     def of_process(cls) -> "Limits":
-        """Return limits that use at most half of the files that the process may open, and leave the rest to the
-        engine.
-        """
+        """Return limits with at most half of the process's files, which leave the rest to the engine."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = MOST if soft == resource.RLIM_INFINITY else soft // 2 - ENGINES
         most = max(FEWEST, min(MOST, room))

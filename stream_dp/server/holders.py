@@ -1,4 +1,4 @@
-"""Who holds a token: what the server tells its routes of the one that was shown. Knows neither HTTP nor the engine."""
+"""The holder of a token, as routes see it. This file knows neither HTTP nor the engine."""
 
 from typing import NamedTuple
 

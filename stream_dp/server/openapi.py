@@ -1,4 +1,4 @@
-"""The OpenAPI document at /api/openapi.json: what FastAPI knows of the routes, said once and in order.
+"""The OpenAPI document at /api/openapi.json: FastAPI's document of the routes, without repetition and sorted.
 
 Rules: the document is made at the first request for it, on a thread, because that takes a third of a second of CPU
 time. It describes the routes of this server: without live series it has no route that writes.

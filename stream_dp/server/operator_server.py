@@ -1,4 +1,4 @@
-"""A second server for the operator alone: one page of figures that are NOT PRIVATE, for who holds a token.
+"""A second server for the operator alone: one page of figures that are NOT PRIVATE, for holders of a token.
 
 Rules: the server listens at the given address and port only. Without the token nothing is answered, not even which
 pages exist; a request for another host gets 421. The server shares no route, no view and no port with the public

@@ -1,4 +1,4 @@
-"""Long answers in parts: what waits to be sent to a client is one of them, however slowly it reads.
+"""Long answers in parts: only one part waits to be sent to a client, however slowly it reads.
 
 Rules: bytes are sent as they were published. A part is `LARGEST_PART` bytes at most, or one larger release.
 """

@@ -1,4 +1,4 @@
-"""Refusals: how an error becomes an answer, and how the OpenAPI document says so.
+"""Refusals: errors as answers, and their description in the OpenAPI document.
 
 Rules: every refusal by a route is {detail, exit_code}, with the exit code of the command line. It names our own
 parameters and never repeats the request's content; for a bug it says only that there is one.

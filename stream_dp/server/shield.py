@@ -1,4 +1,4 @@
-"""What surrounds every answer: the checks of host and origin, and the security headers.
+"""Checks and headers of every answer: host, origin, and security headers.
 
 Rules: a request for another host gets 421 and nothing else (a page of another site whose name was rebound to this
 address must not read answers). A browser may write from our own pages only: any other origin gets 403. A request

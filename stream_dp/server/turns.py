@@ -1,4 +1,4 @@
-"""Requests are answered one after the other, with pauses: the server's share of the loop that the engine runs in.
+"""Requests take turns with pauses: the server's share of the event loop in which the engine runs.
 
 Rules: each lane of turns takes at most a share of the event loop's time, however many requests come: after each
 request there is a pause in proportion to its duration. Requests get turns in their order of arrival. A request

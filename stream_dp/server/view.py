@@ -1,4 +1,4 @@
-"""All that the HTTP server may know: published releases, byte for byte, and public configuration.
+"""The data of the HTTP server: published releases, byte for byte, and public configuration.
 
 Rules: a `ReleaseLog` contains published releases only, and its bytes are sent unchanged; a body is never parsed.
 Sequence numbers grow. The same release twice is one release; another body under a published sequence number is a
@@ -73,9 +73,7 @@ class ReleaseLog:
         self._changed = asyncio.Event()
 
     def begins_with(self, sequence: int) -> None:
-        """Note, before the first release, that releases published before this sequence number are not in the
-        log.
-        """
+        """Note, before the first release, that releases before this sequence number are not in the log."""
         self._forgotten = max(self._forgotten, sequence - 1)
 
     @property

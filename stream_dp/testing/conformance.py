@@ -145,9 +145,7 @@ def refuses(case: Case) -> None:
 
 
 def keeps_nothing(case: Case) -> None:
-    """Check that `step` changes neither state nor row, keeps no alias of the row, and returns no alias of the
-    state.
-    """
+    """Check that `step` changes neither state nor row, keeps no alias of the row, and returns none of the state."""
     mechanism = case.make()
     state = mechanism.init(_later(1))
     for number, message in enumerate(_messages(case)):
@@ -297,9 +295,7 @@ def _forced(
 
 
 def _compare(case: Case, a: list[CompositionMessage], b: list[CompositionMessage]) -> None:
-    """Check that the copies' messages to their sub-mechanisms are pairwise suitable ([HSV] Def 4.5) and sparse
-    enough.
-    """
+    """Check that the copies' messages to sub-mechanisms are suitable pairs ([HSV] Def 4.5) and sparse enough."""
     _require(len(a) == len(b), "private data decides how many messages are sent")
     made: list[type] = []
     touched: set[int] = set()

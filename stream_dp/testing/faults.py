@@ -1,4 +1,4 @@
-"""Crashes and pauses at chosen points of a run, and a reader that dawdles: adapters around adapters.
+"""Crashes and pauses at chosen points of a run, and a slow reader: adapters around adapters.
 
 Rules: a crash is SIGKILL to this process, so nothing is cleaned up; a pause is SIGSTOP. `mid-commit`, `mid-publish`
 and `mid-answer` leave the state of a kill in the middle: an open transaction, or some lines and an incomplete one.

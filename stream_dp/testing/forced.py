@@ -1,4 +1,4 @@
-"""A composition whose sub-mechanisms answer as they are told, and which remembers what they were sent.
+"""A composition that forces the answers of its sub-mechanisms and records their messages.
 
 Two copies of a composite over it get equal answers for any input, so their messages show whether neighbouring
 inputs become neighbouring inputs of the parts ([HSV] Def 6.2, f to f'). An instrument for tests.

@@ -1,4 +1,4 @@
-"""What every queue of messages and every sequence of answers must do: checks for adapters, ours and other people's.
+"""Checks of message queues and answer sequences, for adapters of this project and others.
 
 Rules: those of port_checks.py. For a queue, `put` adds one record with this value to the storage from outside, and
 returns once it is stored.
@@ -52,9 +52,7 @@ async def check_answers_versions(make: Callable[[], Answers]) -> None:
 async def check_questions(
     make: Callable[[], Questions], put: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """Check that messages come in one order, each at a later place than the one before, and again after every
-    seek.
-    """
+    """Check that messages come in one order, at growing places, and again after every seek."""
     async with opened_port(make):  # makes the storage
         pass
     values = [b"%d" % number for number in range(MANY)]

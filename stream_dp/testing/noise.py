@@ -1,4 +1,4 @@
-"""Noise that is not private, for tests: none at all, from a known seed, or from a script.
+"""Noise that is not private, for tests: none, from a known seed, or from a script.
 
 Rules: only the test kit reaches this noise; a journal written with it is marked not private, and the product
 refuses it.

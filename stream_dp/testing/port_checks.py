@@ -1,4 +1,4 @@
-"""What every journal and every sink must do: checks for adapters, ours and other people's.
+"""Checks of journals and sinks, for adapters of this project and others.
 
 Rules: `make` returns a new, unopened adapter over the same storage each time it is called, and the storage is empty
 at first. A check raises AssertionError that names the broken rule, and closes what it opened. It uses only the

@@ -1,4 +1,4 @@
-"""What every public sequence must do, of releases as of answers, and what the checks of ports share.
+"""Checks of public sequences (releases and answers), and common parts of the checks.
 
 Rules: those of port_checks.py. `samples(first, stop)` makes the durable entries with these numbers.
 """
@@ -75,9 +75,7 @@ async def check_one_version(
     first: int,
     other: _D,
 ) -> None:
-    """Check that the last visible entry is never published in another version; `other` is another entry of number
-    3.
-    """
+    """Check that the last visible entry is never published in another version; `other` has number 3."""
     async with opened_port(make) as port:
         await port.publish(samples(first, 4))
         try:

@@ -1,4 +1,4 @@
-"""What every source must do: checks for adapters, ours and other people's.
+"""Checks of sources, for adapters of this project and others.
 
 A source is one `SourceCase`; each of `SOURCE_CHECKS` raises AssertionError that names the broken rule, and closes
 what it opened. Rules: a check uses only the port. A source may choose how it groups its records, how often it
@@ -66,9 +66,7 @@ class _Reading:
         return self.records[: cuts.get(last)], cuts
 
     def behind(self, before: "_Reading", last: int | None) -> tuple[list[_Record], dict[int, int]]:
-        """Return this reading without the records of `before`; ticks that had passed there may pass again at
-        once.
-        """
+        """Return this reading without the records of `before`; ticks passed there may pass again at once."""
         records, cuts = self.until(last)
         known = len(before.records)
         cuts = {tick: max(0, cut - known) for tick, cut in cuts.items() if tick > before.marked}

@@ -1,4 +1,4 @@
-"""Taint: private values that a composite mechanism may add and pass on, and nothing else.
+"""Taint: private values that a composite mechanism may only add and pass on.
 
 A composite mechanism that runs on tainted rows through a `TaintedComposition` shows, while it runs, the destination
 and response properties of [HSV] 6.3: no message is chosen, addressed or answered by private data. Rules: a

@@ -61,9 +61,7 @@ class FaustQueries:
     async def ask(
         self, series: str, *, message_id: str = "", seconds: float = SECONDS, **parameters: Any
     ) -> Reply[Mapping[str, Any]]:
-        """Ask a series: `keys`, or `from_` and `to`, `window` of a released one; `watch`, `threshold` of a
-        monitor.
-        """
+        """Ask a series: `keys`, or `from_` and `to`, `window`; for a monitor `watch`, `threshold`."""
         said = {key.removesuffix("_"): value for key, value in parameters.items()}
         return await self._told("ask", {"series": series, **said}, message_id, seconds)
 

@@ -1,4 +1,4 @@
-"""What an app gets when a pipeline is attached to it, and the parts of that for an app that only reads or feeds.
+"""A pipeline attached to a Faust app, and its parts for an app that only reads or feeds.
 
 The engine is a service of the app. It starts on the app's leader and stays with that worker: a rebalance that
 elects another leader does not move the engine. Every later leader stands by, and takes over once no engine runs;
@@ -46,8 +46,7 @@ class Attached:
         return ReleaseStream(self._app, settings_for(source), self._spec.name, seen)
 
     def from_agent(self, stream: Stream[Any], enrich: Enrich) -> Awaitable[None]:
-        """Feed the results of `enrich` for each value of an agent's stream into the pipeline's source, exactly
-        once.
+        """Feed the results of `enrich` for an agent's stream into the pipeline's source, each exactly once.
 
         `enrich` returns a mapping (written as JSON), bytes that stay unchanged, or None for a value that must not
         count. It must depend on its value alone; otherwise one event changes how others count.

@@ -1,4 +1,4 @@
-"""From an agent into a pipeline's source: what an app makes of its events, each exactly once.
+"""From an agent into a pipeline's source: records that an app makes of its events, each exactly once.
 
 Rules: Faust delivers at least once, so every record is compared with its partition's head (origin_writer.py), and
 is acknowledged to Faust only when its result is durable. The stream must come from the topic itself. Two kinds are

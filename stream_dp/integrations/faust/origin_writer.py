@@ -1,5 +1,4 @@
-"""The writer of what an app makes of one partition of an origin: every record of it at most once, whoever repeats
-it.
+"""Writes the records that an app makes of one partition of an origin, each at most once despite repeats.
 
 Rules: fed records and the head that covers them are one transaction, of a producer whose transactional id names
 pipeline, topic and partition. So a writer that opens fences every other writer of the partition, ends their open
@@ -105,9 +104,7 @@ class Target(NamedTuple):
 
 
 class OriginWriter:
-    """Feeds the results of a partition of the topic `origin`; `ours` says whether this worker still owns the
-    partition.
-    """
+    """Feeds the results of a partition of the topic `origin`; `ours` says whether this worker still owns it."""
 
     def __init__(
         self, target: Target, origin: str, partition: int, ours: Callable[[], bool]
@@ -122,8 +119,7 @@ class OriginWriter:
         self._turn = asyncio.Lock()
 
     async def feed(self, made: Sequence[Made]) -> bool:
-        """Feed the fresh ones, durable on return; False: another worker owns this partition now, and will feed
-        them.
+        """Feed the fresh records, durable on return; False: another worker owns the partition and feeds them.
 
         Raises:
             FailClosed: the origin was deleted and made again, or its head is damaged.

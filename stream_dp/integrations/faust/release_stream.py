@@ -26,8 +26,7 @@ REMEMBERED = 10_000
 
 
 class ReleaseStream:
-    """The releases of the pipeline `name`: `topic` is the topic for an agent, and calling the object checks its
-    stream.
+    """The releases of the pipeline `name`: `topic` is for an agent, whose stream a call of this object checks.
 
     `seen` stores the position: a dict (the default) as long as the process lives, a Faust table with one partition
     beyond that. A release counts as done when the next one is requested, so the release at which a worker died
@@ -98,8 +97,7 @@ def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
 
 
 class ReleaseCheck:
-    """Checks that `pipeline`'s releases follow the position in `seen` under its name: [last number, digest of its
-    body].
+    """Checks that releases follow the position in `seen` under `pipeline`: [last number, digest of its body].
 
     `seen` may be a dict, or a mapping that outlives the process, such as a Faust table.
     """

@@ -1,4 +1,4 @@
-"""The end of an app whose engine, or whose stream, must not go on: with the true cause, and its exit code.
+"""Ends an app whose engine or stream must not go on, with the true cause and its exit code.
 
 Rules: Faust restarts an agent that raises, so an error that must stop the app is passed to the app itself. The text
 of our own errors is logged, because it contains no content; of any other error only its type, because libraries put

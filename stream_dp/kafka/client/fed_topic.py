@@ -1,4 +1,4 @@
-"""What a replay topic holds: whose marks it has, up to which tick, and whether there is anything else.
+"""The content of a replay topic: the feed of its marks, the last marked tick, and whether there are records.
 
 Rules: only committed records count, and another program's open transaction is an error. Whole batches are read, so
 no single record can stop the inspection. The first mark names the topic's feed: later marks may be copies.
@@ -26,9 +26,7 @@ _POLL_MS = 100
 
 
 class FedTopic(NamedTuple):
-    """The feed of the first mark (None: no mark can be read), the last marked tick (-1: none), whether there are
-    records.
-    """
+    """The feed of the first mark (None: no mark), the last marked tick (-1: none), whether there are records."""
 
     feed: str | None
     last: int

@@ -1,4 +1,4 @@
-"""The writer of a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
+"""Writes a topic for a replay clock: records in time order, and a mark in every partition after each tick.
 
 Rules: a chunk of whole ticks is one transaction. A killed feed therefore continues after its last complete tick and
 never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first

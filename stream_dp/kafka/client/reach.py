@@ -1,4 +1,4 @@
-"""Why a broker cannot be spoken to, address by address: its name, its port, TLS, the login.
+"""Why a broker cannot be reached, for each address: its name, its port, TLS, the login.
 
 Rules: the client library hides these causes (it tries the next address and reports at the end that none answers),
 so each address is tried here separately. Nothing is changed at the brokers, and no text contains a secret.

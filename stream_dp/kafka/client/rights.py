@@ -1,4 +1,4 @@
-"""What a user may do at a cluster (ACLs), asked without changing anything.
+"""A user's rights at a cluster (ACLs), asked without changing anything.
 
 Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for
 a transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is

@@ -1,4 +1,4 @@
-"""A sample of what a topic holds: its newest or its oldest records, read once, with no group and no commit.
+"""A sample of a topic: its newest or its oldest records, read once, with no group and no commit.
 
 Rules: the sample is limited in records and in bytes. Record batches that cannot be unpacked are part of it, as
 refusals. An open transaction ends it, and aborted records are not part of it. Offsets are private. This file knows

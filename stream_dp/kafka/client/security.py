@@ -1,4 +1,4 @@
-"""How a client of the library shows who it is, and whom it believes: TLS, certificate, password, token.
+"""How a client proves its identity and checks the broker's: TLS, certificate, password, token.
 
 Rules: names are those of `source.security` in a pipeline file, so an error names the exact key. A secret is read
 from its file whenever a client is made, a token at each new connection. A secret that everybody on the machine may
@@ -122,9 +122,7 @@ OPEN = KafkaSecurity()
 
 
 class BearerTokens:
-    """Returns a token for each new connection, from `source`: a function or coroutine function without
-    arguments.
-    """
+    """Returns a token for each new connection, from the function or coroutine function `source`."""
 
     def __init__(self, source: Callable[[], Any]) -> None:
         self._source = source

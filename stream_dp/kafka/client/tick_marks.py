@@ -1,4 +1,4 @@
-"""Tick marks of a replay topic: who made them, and what they say.
+"""Tick marks of a replay topic: their signature and their content.
 
 Rules: a mark is the header `stream-dp-tick` of a record without a value. It counts only with the signature of the
 operator's key for this topic, partition and grid, so a program that may only write to the topic cannot close a

@@ -1,4 +1,4 @@
-"""Checks of topics: those of ours are made or checked, those of a source only looked at.
+"""Checks of topics: the pipeline's own are made or checked, a source's is only checked.
 
 Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused,
 never altered. A refusal names the setting to change, and the command that changes it. This file knows no commit and
@@ -114,8 +114,7 @@ async def ensure(
     hints: Mapping[str, str] = MappingProxyType({}),
     wrong: str = "could lose or alter what it holds; if it is still whole,",
 ) -> str:
-    """Create the topic with one partition, or check it against `rules`; return advice for safer settings, "" if
-    none.
+    """Create the topic with one partition, or check it against `rules`; return advice for safer settings, or "".
 
     `hints` are set at creation only; `warnings` formats the advice. `wrong` says what it means that a topic breaks
     the rules.

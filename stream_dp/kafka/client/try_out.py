@@ -1,4 +1,4 @@
-"""A producer for trying a pipeline out: records into a topic, each acknowledged by all replicas that are in sync.
+"""A producer for trying a pipeline out: each record is acknowledged by all in-sync replicas.
 
 Rules: a record's partition is a function of the record alone (`engine.ticks.placement`). The topic is never made
 here. Errors contain no content and no count. This file knows no format.

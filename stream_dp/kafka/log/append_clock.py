@@ -1,4 +1,4 @@
-"""What time it is at the brokers, and how far that is from this machine's time.
+"""The brokers' time, and its difference from this machine's time.
 
 Rules: the topic `NAME.private.clock` is stamped on arrival. It has one partition for each broker that exists when
 it is made, so that each broker's clock can be read. It holds empty records, which are deleted soon. A stamp lies
@@ -52,9 +52,7 @@ class Difference(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """A broker's clock, `stamp`, at a moment between `sent` and `told` on this machine's clock; all in
-    milliseconds.
-    """
+    """A broker's clock `stamp` at a moment between `sent` and `told` of this machine's clock; milliseconds."""
 
     broker: str
     sent: int

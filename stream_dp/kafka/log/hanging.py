@@ -1,5 +1,4 @@
-"""A transaction that its coordinator has ended and its partition has not: readers of what is committed wait for
-ever.
+"""Transactions that their coordinator has ended but their partition has not: they block readers for ever.
 
 Why: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and record a commit
 or an abort as complete without writing its marker to that partition.
@@ -80,9 +79,7 @@ async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[s
 
 
 async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
-    """Return whether a release or answer with one of these numbers, or a later one, was ever written to its
-    topic.
-    """
+    """Return whether a release or answer from these numbers on was ever written to its topic."""
     for header, first in firsts.items():
         if first <= await _last_written(lease, header):
             return True

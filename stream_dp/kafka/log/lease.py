@@ -50,9 +50,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class Holder:
-    """The holder of a lease: one run of a pipeline with all its attempts; `held` is True once it has held the
-    lease.
-    """
+    """The holder of a lease: one run of a pipeline with all its attempts; `held`: it has held the lease."""
 
     name: str = field(default_factory=lambda: fresh_seed()[:8].hex())
     held: bool = False
@@ -172,9 +170,7 @@ class KafkaLease:
 
     @property
     def _limit_s(self) -> float:
-        """The longest wait, in seconds: the coordinator aborts a transaction after its timeout, and checks every
-        ten seconds.
-        """
+        """The longest wait in seconds: the coordinator's timeout, and 10 s because it checks only so often."""
         return self.settings.transaction_timeout_ms / 1000 + 10
 
     async def _fence(self) -> Any:
@@ -298,9 +294,7 @@ def _of_the_library(error: BaseException) -> bool:
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """Return the original cause of an error to which the library's sender gave a general class, if it kept the
-    cause.
-    """
+    """Return the original cause of an error whose class the library's sender made general, if kept."""
     while type(error) is library(".errors").KafkaError and error.__cause__ is not None:
         error = error.__cause__
     return error

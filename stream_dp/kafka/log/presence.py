@@ -1,4 +1,4 @@
-"""Whether an engine of a pipeline is alive, as the brokers tell: it is a member of the group `NAME.lease`.
+"""Whether an engine of a pipeline is alive: a living engine is a member of the group `NAME.lease`.
 
 Rules: safety never depends on presence; the lease is for safety. Presence only shows when no engine is there, so
 that a standby may try. A process that dies leaves the group when its session ends, `SESSION_S` later. The group

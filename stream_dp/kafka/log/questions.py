@@ -1,4 +1,4 @@
-"""Messages of analysts as a Kafka topic, `PIPELINE.queries`, to which they write and which the engine only reads.
+"""Messages of analysts as a Kafka topic, `PIPELINE.queries`: analysts write, the engine only reads.
 
 Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read,
 and no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place.

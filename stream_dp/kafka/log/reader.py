@@ -1,4 +1,4 @@
-"""A reader of one partition of ours.
+"""A reader of one of the pipeline's own topics, which have one partition.
 
 Rules: the reader sees committed records only and waits for open transactions, unless it is opened at the level
 `read_uncommitted`, which shows all written records. This file knows no sealed commit and no release.
@@ -89,9 +89,7 @@ class PartitionLog:
                 raise refused(self._settings, f"topic {self._topic!r}", TimeoutError())
 
     async def start_of(self, begin: int, end: int, wanted: Callable[[bytes], bool]) -> int:
-        """Return a place at or before the first `wanted` record; the wanted ones must be at the end. Searches from
-        the end.
-        """
+        """Return a place at or before the first `wanted` record; wanted ones are at the end. Searches backwards."""
         window, start = _WINDOW, end
         while start > begin:
             start = max(begin, end - window)

@@ -1,4 +1,4 @@
-"""A consumer that hands out whole record batches instead of records.
+"""A consumer that returns whole record batches instead of records.
 
 The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it.
 A consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es.
@@ -39,9 +39,7 @@ _NOTHING = memoryview(b"")
 
 
 class WholeBatches:
-    """The marker of a consumer that wants batches, joined in cells of stamps (see `record_batches`); never
-    called.
-    """
+    """The marker of a consumer that wants batches, joined in cells of stamps (see `record_batches`)."""
 
     def __init__(self, cell: Cell | None) -> None:
         self.cell = cell

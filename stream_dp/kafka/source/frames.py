@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the inside of the client library is what this file is about
-"""Answers of brokers read into one buffer per connection, in place of a stream that grows with every answer.
+"""Brokers' answers are read into one buffer per connection, instead of a stream that grows with each answer.
 
 The client library reads its connections through `asyncio.StreamReader`, which appends received bytes to a bytearray
 and pauses the socket each time it holds 128 KiB: for large records that is most of the cost of reading them.
@@ -131,9 +131,7 @@ def buffered(client: Any) -> None:
 
 
 def hand_over(connection: Any) -> None:
-    """Make a connection of the library, without pending requests, read through `Frames`; else leave it
-    unchanged.
-    """
+    """Make a connection of the library read through `Frames` if it has no pending requests."""
     try:
         theirs, transport = connection._protocol, connection._writer.transport
         reading, begin = connection._read_task, connection._create_reader_task

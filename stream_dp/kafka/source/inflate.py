@@ -1,4 +1,4 @@
-"""Unpacking of what is compressed in a record batch, up to a limit and never beyond.
+"""Unpacking of compressed record batches up to a size limit.
 
 Rules: for any input, at most `limit` bytes are returned, and little more than that is ever held in memory; an input
 that would expand to more is refused. Bytes after the last gzip frame or the first lz4 frame are ignored, as by

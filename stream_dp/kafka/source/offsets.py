@@ -1,4 +1,4 @@
-"""Where the partitions of a topic begin and end, and where a moment lies in them.
+"""Begin and end of a topic's partitions, and the offset of a moment in them.
 
 Rules: the client has no partitions, so answers never wait behind a fetch; a look-up is repeated for a while.
 Offsets are private.

@@ -1,4 +1,4 @@
-"""Transactions of a partition whose end has not been met: what they hold until then.
+"""Open transactions of a partition, with their batches until they end.
 
 Rules: a transaction is identified by its producer's id alone (a transaction that timed out ends under another
 epoch). Batches are held as they were sent. If all partitions together hold more than the shared room allows, only

@@ -1,4 +1,4 @@
-"""Where a partition is read from so that nothing stamped at or beyond a moment lies before it.
+"""The offset from which to read a partition so that no record stamped at or after a moment is missed.
 
 Rules: the broker's look-up by time is used only as an upper bound, because it relies on the offset that a record
 states about itself, and a record may lie. The stamps of whole batches decide about the part before that bound.

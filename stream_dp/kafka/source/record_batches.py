@@ -1,4 +1,4 @@
-"""Record batches of format 2 as the brokers send them: where each begins and ends, and what its header says.
+"""Record batches of format 2 as the brokers send them: their boundaries and their headers.
 
 Rules: this file reads headers and checks checksums; it unpacks nothing and reads no record, except that of a
 control batch. A cut batch at the end of a fetch is skipped, because the next fetch brings it whole. A batch of an

@@ -1,4 +1,4 @@
-"""Records of a batch of format 2, read one by one, whatever they hold.
+"""The records of a batch of format 2, read one by one, whatever their content.
 
 Rules: an unreadable record affects only itself as long as its length can be read; after a record with a wrong
 length no record can be read. Headers are skipped unless they are asked for, and their names need not be UTF-8.

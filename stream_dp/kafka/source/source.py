@@ -257,9 +257,7 @@ class KafkaSource:
         )
 
     async def _starts(self, begins: dict[int, int]) -> dict[int, int]:
-        """Return the offset at which reading starts in each partition without a position; `begins` are their first
-        offsets.
-        """
+        """Return where reading starts in partitions without a position; `begins` are their first offsets."""
         if self._grid is None or not begins:
             return begins
         origin = Origin(self._grid.origin, self._settle_ms)
@@ -385,9 +383,7 @@ class KafkaSource:
         return grid.passed(self._clock.now() - self._ahead_ms - self._settle_ms)
 
     def _wait_ms(self) -> int:
-        """Return the time until the next tick is due, in slices because the clock may be manual; short while
-        brokers answer.
-        """
+        """Return the time until the next tick is due, in slices: the clock may be manual, brokers may answer."""
         if self._grid is None:
             return _SLICE_MS
         if self._asking is not None:

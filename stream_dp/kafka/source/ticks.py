@@ -1,5 +1,4 @@
-"""From the record batches of one partition to the port's batches: which records count in which tick, where marks
-lie.
+"""From the record batches of one partition to the port's batches: the ticks of records, the places of marks.
 
 Rules: the result is a function of the log, however the records are split into fetches. Live, a record's tick is
 that of its append stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the
@@ -123,9 +122,7 @@ class PartitionTicks:
         raise NotImplementedError
 
     def _take_behind(self, batch: RecordBatch) -> None:
-        """Take a batch before the position: only records of a transaction open at the position count, and only
-        later.
-        """
+        """Take a batch before the position: only transactions open at the position count, and only later."""
         if batch.kind in _ENDS:
             if batch.producer is not None:
                 self._open.drop(batch.producer)

@@ -1,4 +1,4 @@
-"""The topic that a source reads: whether it may be read, and whether it is still the one that it was.
+"""The topic of a source: whether it may be read, and whether it is still the same topic.
 
 Rules: a topic is identified by its id, because a topic that was made again has the same name. In a replay's topic
 the number of partitions is fixed, because ticks would never end in an added partition; for a live topic the source

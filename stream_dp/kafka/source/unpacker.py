@@ -1,4 +1,4 @@
-"""What the records of a batch hold: their values, where each lies, and what cannot be read.
+"""The records of a batch: their values, their offsets, and spans of unreadable records.
 
 Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch
 raises. Unpacking is bounded. Headers are read only if tick marks are asked for. A record's offset is its place in

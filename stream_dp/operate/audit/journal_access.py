@@ -1,4 +1,4 @@
-"""The journal of a pipeline as others than its engine see it: sealed commits, read only, also while it runs."""
+"""Access to a pipeline's journal from outside its engine: sealed commits, read only, also during a run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -128,9 +128,7 @@ def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
 
 
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
-    """Return the number of partitions that the source had at the first start; None if no readable journal states
-    it.
-    """
+    """Return the source's number of partitions at the first start; None if no readable journal states it."""
     try:
         headers = [_header(spec, sealer, sealed) for sealed in await _first(spec)]
     except StreamDPError:

@@ -1,4 +1,4 @@
-"""A copy of a journal in one file, wherever the journal lies: for inquiries, and to be checked on another machine.
+"""A copy of any journal in one file: for inquiries, and for checks on another machine.
 
 Rules: the copied commits stay sealed. A copy is for reading: no engine may ever run on it (docs/operations.md).
 """

@@ -66,8 +66,7 @@ class AskedStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TraceStep:
-    """A message of the trace. `release` is the recorded release of `live` at `tick` that publishes the answer, if
-    any.
+    """A message of the trace. `release` is the recorded release of `live` at `tick` for its answer, if any.
 
     `row` is the whole row of the tick if the message brings a part of that row; `asked` is set for analysts'
     queries.
@@ -148,9 +147,7 @@ class JournalTrace:
             )
 
     def _first_draws(self, commit: Commit) -> None:
-        """Remember the seeds of a commit and refuse a repeated one: the theorems are for noise that is drawn
-        once.
-        """
+        """Remember the seeds of a commit and refuse a repeated one: the theorems need noise drawn once."""
         for seed in commit.seeds:
             if seed[:_ENOUGH] in self._drawn:
                 raise FailClosed(
@@ -160,9 +157,7 @@ class JournalTrace:
             self._drawn.add(seed[:_ENOUGH])
 
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
-        """Yield the creations, queries and halts of this cut in order; defer those that take effect one tick
-        later.
-        """
+        """Yield the creations, queries and halts of this cut in order; defer those that begin a tick later."""
         running = {live.number: live for live in self.live}
         watches = [each for each in commit.changes if isinstance(each, Watched | Unwatched)]
         queries = {each: self._watch(commit, each) for each in watches}
@@ -219,9 +214,7 @@ class JournalTrace:
             ) from None
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
-        """Return the step that creates the series' mechanism; its first state uses the noise stream of its
-        number.
-        """
+        """Return the step that creates the series' mechanism; its first state uses its number's noise stream."""
         self.claims.append(claim)
         sent = Sent(Create(live.series.mechanism, claim), SeedUse(seed, live.number))
         return TraceStep(sent, live)

@@ -1,4 +1,4 @@
-"""What a journal's ledger comes to, derived again from the pipeline file and the recorded definitions.
+"""The total of a journal's ledger, derived again from the pipeline file and the recorded definitions.
 
 Rules: each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks
 at which each was alive. This file changes nothing and shows nothing.
@@ -64,9 +64,7 @@ def derived_again(
 
 
 def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) -> Derivation:
-    """Return the guarantee of all parts, derived from the mechanisms and their ticks; compare it with the
-    ledger.
-    """
+    """Return the guarantee of all parts, derived from mechanisms and ticks; compare it with the ledger."""
     try:
         total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     except NotDerivable as refusal:

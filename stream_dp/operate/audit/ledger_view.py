@@ -111,9 +111,7 @@ def _single(built: Built, part: Derivation) -> tuple[Derivation, ...]:
 
 
 def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict[str, Any]]:
-    """Return all charges; `start` is the first tick that the paid series covers, `end` the first after it (None: it
-    runs).
-    """
+    """Return all charges; `start` is the first tick of the paid series, `end` the first after it (None: runs)."""
     later = list(spans(summary).values())
     ticks = [(0, None)] * (len(summary.charges) - len(later)) + later
     return [

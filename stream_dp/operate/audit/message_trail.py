@@ -1,4 +1,4 @@
-"""Who asked what and when: the messages that a pipeline's journal has answers to, one by one.
+"""The messages answered in a pipeline's journal, one by one: who asked, what kind, and when.
 
 Rules: everything shown is public: ids, analysts, names of series, ticks and kinds of refusals. Parameters and
 answers are not shown. The journal is checked while it is read, and never held whole in memory. This file changes

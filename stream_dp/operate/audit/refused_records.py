@@ -1,4 +1,4 @@
-"""What a pipeline's journal says of the records that could not be used, for the operator alone.
+"""The unusable records in a pipeline's journal, for the operator alone.
 
 Rules: counts and places are exact and NOT PRIVATE; they go to the operator's own terminal. The journal is read
 commit by commit, and only the newest ranges of each kind are kept, so memory does not grow with the journal. This

@@ -49,8 +49,7 @@ _ADVICE = (
 
 @dataclass(slots=True)
 class TraceReport:
-    """How much was compared, all of it equal. `apart`: whether the verifier refused two events (None: too few
-    ticks).
+    """How much was compared, all equal. `apart`: whether the verifier refused two events (None: too few ticks).
 
     With `users`, `apart` is about one event more than count of one user, instead of two events. `made` is the
     number of releases that were computed again from the bytes of other releases alone.

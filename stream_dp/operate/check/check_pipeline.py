@@ -1,4 +1,4 @@
-"""What `stream-dp check` does: take a sample, and say how it fits.
+"""The work of `stream-dp check`: take a sample and report how it fits.
 
 Rules: no journal is opened or made, nothing is charged or published. All figures about the sample are exact and NOT
 PRIVATE. The probabilities of false alarms are shown as in `plan`; they are public.

@@ -1,4 +1,4 @@
-"""Field by field: how many records of a sample have it, lack it, or hold what the schema does not declare.
+"""For each field: how many records of a sample have it, lack it, or hold a value outside of the schema.
 
 Rules: the product's own decoder decides, one field at a time, so the counts match what the engine would count.
 Counts are exact and NOT PRIVATE.

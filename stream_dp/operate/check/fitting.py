@@ -1,4 +1,4 @@
-"""What of a sample a pipeline can use: reasons with an example place each, shares, fields, and hints.
+"""How well a pipeline can use a sample: reasons with an example place each, shares, fields, and hints.
 
 Rules: the pipeline's own router decides. Everything here is exact and NOT PRIVATE, for the operator's own terminal
 alone. Nothing is charged, committed or published.
@@ -26,9 +26,7 @@ _WITH_OTHER = ("category", "list")  # field types whose series have an entry `ot
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Number of records that cannot be used for one reason; `field` is its cause if known, `example` a record's
-    place.
-    """
+    """Number of records that one reason makes unusable; `field` is its cause if known, `example` a place."""
 
     reason: str
     field: str | None
@@ -43,8 +41,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """How a sample fits: of `records`, `dead` cannot be used, `late` follow a mark of their tick, `other` count in
-    `other`.
+    """Numbers of sample records: all, `dead` (unusable), `late` (after a mark of their tick), `other`, `null`.
 
     A record counts in `other` if a field by which a series groups is null or outside of its domain; `null` counts
     the records with a null.
@@ -131,9 +128,7 @@ def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Rea
 
 
 def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int]) -> list[Hint]:
-    """Return hints that name another partitioner if it explains the partitions of most records at the positions
-    `astray`.
-    """
+    """Return hints that name a partitioner which explains the partitions of most records at `astray`."""
     if not astray or not isinstance(spec.source, KafkaSourceSpec):
         return []
     payloads = [sample.payloads[at] for at in astray]

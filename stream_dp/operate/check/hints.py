@@ -1,4 +1,4 @@
-"""Hints: what known mistake makes records unfit, told from what they hold.
+"""Hints: which known mistakes make records unusable.
 
 Rules: a hint names fields and values of the pipeline file. It never shows a record's content, except the name of a
 field that differs from a declared name in its spelling. The number of records with a mistake is exact, so NOT
@@ -164,9 +164,7 @@ def _of_time(field: TimeField, value: object) -> str | None:
 
 
 def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
-    """Return the mistake in a value that is neither a time nor null; `cells` says that values come from a file's
-    cells.
-    """
+    """Return the mistake in a value that is neither a time nor null; `cells`: the values are a file's cells."""
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in ("integer", "number"):

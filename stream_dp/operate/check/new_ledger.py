@@ -1,4 +1,4 @@
-"""Before a new ledger begins: records of which none can be used would make it release noise alone.
+"""Refuses a new ledger on a source of which no record can be used: it would release noise alone.
 
 Rules: the check runs only if there is no journal yet, before anything is charged, made or public. A refused start
 reveals one bit about the data: that records exist, and that none of the inspected ones fits. The error names

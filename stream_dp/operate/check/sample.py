@@ -23,9 +23,7 @@ from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Piece:
-    """Records of one partition, up to a tick mark if there is one; `refused` are records that no reader can
-    read.
-    """
+    """Records of one partition, up to a tick mark if there is one; `refused` are unreadable records."""
 
     partition: int
     payloads: Sequence[bytes]
@@ -36,8 +34,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sample:
-    """Records of `origin` in reading order; `columns` are those of a table; `lines` says that places are line
-    numbers.
+    """Records of `origin` in reading order; `columns` are those of a table; `lines`: places are line numbers.
 
     `partitions` are all partitions of a topic, also those without records.
     """

@@ -1,4 +1,4 @@
-"""All checks of a pipeline, one after the other; what cannot be reached hides what lies behind it.
+"""All checks of a pipeline in order; an unreachable part hides the problems behind it.
 
 Checks run in this order: this machine (`machine`: the operator's key, folders, space); the cluster's addresses, the
 user's rights, topics, broker settings that could lose or alter records or that do not survive a long absence, and
@@ -198,9 +198,7 @@ class _Cluster:
 
 
 def judged(found: list[Difference], settle_ms: int) -> Observation:
-    """Return a finding on clocks that should agree within `settle_ms`; only the certain part of a difference
-    counts.
-    """
+    """Return a finding on clocks that should agree within `settle_ms`; only certain differences count."""
     about = "clocks"
     sure = max((max(one.least, -one.most, 0) for one in found), default=0)
     mend = "set the clocks of brokers and this machine by NTP, or declare a longer clock.delay"
@@ -360,9 +358,7 @@ async def check_rights(
 async def check_clock_rights(
     settings: KafkaSettings, admin: Any, clock: TopicRights
 ) -> list[Observation]:
-    """Return findings on the topic of brokers' clocks; needed if the journal is a file and this is the only own
-    topic.
-    """
+    """Return findings on the topic of brokers' clocks, which is the only own topic if the journal is a file."""
     rights = clock.rights
     if CREATE not in rights and (clock.exists or await may_create(admin, clock.name)):
         rights |= {CREATE}

@@ -1,4 +1,4 @@
-"""This machine: the operator's key, the journal's own view of it, folders, space, the high-water mark."""
+"""Checks of this machine: the operator's key, the journal's owner, folders, space, the high-water mark."""
 
 import os
 import shutil

@@ -145,9 +145,7 @@ class PostgresqlTable(_Table):
         return _same(found, for_postgresql(rows_of(self._pipeline, body)))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Copy rows; if some rows exist already, or the table does not allow COPY, insert them. See
-        `RowTarget.write`.
-        """
+        """Copy rows; if some exist already, or COPY is not allowed, insert them. See `RowTarget.write`."""
         if not rows:
             return
         taken = for_postgresql(rows)

@@ -1,4 +1,4 @@
-"""An export: what is published and not yet in the target goes there, group by group."""
+"""An export: writes new releases to a target, group by group."""
 
 from collections.abc import Callable
 from pathlib import Path

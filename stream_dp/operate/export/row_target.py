@@ -1,4 +1,4 @@
-"""Where rows go. A target is written to by one export at a time."""
+"""Targets of rows. Only one export at a time writes to a target."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -30,8 +30,7 @@ class RowTarget(Protocol):
         ...
 
     async def open(self) -> int:
-        """Make missing parts, and return the sequence number of the last release that is stored completely; -1:
-        none.
+        """Make missing parts; return the sequence number of the last completely stored release, -1 if none.
 
         Raises:
             UsageError: something else is stored there, or another export writes to it.

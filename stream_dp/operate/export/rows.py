@@ -1,4 +1,4 @@
-"""A release as rows of one long table, a row for each number that it tells.
+"""A release as rows of one long table, one row for each of its numbers.
 
 Rules: rows are made from published bytes alone. A row is identified by pipeline, series, tick, window and key; all
 other columns are the released values, so writing a row again changes nothing.

@@ -1,4 +1,4 @@
-"""Which records of a file a pipeline could not use, and why, before any of them is sent.
+"""Which records of a file a pipeline cannot use, and why, before any is sent.
 
 Rules: the pipeline's own router decides, so exactly the engine's dead letters are reported here. Counts and lines
 are exact and NOT PRIVATE: they go to the operator's own terminal. The content of a record is never shown.
@@ -29,9 +29,7 @@ _NO_TIME = {
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Number of records that cannot be used for one reason; `field` is its cause if known, `line` the first such
-    line.
-    """
+    """Number of records that one reason makes unusable; `field` is its cause if known, `line` the first one."""
 
     reason: str
     field: str | None

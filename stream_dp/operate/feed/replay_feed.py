@@ -59,8 +59,7 @@ async def replay_file(
     skip_bad: bool = False,
     progress: Progress = unseen,
 ) -> Fed:
-    """Examine all records of `file`, then feed them into the topic `to` of the brokers that the pipeline file
-    names.
+    """Examine all records of `file`, then feed them into the topic `to` of the pipeline file's brokers.
 
     `tell` receives lines for the operator: unusable records, that the pipeline reads another topic, and that
     brokers do not answer yet. `progress` receives how much is done. With `skip_bad`, records that the pipeline

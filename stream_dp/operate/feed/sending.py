@@ -1,4 +1,4 @@
-"""Records from a file or from standard input into a topic, as they are: what `stream-dp send` does.
+"""Records from a file or standard input into a topic, unchanged: the work of `stream-dp send`.
 
 Rules: a file is read completely before anything is sent, so that bad lines are reported first; standard input is
 sent as it arrives. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. The content
@@ -138,9 +138,7 @@ async def _send(
 
 
 async def _each(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRow]:
-    """Yield the rows, reading `at_once` of them at a time on a thread, so that acknowledgements can arrive
-    meanwhile.
-    """
+    """Yield the rows, reading `at_once` at a time on a thread: acknowledgements arrive meanwhile."""
     while some := await asyncio.to_thread(lambda: list(islice(rows, at_once))):
         for row in some:
             yield row

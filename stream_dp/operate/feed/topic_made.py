@@ -1,4 +1,4 @@
-"""A topic made ready for the events of a pipeline: what `stream-dp topic` does.
+"""Makes a topic for the events of a pipeline: the work of `stream-dp topic`.
 
 Rules: an existing topic is not changed. The brokers of a new one stamp records on arrival, which a wall clock
 needs, and store them uncompressed: they unpack each batch themselves, so every stored batch can be unpacked by

@@ -1,4 +1,4 @@
-"""What a column of a sample looks like, and the type that is proposed for it.
+"""A column of a sample, and the type that is proposed for it.
 
 Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it.
 Sample values are shown only on the operator's own terminal, and only on request. No cell makes this module raise.
@@ -71,9 +71,7 @@ class ProposedType:
         return sum(value in OPEN for value in self.keys.values())
 
     def stamped(self) -> "ProposedType":
-        """Return the type for a clock that uses the brokers' stamps: a time that would need a zone becomes a
-        text.
-        """
+        """Return the type for a clock by brokers' stamps: a time that would need a zone becomes a text."""
         undeclared = self.type == "time" and self.open
         return ProposedType("text", note="times without an offset") if undeclared else self
 
@@ -106,9 +104,7 @@ class Column:
         return sorted(found)
 
     def proposal(self, *, cells: bool) -> ProposedType:
-        """Return the type that fits nearly all values; `cells` says that the values are a CSV's cells, which are
-        all texts.
-        """
+        """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
         there = self.there
         if not there:
             return ProposedType("text", nullable=True, note="no value was there: look at the type")
@@ -131,9 +127,7 @@ Form = tuple[ProposedType, Callable[[object], bool]]
 
 
 def _times(column: Column) -> Sequence[Form]:
-    """Return the forms of a time: a text, or a whole number of this century if the column's name suggests a
-    time.
-    """
+    """Return the forms of a time: a text, or a whole number of this century if the column's name fits."""
     late = _LATE if column.nullable else ""
     forms: list[Form] = [
         (ProposedType("time", note=late), lambda value: _moment(value, None)),
@@ -151,9 +145,7 @@ def _times(column: Column) -> Sequence[Form]:
 
 
 def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
-    """Return the forms of booleans, numbers and, in JSON, lists of texts; the first of equally good forms is
-    proposed.
-    """
+    """Return the forms of booleans, numbers and JSON lists of texts; of equally good ones the first counts."""
     nullable = column.nullable
     boolean, integer, number = (
         ProposedType(kind, nullable=nullable) for kind in ("boolean", "integer", "number")

@@ -1,4 +1,4 @@
-"""The text of a first pipeline file: commented, and open where only the operator can say what holds.
+"""The text of a first pipeline file: commented, with marked places for the operator's decisions.
 
 Rules: no part of the text comes from a value of the data. Names of columns do; they are quoted if YAML would read
 them as something else. The file can be run once the marked places are filled in.

@@ -1,4 +1,4 @@
-"""A sample looked at, and a first pipeline file written: what `stream-dp init` does.
+"""Reads a sample and writes a first pipeline file: the work of `stream-dp init`.
 
 Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine; statements about it
 are NOT PRIVATE, for the operator's own terminal. A column name that few records have may be a value itself, so it
@@ -37,8 +37,7 @@ LOCAL = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampleColumns:
-    """The columns of `records` sample records. Not included: `bad` unreadable records, `rare` names, `unnamed`
-    columns.
+    """The columns of `records` records; without `bad` records, `rare` names and `unnamed` columns.
 
     `cells`: the values are a CSV's cells, all texts. `stamped`: the brokers stamp records on arrival; None without
     a topic.
@@ -55,9 +54,7 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True)
 class SampleWanted:
-    """The options of `init`: a sample (a CSV, JSON lines, or the topic itself), and the topic that the pipeline
-    reads.
-    """
+    """The options of `init`: a sample (CSV, JSON lines, or the topic), and the pipeline's topic."""
 
     csv: Path | None
     jsonl: Path | None

@@ -1,5 +1,4 @@
-"""The operator's port of a run: figures that are NOT PRIVATE, beside the engine, for who holds the operator's
-token.
+"""The operator's port of a run: figures that are NOT PRIVATE, for holders of the operator's token.
 
 Rules: the port exists only if it was asked for. If other machines can reach it, it needs a token of its own: the
 operator's token can spend the budget, so a scraper must not carry it. The port is open as long as the process runs,

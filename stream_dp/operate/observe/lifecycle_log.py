@@ -1,4 +1,4 @@
-"""What a program says of its life in lines of JSON on stderr: every event and every field that may stand there.
+"""The log of a program's phases as lines of JSON on stderr: the list of all events and their fields.
 
 Rules: an event that is not in `EVENTS` is not logged; it is a bug and raises. An event names the phase that begins.
 Its only numbers are public ones: the published tick, how many releases were exported, an address, an exit code. It

@@ -1,4 +1,4 @@
-"""What the operator of a run is told: that many records are dead or late, since when it counts, and exact totals.
+"""Figures for a run's operator: warnings of dead or late records, the ledger's origin, and exact totals.
 
 Rules: none of these figures is public. They go to the operator's own terminal or to the guarded operator's port,
 never to releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded

@@ -1,4 +1,4 @@
-"""The operator's figures as metrics: exact, and NOT PRIVATE, which every name and every help says.
+"""The operator's figures as metrics: exact and NOT PRIVATE, as each name and help text says.
 
 Rules: only the guarded operator's port serves them (`figures_beside`), never the public port. They count the
 durable commits of this process and start at 0 with it.

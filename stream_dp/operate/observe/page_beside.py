@@ -1,4 +1,4 @@
-"""The page of a run: served beside the engine, once that is ready."""
+"""The page of a run, served beside the engine once the engine is ready."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

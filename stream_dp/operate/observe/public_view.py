@@ -1,4 +1,4 @@
-"""The public face of a run: what the API and the page show of its file, its plan, its budget and its series.
+"""The public view of a run: its file, plan, budget and series for API and page.
 
 Rules: everything here is public: the pipeline file, charges, and what was released.
 """
@@ -93,9 +93,7 @@ def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
 
 
 def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dict[str, Any]:
-    """Return the public configuration and the running `series` for `GET /api/pipeline`; `ticks` are published
-    ones.
-    """
+    """Return the public configuration and the running `series` for `GET /api/pipeline`; `ticks` are public."""
     spec = built.spec
     return {
         "name": spec.name,

@@ -1,4 +1,4 @@
-"""Spans to a collector, by OpenTelemetry's SDK; loaded where traces were asked for.
+"""Sends spans to a collector by OpenTelemetry's SDK; imported only if traces were asked for.
 
 Rules: an unreachable collector is reported once, until it is reached again. No global provider is set, so spans of
 other libraries and of the surrounding program are not sent.
@@ -39,8 +39,7 @@ class _Sender(SpanExporter):
 
 
 def provider_for(endpoint: str, shown: str, pipeline: str) -> TracerProvider:
-    """Return a provider that sends this pipeline's spans to `endpoint`, called `shown` in messages, until its
-    shutdown.
+    """Return a provider that sends this pipeline's spans to `endpoint`, which messages call `shown`.
 
     OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the values set here.
     """

@@ -1,4 +1,4 @@
-"""The page from published releases alone, apart from the engine: many viewers, and no load on the gate.
+"""The page made from published releases alone, without the engine: many viewers and no load on the engine.
 
 Rules: the page knows the pipeline file and the published releases, needs no key and cannot write. For a series
 created after the start it shows the content of its releases; only the engine knows who created it and its price.

@@ -1,4 +1,4 @@
-"""The traces of a run, sent beside the engine to the collector that OpenTelemetry's own variables name.
+"""The traces of a run, sent to the collector that OpenTelemetry's own variables name.
 
 Rules: traces are sent only if they were asked for. A variable alone switches nothing on, because a cluster may set
 it for every program in it. A thread of their own sends the spans from a queue that drops what does not fit, so a

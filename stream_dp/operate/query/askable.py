@@ -1,4 +1,4 @@
-"""What may be asked of a pipeline, as a form needs it: the declared fields, and the keys that each statistic takes.
+"""What a form needs to ask a pipeline: the declared fields, and the keys of each statistic.
 
 Rules: everything here is public: it is in the pipeline file or the same for all pipelines. Keys that a form cannot
 show are left out, and so are statistics that require such a key; a definition of a live series may still use all of
@@ -42,9 +42,7 @@ def _of_field(field: Any) -> dict[str, Any]:
 
 
 def _statistic(kind: type[SeriesSpec]) -> dict[str, Any] | None:
-    """Return a statistic with its keys; None if a form cannot ask it, or if it cannot be created while an engine
-    runs.
-    """
+    """Return a statistic with its keys; None if a form cannot ask it, or a running engine cannot create it."""
     own = {key: field for key, field in kind.model_fields.items() if key not in _EVERYWHERE}
     required = [key for key, field in own.items() if field.is_required()]
     priced = kind.model_fields["epsilon"].is_required()

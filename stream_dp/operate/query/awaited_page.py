@@ -1,5 +1,4 @@
-"""Waiting for the page of an engine that is about to run, so that lines for a second terminal can be pasted at
-once.
+"""Waits for the page of an engine that is about to run, so that lines for two terminals can be pasted at once.
 
 Rules: only a port without a listener is waited for; a server that answers reports its own errors.
 """

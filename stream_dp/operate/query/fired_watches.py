@@ -1,4 +1,4 @@
-"""Which watches that fire once have fired, as releases tell it: with that they have ended.
+"""Which fire-once watches have fired, from releases: these watches have ended.
 
 Rules: the state is computed from public releases alone, each taken once and in order, so it is the same after a
 restart. A key of a watch fires once in the life of the watch. A name of a watch may have several lives.

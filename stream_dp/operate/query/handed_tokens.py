@@ -1,4 +1,4 @@
-"""What `stream-dp token` does: makes, lists and revokes the tokens of a pipeline's analysts, by the operator's key."""
+"""Makes, lists and revokes analysts' tokens by the operator's key: the work of `stream-dp token`."""
 
 import time
 from pathlib import Path
@@ -11,9 +11,7 @@ from stream_dp.pipeline.file.yaml import load
 
 
 class HandedToken(NamedTuple):
-    """A token and its `state`. `secret` is its text, only right after it was made; `named_in` is the list's
-    file.
-    """
+    """A token and its `state`; `secret` is its text, only when just made; `named_in` is the list's file."""
 
     id: str
     analyst: str

@@ -1,4 +1,4 @@
-"""The token with which somebody asks an engine: an analyst's from a file of hers, the operator's made from the key.
+"""The token for asking an engine: an analyst's from a file, the operator's made from the key.
 
 Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
 variable. The list of tokens made for analysts lies beside a journal file, else in the user's state folder;

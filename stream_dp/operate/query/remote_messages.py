@@ -1,4 +1,4 @@
-"""An engine that runs elsewhere, asked by messages over Kafka: with a token, or with the operator's key at hand.
+"""Asks an engine that runs elsewhere by messages over Kafka, with a token or with the operator's key.
 
 Rules: the engine decides and charges. If the pipeline file is at hand, a series is checked against it before it is
 sent; otherwise the pipeline's name, the brokers' addresses and a token are enough.
@@ -35,8 +35,7 @@ _FILES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class RemoteMessages:
-    """The engine of the pipeline `name`, asked by `analyst`. `tell` receives a line while brokers do not answer
-    yet.
+    """The engine of the pipeline `name`, asked by `analyst`. `tell` is called while the client waits for brokers.
 
     Raises, in every method:
         UsageError: the series is not valid, or the engine refuses the message.
@@ -111,9 +110,7 @@ class RemoteMessages:
         return found
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
-        """Return the exact public line that answers a query of a series; `name` is the message id (default: a fresh
-        one).
-        """
+        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
         return self._told("ask", {"series": series, **parameters}, name=name)
 
     def watch(

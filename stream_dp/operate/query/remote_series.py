@@ -1,4 +1,4 @@
-"""The live series of an engine that runs elsewhere, asked with the pipeline file and the operator's key at hand.
+"""Asks an engine that runs elsewhere over HTTP, with the pipeline file and the operator's key at hand.
 
 Rules: the engine decides and charges. A series is checked against the file before it is sent: the engine's refusals
 repeat no value of the definition, but the errors raised here may.
@@ -21,8 +21,7 @@ from stream_dp.statistics.parts.false_alarm import FalseAlarm
 
 @dataclass(frozen=True, slots=True)
 class RemoteSeries:
-    """The engine at `url` that runs the pipeline of `spec`; `analyst` pays. `tell` receives a line while the client
-    waits.
+    """The engine at `url` of the pipeline of `spec`; `analyst` pays. `tell` is called while the client waits.
 
     Raises, in every method:
         UsageError: there is no key, the file does not allow the series, or the engine refuses the request.
@@ -84,9 +83,7 @@ class RemoteSeries:
         return LiveSeriesClient(self.url, self.spec.name, token="").queries()
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
-        """Return the exact public line that answers a query of a series; `name` is the message id (default: a fresh
-        one).
-        """
+        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
         return self._told("ask", {"series": series, **parameters}, name)
 
     def watch(
@@ -153,8 +150,7 @@ def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
-    """Return the bytes of a series given as JSON or YAML, or as @ and a file's name; check them against `spec`, if
-    any.
+    """Return the bytes of a series in JSON, YAML or a file named after @; check them against `spec`, if any.
 
     Raises:
         UsageError: it is not such a series.

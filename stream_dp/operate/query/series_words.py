@@ -1,4 +1,4 @@
-"""What is answered about series that come and go, as plain public values: for messages, and for the HTTP API.
+"""Answers about created and halted series, as plain public values: for messages and the HTTP API.
 
 Rules: every value is public: names, ticks, times, amounts, derivations. Answers are made at the cut, before the
 commit that records them. A series covers the ticks from `start` on, up to and not including `end`.
@@ -92,8 +92,7 @@ class SeriesWords:
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Return the running series, first those of the file, then the last halted ones; `end` is None while one
-        runs.
+        """Return the running series, the file's first, then the last halted ones; `end` is None while one runs.
 
         A monitor's entry lists its watches, with their filters if `payers` is None or contains the monitor's payer.
         """
@@ -174,9 +173,7 @@ class SeriesWords:
         return {"end": tick, "end_time": None if tick is None else self.begins(tick)}
 
     def _expected(self, proposal: Proposal) -> dict[str, Any]:
-        """Return the expected half-width at the last tick, or at the farthest predicted tick if there is no
-        horizon.
-        """
+        """Return the expected half-width at the last tick, or without a horizon at the farthest predicted tick."""
         tick, error = proposal.predicted()
         confidence = float(self.built.spec.confidence)
         supposing = {"supposing": proposal.supposing} if proposal.supposing else {}

@@ -1,4 +1,4 @@
-"""The least epsilon at which a series is expected to be off by no more than was asked: a search before a preview.
+"""Finds the least epsilon for a wanted expected error of a series, before a preview.
 
 Rules: a definition with `error` instead of `epsilon` is priced from public facts (the pipeline file and the
 prediction) and draws no noise. Candidates are exact decimals of three digits, so the result can be written and read
@@ -124,9 +124,7 @@ async def _least(
 
 
 def _parts(definition: bytes) -> dict[str, msgspec.Raw]:
-    """Return the definition's values as JSON bytes, by key; empty if it is not a JSON object, which the engine
-    reports.
-    """
+    """Return the definition's values as JSON bytes, by key; empty if the engine will refuse it as no object."""
     try:
         return msgspec.json.decode(definition, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One attempt of a run: an engine on ports of its own; and the live series of whichever attempt is the current one.
+"""One attempt of a run, an engine with its own ports, and the live series of the current attempt.
 
 Rules: a command goes once to an engine that runs; while no engine runs, it is refused and nothing was done.
 """

@@ -1,4 +1,4 @@
-"""Waiting for brokers that are about to come, so that lines which start one and use it can be pasted at once.
+"""Waits for brokers that are about to start, so that lines for starting and using them can be pasted at once.
 
 Rules: only errors that can pass by themselves are waited for; a wrong login or certificate is reported at once. The
 user is told once that the program waits. No content of a topic is read.

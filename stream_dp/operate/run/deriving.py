@@ -1,4 +1,4 @@
-"""A process that derives what messages define, so that ticks never wait for it.
+"""A process that derives definitions from messages, so that ticks never wait for it.
 
 Rules: the process receives the pipeline's specification and definitions: no key, no token, no record and no state.
 It draws no noise and opens nothing. It starts with the first definition, ends after `IDLE_S` without one, and is

@@ -1,4 +1,4 @@
-"""The live series of a running engine: what the HTTP API may preview, create, halt, list and ask, as public values.
+"""The live series of a running engine for the HTTP API: preview, create, halt, list and ask.
 
 Rules: every request except a list becomes a message and is handled like all messages: executed at a cut, recorded
 with its answer, public. Its id is the request's key, if it has one; the same request under the same key is the same
@@ -97,8 +97,7 @@ class EngineLiveSeries:
         return await self._told(sender, wanted, payer, definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return the running series, first those of the file, then the last halted ones; `end` is None while one
-        runs.
+        """Return the running series, the file's first, then the last halted ones; `end` is None while one runs.
 
         The list needs no token, so it does not show the filters of analysts' own series.
         """
@@ -113,9 +112,7 @@ class EngineLiveSeries:
         return answer.answer or {}
 
     def _from(self, sender: Sender, wanted: Wanted, analyst: str, said: bytes) -> Addressed:
-        """Return the message of a request; two requests with one key are the same message if their content is the
-        same.
-        """
+        """Return the message of a request; with the same key and the same content it is the same message."""
         parts = [wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]
         if wanted.accept_noise:
             parts.append(b"accept_noise")

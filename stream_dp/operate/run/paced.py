@@ -1,4 +1,4 @@
-"""A source that hands out ticks at a chosen speed, for the demo without a broker."""
+"""A source that returns ticks at a chosen speed, for the demo without a broker."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""An engine and what it has published, and the signals that end it.
+"""An engine with its published releases, and the signals that end it.
 
 Rules: the first Ctrl-C (or SIGTERM) ends the run after the commit in flight, within some seconds; the second one
 leaves at once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while the
@@ -224,9 +224,7 @@ class Run:
                 task.cancel()
 
     async def _given_back(self, work: "asyncio.Task[None]") -> bool:
-        """End an engine that still reads its journal, so that nothing is in flight; return whether it ended in
-        time.
-        """
+        """End an engine that still reads its journal (nothing is in flight); return whether it ended in time."""
         if self.engine.ready.is_set():
             return False
         work.cancel()

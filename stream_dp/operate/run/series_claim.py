@@ -1,4 +1,4 @@
-"""What has been derived of a series, as the claim of its creation query ([HSV] Def 4.1)."""
+"""The derived guarantee of a series as the claim of its creation query ([HSV] Def 4.1)."""
 
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream
@@ -6,8 +6,7 @@ from stream_dp.pipeline.builder import Chosen
 
 
 def series_claim(chosen: Chosen, start: int = 0) -> Claim | None:
-    """Return a series' claim if its mechanism is not made for the pipeline's relation; None: its own guarantee
-    holds.
+    """Return a series' claim if its mechanism is made for another relation; None: its own guarantee holds.
 
     `start` is the first tick of the series.
     """

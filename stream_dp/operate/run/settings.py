@@ -1,4 +1,4 @@
-"""What the adapters want to be told, as a specification and the environment say it.
+"""Settings of the adapters, from the specification and the environment.
 
 Rules: flags override STREAM_DP_KAFKA_* variables, which override the pipeline file. STREAM_DP_KAFKA_BOOTSTRAP is
 `source.bootstrap`; any other variable is the key with its name in `source.security`, with paths relative to the

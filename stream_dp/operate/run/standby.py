@@ -1,4 +1,4 @@
-"""Being there, so that a standby waits; and standing by until nobody is there.
+"""Presence of an engine, for which standbys wait; and a standby's wait until no engine is present.
 
 Rules: an engine announces its presence before it runs, else a standby that starts at the same time would fence it.
 If the announcement takes too long, the engine runs all the same. Only a pipeline with its journal in Kafka has

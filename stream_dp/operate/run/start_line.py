@@ -1,4 +1,4 @@
-"""From where on a run counts, in one line for the operator: what of the backlog it reads, and what it leaves.
+"""One line for the operator: from where a run counts, and which part of the backlog it reads.
 
 Rules: everything shown is public: the grid, and the first tick that is not public yet. No offset and no lag.
 """

@@ -1,4 +1,4 @@
-"""Telling of each tick once it is public: its number, and nothing of what it took.
+"""Reports each tick once it is public: its number only.
 
 Rules: reports begin with the newest public tick when the engine runs. If many ticks are published within a moment,
 only the newest of them is reported.

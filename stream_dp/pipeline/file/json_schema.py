@@ -1,4 +1,4 @@
-"""The JSON Schema of a pipeline file, as editors of YAML want it: `stream-dp schema`.
+"""The JSON Schema of a pipeline file for YAML editors: `stream-dp schema`.
 
 The schema is made from the models, so this file contains no key or bound. An editor reads scalars as YAML does, so
 a number may be written where a text is expected, and the other way round; durations, decimals and groupings state

@@ -1,4 +1,4 @@
-"""The time zones that a pipeline's series go by: which there are, and what their local times mean.
+"""The time zones by which a pipeline's series group, and their UTC offsets.
 
 Rules: offsets are part of the pipeline's fingerprint, so another version of the time zone database makes another
 pipeline. A series created later has no fingerprint, so it may only name zones that the file names (`spec`).

@@ -1,4 +1,4 @@
-"""What is wrong with a part of a pipeline file, in words for whoever wrote it, and which name may have been meant.
+"""Messages about mistakes in a pipeline file, with suggestions of similar names.
 
 Rules: pydantic reports errors and their places; `with_expected` adds what the model expected there. Written text is
 repeated only in quotes, or as the corrected list if that is asked for. Suggested names are public. This file knows

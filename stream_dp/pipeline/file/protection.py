@@ -1,4 +1,4 @@
-"""From what mechanisms are made for to what a pipeline promises: one event under `add_remove`, and steps of it.
+"""From the relation that mechanisms are made for to the pipeline's promise, by steps of that relation.
 
 Rules: no mechanism knows an event that moves, and only counts of users themselves know a user. A mechanism is made
 for one step with its part of a series' epsilon, and the accounting derives the rest. This file knows no series.

@@ -215,9 +215,7 @@ class PipelineSpec(Frozen):
 
     @property
     def relation(self) -> Neighbors:
-        """The neighbouring relation, from the declared one and from whether the clock makes the tick part of an
-        event.
-        """
+        """The neighbouring relation: the declared one, and whether the clock makes the tick part of an event."""
         privacy = self.privacy
         own = isinstance(self.clock, ReplayClock) and privacy.moves == "any_tick"
         if own and privacy.neighbors is Neighbors.REPLACE:
@@ -308,9 +306,7 @@ def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails
 
 
 def _delta_problems(series: Series, privacy: Privacy) -> list[InitErrorDetails]:
-    """Return problems of a series whose method or inner counter needs a delta that is not granted, or not for
-    it.
-    """
+    """Return problems of a series whose method or inner counter needs a delta that it is not granted."""
     # keys that some statistics have
     key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
     if key is None:

@@ -1,4 +1,4 @@
-"""Reading a pipeline file: YAML whose scalars stay text, and every problem of it with its place.
+"""Reads a pipeline file: YAML whose scalars stay text, with the place of every problem.
 
 Rules: YAML decides only on structure, so NO stays "NO" and 1e-6 stays exact; the models interpret texts. One
 `UsageError` lists the problems, each as `file:line:column: key.path: message`; of a definition that came by message
@@ -138,8 +138,7 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Ser
 def load_live(
     definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
 ) -> _T:
-    """Read a definition (YAML or JSON, no aliases) that came while the engine runs, and return the result of
-    `check`.
+    """Read a definition (YAML or JSON, no aliases) for a running engine; return the result of `check`.
 
     `name` is the message's key that holds it, or another name of its place; content that came by message is not
     repeated.
@@ -236,9 +235,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[Any, str]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Turns nodes into dicts, lists and text, and notes YAML features that a pipeline, or a live series, does not
-    allow.
-    """
+    """Turns nodes into dicts, lists and text, and notes YAML that a pipeline, or a live series, must not have."""
 
     aliases: bool = True
     aliased: bool = False
@@ -278,9 +275,7 @@ class _Reader:
         return self._whole(node, path)
 
     def _whole(self, node: yaml.Node, path: str) -> Any:
-        """Return the scalar's text, joining pairs of surrogates: JSON escapes a character beyond U+FFFF as such a
-        pair.
-        """
+        """Return the scalar's text with pairs of surrogates joined, as JSON escapes characters beyond U+FFFF."""
         try:
             node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:

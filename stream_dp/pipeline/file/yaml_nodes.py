@@ -1,4 +1,4 @@
-"""The nodes of a YAML text: by PyYAML's own reader, and for a long text by libyaml, thirty times as fast.
+"""The nodes of a YAML text: from PyYAML, and for a long text from libyaml, which is thirty times as fast.
 
 Rules: both readers must agree, or PyYAML decides: a text that libyaml refuses, or that contains characters which
 the two read differently, is read by PyYAML, whose messages and places are shown to people. Nodes without a tag get

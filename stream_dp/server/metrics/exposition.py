@@ -1,4 +1,4 @@
-"""The text of `/metrics`: made anew when something public has changed, on a thread, and the same bytes until then.
+"""The text of `/metrics`: rewritten on a thread when something public has changed, else the same bytes.
 
 Rules: a scrape shows the public view of that moment and nothing about the scraper, the number of scrapes, or their
 duration. One scrape at a time makes the text, followed by pauses as after any other work of the server, so that the

@@ -1,5 +1,4 @@
-"""Families of metrics that are filled value by value, and written by `prometheus_client` as OpenMetrics or plain
-text.
+"""Metric families, filled value by value, and written as OpenMetrics or plain text by `prometheus_client`.
 
 Rules: a family has one name, one help and the same labels on each of its values; a family without a value is not
 written. No registry is read, because a process's memory, files and time are private.

@@ -1,4 +1,4 @@
-"""The API for messages: one that says what to do, and the short form for asking one series.
+"""The API for messages: any message, and a short form for asking one series.
 
 Rules: only holders of a token may send messages; the token is checked before a byte of the body is read. An answer
 is sent as the recorded bytes; if it is a refusal, the status shows that too.
