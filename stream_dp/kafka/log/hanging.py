@@ -6,10 +6,10 @@ or an abort as complete without writing its marker to that partition.
 Rules: only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a
 pipeline has the same producer id. Transactions of others are left alone. Here it is unknown whether the coordinator
 recorded a commit or an abort. A journal commit that was acknowledged is followed by its releases and answers, and
-by nothing else. So the transaction is committed if any of these was ever written to its public topic, even in vain,
-and aborted otherwise; in the latter case no reader has seen anything of it. A hanging transaction of a public topic
-is durable in the journal: it is aborted, and the same bytes are published again. An acknowledged commit without
-releases and answers is lost with its marker.
+by nothing else. So a hanging transaction of the journal is committed if any of these was ever written to its public
+topic, even in vain, and aborted otherwise; in the latter case no reader has seen anything of it. A hanging
+transaction of a public topic is durable in the journal: it is aborted, and the same bytes are published again. An
+acknowledged commit without releases and answers is lost with its marker.
 """
 
 import logging
