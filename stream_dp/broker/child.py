@@ -1,9 +1,8 @@
-"""Run a program that cannot outlive us: `python child.py PARENT_PID PROGRAM ARGUMENT...`
+"""Run a program that cannot outlive its parent: `python child.py PARENT_PID PROGRAM ARGUMENT...`
 
-Becomes PROGRAM (same pid) after asking Linux to kill it when the thread that started it ends, for
-whatever reason. Elsewhere it only becomes PROGRAM. A script, not imported: it must start in
-milliseconds and without this package, and a `preexec_fn` would run Python in a forked child of a
-threaded process.
+This process becomes PROGRAM (same pid) after it has asked Linux to kill it when the thread that started it ends,
+for whatever reason. On other systems it only becomes PROGRAM. This file is a script, not imported: it must start in
+milliseconds and without this package, and a `preexec_fn` would run Python in a forked child of a threaded process.
 """
 
 import os
@@ -19,7 +18,7 @@ def become(parent: int, command: list[str]) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != parent:  # the parent died before prctl
             sys.exit(1)
     os.execv(command[0], command)  # noqa: S606 (no shell wanted)
 

@@ -1,10 +1,9 @@
 """The text of server.properties, for one node or three.
 
-Rules: pure text, no files and no sockets. Every path is relative to the node's folder, the working
-directory of its Java process, so no path needs escaping and a data folder may be moved. Both sizes
-use static `controller.quorum.voters`: the ports live in this text only, so a restart over old data
-may change them. A local broker keeps what it is given: records, offsets and transactional ids do
-not expire.
+Rules: this file only makes text; it uses no files and no sockets. Every path is relative to the node's folder, the
+working directory of its Java process, so no path needs escaping and a data folder may be moved. Both sizes use
+static `controller.quorum.voters`: the ports are only in this text, so a restart over old data may change them. A
+local broker keeps everything: records, offsets and transactional ids do not expire.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ _INTERNAL_PARTITIONS = 4
 
 @dataclass(frozen=True)
 class NodePorts:
-    """Where one node listens: clients and the controllers' quorum."""
+    """The ports of one node: for clients and for the controllers' quorum."""
 
     node: int
     broker: int
@@ -26,7 +25,7 @@ class NodePorts:
 
 
 def bootstrap(cluster: Sequence[NodePorts]) -> str:
-    """The address list that clients take.
+    """Return the address list for clients.
 
     >>> bootstrap([NodePorts(1, 9092, 9093), NodePorts(2, 9094, 9095)])
     '127.0.0.1:9092,127.0.0.1:9094'
@@ -35,13 +34,13 @@ def bootstrap(cluster: Sequence[NodePorts]) -> str:
 
 
 def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
-    """The configuration of one node of the cluster."""
+    """Return the configuration of one node of the cluster."""
     settings = _identity(own, cluster) | _replication(len(cluster)) | _behaviour()
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 def controller_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
-    """The configuration of one node without its broker, for recovery.py; it is quick to fence."""
+    """Return the configuration of one node without its broker, for `fence_former_life`; it fences fast."""
     settings = _identity(own, cluster)
     settings["process.roles"] = "controller"
     settings["listeners"] = f"CONTROLLER://{HOST}:{own.controller}"
@@ -75,8 +74,8 @@ def _replication(nodes: int) -> dict[str, object]:
         "share.coordinator.state.topic.replication.factor": nodes,
         "share.coordinator.state.topic.min.isr": in_sync,
     }
-    # A node that gets no processor for so long is fenced. Of three, the others lead its partitions then; alone, it only
-    # refuses topics and writers. A former life is ended by `fence_former_life`.
+    # A node without CPU time for this long is fenced. In a cluster of three, the others then lead its partitions; a
+    # single node only refuses topics and writers. `fence_former_life` fences the brokers of a former run.
     return settings | {"broker.session.timeout.ms": 60_000 if nodes == 1 else 6000}
 
 

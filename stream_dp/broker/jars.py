@@ -1,9 +1,8 @@
 """The broker's jars: a pinned list, fetched once, checked every time.
 
-Rules: only the files listed in `jars.txt` are used, no transitive resolution. A file enters the
-folder of jars only with the right sha256 (it is fetched beside it and moved in whole), and its sum
-is checked again on each use. A wrong sum is refused: the file is deleted and named. Safe when
-several processes do it at once.
+Rules: only the files listed in `jars.txt` are used; dependencies are not resolved. A file enters the folder of jars
+only with the right sha256 (it is fetched to another folder and moved as a whole), and its sum is checked again on
+each use. A file with a wrong sum is deleted and named in the error. Several processes may do this at once.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ KAFKA_VERSION = "4.3.1"
 _THREADS = 8
 _TIMEOUT_SECONDS = 30
 _WAITS_S = (1.0, 3.0, 9.0)
-"""Before a file is asked for again: a name may not be found for a moment, a connection may break."""
+"""Waits before new attempts: a name may not resolve for a moment, a connection may break."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name of the file, as Maven names it."""
+        """The file's name in Maven's form."""
         return f"{self.artifact}-{self.version}.jar"
 
     def __str__(self) -> str:
@@ -68,12 +67,12 @@ def _parse_line(line: str) -> Jar:
 
 
 def listed_jars() -> tuple[Jar, ...]:
-    """The jars of the pinned Kafka version."""
+    """Return the jars of the pinned Kafka version."""
     return parse_jars((files("stream_dp.broker") / "jars.txt").read_text(encoding="utf-8"))
 
 
 def jars_dir() -> Path:
-    """The folder in the user's cache that holds the verified jars."""
+    """Return the folder in the user's cache with the verified jars."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
@@ -83,7 +82,7 @@ def resolve_jars(
     folder: Path | None = None,
     jars: Iterable[Jar] | None = None,
 ) -> list[Path]:
-    """Return verified paths of all jars, fetching those that are missing, which `progress` learns of.
+    """Return verified paths of all jars and fetch missing ones; `progress` receives the number of fetched files.
 
     Raises:
         WorldError: the jars cannot be fetched or written, or one has a wrong sha256.
@@ -115,7 +114,7 @@ def _is_held(jar: Jar, folder: Path) -> bool:
 
 
 def verify(jar: Jar, path: Path) -> None:
-    """Delete the file and raise if its sha256 is not the listed one."""
+    """Delete the file and raise WorldError if its sha256 is not the listed one."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != jar.sha256:
@@ -137,7 +136,7 @@ def _fetch_all(jars: list[Jar], folder: Path, pool: ThreadPoolExecutor, progress
                 future.result()
                 progress("Fetching Apache Kafka", done, len(jars), "file")
         finally:
-            pool.shutdown(cancel_futures=True)  # before the staging folder goes
+            pool.shutdown(cancel_futures=True)  # before the staging folder is deleted
 
 
 def _fetch(jar: Jar, maven: "MavenContext", folder: Path) -> None:
@@ -146,7 +145,7 @@ def _fetch(jar: Jar, maven: "MavenContext", folder: Path) -> None:
         try:
             path = known.at_version(jar.version).artifact().resolve()
             break
-        except (OSError, RuntimeError) as error:  # those of requests, and of jgo
+        except (OSError, RuntimeError) as error:  # of requests, and of jgo
             wait = None if isinstance(error, RuntimeError) else next(waits, None)
             if wait is None:
                 raise WorldError(
@@ -159,7 +158,7 @@ def _fetch(jar: Jar, maven: "MavenContext", folder: Path) -> None:
 
 
 def _why(error: Exception) -> str:
-    """One short word or phrase: requests' own messages run over several lines."""
+    """Return a word or short phrase, because the messages of requests run over several lines."""
     if isinstance(error, RuntimeError):
         return "not found in the repository"
     return getattr(error, "strerror", None) or type(error).__name__

@@ -1,8 +1,8 @@
 """One broker per data folder.
 
-Rules: the lock is an flock on an open file, so it goes with the processes that hold it and can
-never be stale. The Java processes inherit it: as long as one of them lives, even without its
-parent, the folder is taken.
+Rules: the lock is an flock on an open file, so the system releases it with the processes that hold it, and it can
+never be stale. The Java processes inherit it: as long as one of them lives, even without its parent, the folder is
+locked.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stream_dp.errors import WorldError
 
-_PATIENCE_SECONDS = 3.0  # after kill -9 of the parent its Java needs a moment to go
+_PATIENCE_SECONDS = 3.0  # after kill -9 of the parent, Java needs a moment to end
 
 
 class FolderLock:
@@ -24,19 +24,19 @@ class FolderLock:
         self._file = file
 
     def fileno(self) -> int:
-        """The descriptor that holds the lock."""
+        """Return the descriptor that holds the lock."""
         return self._file.fileno()
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._file.close()
 
 
 async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
-    """Take the lock of a folder, creating the folder if needed.
+    """Take the lock of a folder; make the folder if needed.
 
     Raises:
-        WorldError: another broker holds it, or the folder cannot be used.
+        WorldError: another broker holds the lock, or the folder cannot be used.
     """
     file = _open(folder)
     end = time.monotonic() + patience
@@ -53,7 +53,7 @@ async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
 
 
 def held(lock: Path) -> bool:
-    """Whether a process holds this lock file: of a data folder, or any other that is an flock."""
+    """Return whether a process holds this lock file, of a data folder or any other flock."""
     if not lock.exists():
         return False
     with lock.open("a+", encoding="ascii") as file:

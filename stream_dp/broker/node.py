@@ -1,8 +1,7 @@
 """One Java process of the broker and its folder.
 
-Rules: it runs in a session of its own (no Ctrl-C of the terminal), in its folder, and dies with its
-parent. Ready means that its log says so; an open port is too early. All methods return at once; who
-calls waits.
+Rules: the process runs in a session of its own (no Ctrl-C of the terminal), in its folder, and dies with its
+parent. It is ready when its log says so; an open port is too early. All methods return at once; the caller waits.
 """
 
 import os
@@ -28,7 +27,7 @@ _FORMAT_SECONDS = 300
 
 @dataclass(frozen=True)
 class NodeRuntime:
-    """What every node of a cluster runs on."""
+    """The runtime that all nodes of a cluster share."""
 
     java: Path
     classpath: str
@@ -58,7 +57,7 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether the node says that it serves."""
+        """Whether the node's log says that it is ready."""
         return self.running and _READY in _text(self.log)
 
     @property
@@ -75,17 +74,17 @@ class Node:
 
     @property
     def written(self) -> int:
-        """Bytes of what the controllers decided that this node has in its files."""
+        """The size in bytes of this node's files of controller decisions."""
         logs = (self.folder / "data" / "__cluster_metadata-0").glob("*.log")
         return sum(log.stat().st_size for log in logs)
 
     @property
     def lost_its_port(self) -> bool:
-        """Whether the node ended because somebody else took its port."""
+        """Whether the node ended because another process took its port."""
         return not self.running and _PORT_TAKEN in _text(self.log)
 
     def write_config(self, properties: str) -> None:
-        """Write the configuration and put the last run's log aside."""
+        """Write the configuration and rename the last run's log."""
         self.folder.mkdir(exist_ok=True)
         (self.folder / "server.properties").write_text(properties, encoding="ascii")
         log4j = (files("stream_dp.broker") / "log4j2.properties").read_text(encoding="ascii")
@@ -99,7 +98,7 @@ class Node:
         if mark.exists():
             return
         tool = [*_jvm(machine), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"]
-        identity = f"--cluster-id={cluster_id}"  # in one word, for it may begin with a dash
+        identity = f"--cluster-id={cluster_id}"  # as one argument, because it may begin with a dash
         arguments = ["format", "--ignore-formatted", identity, "-c", "server.properties"]
         try:
             run = subprocess.run(
@@ -141,13 +140,13 @@ class Node:
             self._process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end (which then is immediate)."""
+        """Send SIGKILL and wait for the end, which is immediate."""
         if self._process:
             self._process.kill()
             self._process.wait()
 
     def obituary(self, what: str) -> WorldError:
-        """The error that tells what happened, the last log lines and where the log is."""
+        """Return the error with the cause, the last log lines and the log's place."""
         code = self._process.poll() if self._process else None
         lines = _last_lines(_text(self._console) + _text(self.log))
         head = f"Kafka ({self.folder.name}) {what}" + (
@@ -172,7 +171,7 @@ def _tied(command: Sequence[str]) -> list[str]:
 
 
 def _last_lines(text: str) -> list[str]:
-    """The last lines that say something: no stack frames, nothing endless."""
+    """Return the last informative lines: without stack frames, and cut to a width."""
     lines = [line[:_LINE_WIDTH] for line in text.splitlines() if not line.startswith("\tat ")]
     return lines[-_LAST_LINES:]
 

@@ -1,7 +1,7 @@
-"""Where files of this package live on the user's machine.
+"""Folders of this package on the user's machine.
 
-Downloads that can be fetched again go into the cache folder, data that must survive into the state
-folder. `STREAM_DP_HOME` overrides both. Nothing here creates a folder.
+Files that can be downloaded again are in the cache folder, data that must survive in the state folder.
+`STREAM_DP_HOME` overrides both. Nothing here makes a folder.
 """
 
 import os
@@ -13,12 +13,12 @@ _APP = "stream-dp"
 
 
 def cache_dir() -> Path:
-    """The folder for what can be downloaded again."""
+    """Return the folder for files that can be downloaded again."""
     return _under_home("cache") or Path(platformdirs.user_cache_dir(_APP, appauthor=False))
 
 
 def state_dir() -> Path:
-    """The folder for broker and demo data."""
+    """Return the folder for broker and demo data."""
     return _under_home("state") or Path(platformdirs.user_state_dir(_APP, appauthor=False))
 
 

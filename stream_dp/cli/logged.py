@@ -1,4 +1,4 @@
-"""`--log-format json`: what a long-lived command says on stderr, as lines of JSON for programs."""
+"""`--log-format json`: stderr of a long-lived command as lines of JSON for programs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from stream_dp.operate.observe.lifecycle_log import TellEvent, lifecycle_log, si
 
 
 class LogForm(StrEnum):
-    """For whom stderr is."""
+    """The format of stderr: text for people or JSON for programs."""
 
     TEXT = "text"
     JSON = "json"
@@ -31,10 +31,10 @@ LogFormat: TypeAlias = Annotated[
 
 @contextmanager
 def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
-    """Yield what logs the life of a command on this file, and log how it ends; for people nothing is logged.
+    """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing.
 
     Raises:
-        typer.Exit: it ended with an error, and that is logged; for people the error itself is raised.
+        typer.Exit: the command ended with an error, which was logged; in text form the error itself is raised.
     """
     if form is LogForm.TEXT:
         yield silent

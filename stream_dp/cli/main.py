@@ -1,7 +1,7 @@
 """The command line `stream-dp`: one file per command, errors for people, the exit codes of README.
 
-Rules: a `StreamDPError` prints its message and exits with its code; anything else is a bug of ours and prints where
-it happened but not what it held, because exception texts can carry data. A command is imported when it is invoked.
+Rules: a `StreamDPError` prints its message and exits with its code. Any other exception is a bug: its place is
+printed but not its text, because exception texts can contain data. A command is imported when it is invoked.
 """
 
 import sys
@@ -89,7 +89,7 @@ def code_of(arguments: list[str] | None = None, commands: typer.Typer = app) -> 
     except StreamDPError as error:
         typer.echo(f"stream-dp: {error}", err=True)
         return error.exit_code
-    except SystemExit as end:  # typer has said what there was to say
+    except SystemExit as end:  # typer has printed the message
         return INTERRUPTED if isinstance(end.__context__, typer.Abort) else int(end.code or 0)
     except Exception as error:  # noqa: BLE001 - the last resort; its text may carry data
         typer.echo(bug_line(error), err=True)
@@ -98,7 +98,7 @@ def code_of(arguments: list[str] | None = None, commands: typer.Typer = app) -> 
 
 
 def bug_line(error: Exception) -> str:
-    """Return where a bug of ours happened, and not what it held."""
+    """Return the place of a bug, without the exception's text."""
     frames = traceback.extract_tb(error.__traceback__)
     trail = "\n".join(f"  {f.filename}:{f.lineno} in {f.name}" for f in frames[-8:])
     what = f"a bug of ours ({type(error).__name__}); nothing uncommitted was released"

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, alone and in groups, and how they say that they wait."""
+"""Arguments and options that several commands share, alone and in groups."""
 
 import inspect
 from collections.abc import Callable
@@ -40,7 +40,7 @@ Port = Annotated[
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes the fields of its dataclass parameters as options: typer knows no groups."""
+    """Return a command with the fields of its dataclass parameters as options: typer has no option groups."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken = list[inspect.Parameter]()
@@ -69,5 +69,5 @@ def _option(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter
 
 
 def say_on_stderr(line: str) -> None:
-    """Say a line on stderr, for whoever sits there."""
+    """Print a line on stderr."""
     typer.echo(line, err=True)

@@ -1,6 +1,6 @@
-"""What several commands print: a derivation as a tree, a budget as a clause, a tick with its time.
+"""Texts that several commands print: a derivation as a tree, a budget as a clause, a tick with its time.
 
-Rules: all of it from plain values, the engine's own or such as came over HTTP.
+Rules: everything is made from plain values, of the local engine or received over HTTP.
 """
 
 import json
@@ -20,12 +20,12 @@ PIPED_WIDTH = 180
 
 
 def wide_console(width: int = PIPED_WIDTH, *, highlight: bool = True) -> Console:
-    """A console that is `width` wide where it is no terminal, by default enough for a tree."""
+    """Return a console that is `width` wide if it is not a terminal; the default is enough for a tree."""
     return Console(width=None if sys.stdout.isatty() else width, highlight=highlight)
 
 
 def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree:
-    """The tree of a node {subject, rule, source, guarantee, conditions, alternatives, premises}."""
+    """Return the tree of a node {subject, rule, source, guarantee, conditions, alternatives, premises}."""
     subject, why = node.get("subject", ""), f"by {node.get('rule', '')}, {node.get('source', '')}"
     label = f"[bold]{escape(subject)}[/bold]  {escape(f'{_amounts(node)}  {why}')}"
     tree = Tree(label, highlight=False) if parent is None else parent.add(label, highlight=False)
@@ -41,7 +41,7 @@ def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree
 
 
 def _amounts(node: Mapping[str, Any]) -> str:
-    """`eps 1, delta 0`; other measures than DP name themselves, and whom else than one event they protect."""
+    """Return `eps 1, delta 0`; measures other than DP are named, and so are protected users."""
     guarantee = node.get("guarantee", {})
     amounts = ", ".join(
         f"{'eps' if key == 'epsilon' else key} {text(Fraction(str(amount)))}"
@@ -54,7 +54,7 @@ def _amounts(node: Mapping[str, Any]) -> str:
 
 
 def promise_text(node: Mapping[str, Any]) -> str:
-    """What the node of a derivation promises, in one line, and by which theorem.
+    """Return the guarantee of a derivation's node and its theorem, in one line.
 
     >>> guarantee = {"epsilon": "0.1", "delta": "0", "neighbors": "add_remove"}
     >>> promise_text({"rule": "proven mechanism", "source": "[HSV] Lemma 7.4", "guarantee": guarantee})
@@ -65,7 +65,7 @@ def promise_text(node: Mapping[str, Any]) -> str:
 
 
 def _others(alternatives: list[Mapping[str, Any]]) -> str:
-    """The rules that apply too, with their price, and how many do not."""
+    """Return the other applicable rules with their price, and the number of those that do not apply."""
     prices = [f"{a['source']} ({_amounts(a)})" for a in alternatives if "guarantee" in a]
     refused = len(alternatives) - len(prices)
     lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
@@ -73,7 +73,7 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
 
 
 def budget_text(shown: Mapping[str, Any]) -> str:
-    """One clause of what `budget_json` says: spent and left, with their units where these differ."""
+    """Return spent and remaining budget of `budget_json` as a clause, with units if they differ."""
     spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
     deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
@@ -85,7 +85,7 @@ def budget_text(shown: Mapping[str, Any]) -> str:
 
 
 def tick_text(told: Mapping[str, Any], key: str) -> str:
-    """The tick under `key` and when it begins; "runs" where there is none.
+    """Return the tick under `key` with its begin; "runs" if there is none.
 
     >>> tick_text({"end": 40, "end_time": "2026-01-18T06:04:00Z"}, "end"), tick_text({"end": None}, "end")
     ('40 (2026-01-18T06:04:00Z)', 'runs')
@@ -97,7 +97,7 @@ def tick_text(told: Mapping[str, Any], key: str) -> str:
 
 
 def watch_end_text(watch: Mapping[str, Any]) -> str:
-    """The tick at which a watch ends, as `tick_text` says it, and how far it has fired for good.
+    """Return the tick at which a watch ends, as in `tick_text`, and how much of it has fired for good.
 
     >>> watch_end_text({"end": 40, "fired": 1}), watch_end_text({"end": None, "by": "airline", "fired": 2})
     ('40, fired', 'runs, 2 keys fired')
@@ -108,7 +108,7 @@ def watch_end_text(watch: Mapping[str, Any]) -> str:
 
 
 def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
-    """What a series answered at the cut at `end`; what is inside of something inside has lines of its own.
+    """Return a series' answer at the cut at time `end`; doubly nested values get lines of their own.
 
     >>> windows = {"tick": {"value": 9, "band": 30}, "1h": {"value": 12, "band": 97}}
     >>> print(answer_text("orders", "2026-01-18T06:04:00Z", {"tick": 4, "windows": windows, "confidence": 0.95}))
@@ -122,7 +122,7 @@ def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
 
 
 def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> Iterator[str]:
-    """What is inside of a value: in one line, but for what stands apart."""
+    """Yield the content of a value in one line, and further lines for the parts that stand apart."""
     inside = dict(value if isinstance(value, Mapping) else enumerate(value, start=1))
     deep = {key: inside.pop(key) for key, one in list(inside.items()) if apart(one)}
     yield f"{indent}{lead} {_plain(inside)}".rstrip()
@@ -131,7 +131,7 @@ def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> 
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether there is something inside of what is inside of a value."""
+    """Return whether a value is a container with another container in it."""
     inside = value.values() if isinstance(value, Mapping) else value
     return _holds(value) and any(map(_holds, inside))
 
@@ -153,7 +153,7 @@ def _plain(value: Any) -> str:
 
 
 def watch_text(watch: Mapping[str, Any]) -> str:
-    """When a watch of a monitor fires and where it counts, in a few words.
+    """Return when a watch fires and which events it counts, in a few words.
 
     >>> watch_text({"below": 3, "over": "tick", "rearm": True, "where": [{"field": "origin", "equals": "JFK"}]})
     'watch: below 3 in a tick, where origin equals JFK'

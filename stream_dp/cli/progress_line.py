@@ -1,8 +1,8 @@
-"""How far a command has come, in one line on stderr, once it takes long.
+"""The progress of a command in one line on stderr, once the command takes long.
 
-On a terminal the line comes after two seconds, is redrawn in place and gone at the end; in a log, whose reader does not
-wait for it, a line comes every ten seconds. Rules: this is the one place that shows progress. Nothing goes to stdout.
-What is said while the line is open goes through `say`, which makes room for it.
+On a terminal the line appears after two seconds, is redrawn in place and is removed at the end. In a log, where
+nobody waits, a line comes every ten seconds. Rules: only this file shows progress. Nothing goes to stdout. Messages
+during progress are printed by `say`, which moves the line out of the way.
 """
 
 import os
@@ -21,7 +21,7 @@ _EMPTY = "\r\x1b[K"
 
 
 class Line:
-    """A `Progress` that shows itself on `out` whenever `look` is called and it is time; `now` is in seconds."""
+    """A `Progress` that shows itself on `out` when `look` is called and it is due; `now` returns seconds."""
 
     def __init__(
         self, out: TextIO, now: Callable[[], float] = time.monotonic, *, silent: bool = False
@@ -36,17 +36,17 @@ class Line:
         self._lock = Lock()
 
     def __call__(self, what: str, done: int = 0, of: int = 0, unit: str = "", /) -> None:
-        """Take what is being done now; "" where there is nothing to wait for."""
+        """Set the present activity and its progress; "" if there is nothing to wait for."""
         if what != self._what:
             self._what, self._began = what, self._now()
         self._amount = amount_text(done, of, unit)
 
     def follow(self, status: Callable[[], str | None]) -> None:
-        """From now on show what `status` returns, on a terminal only; and while that is None, what is being done."""
+        """Show the result of `status` from now on, on a terminal only; while it is None, show the activity."""
         self._status = status
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Print a line that stays."""
         if self._silent:
             return
         with self._lock:
@@ -55,7 +55,7 @@ class Line:
             self._out.flush()
 
     def look(self) -> None:
-        """Show how far it is, if it is time."""
+        """Show the progress if it is due."""
         now, status = self._now(), self._status()
         if self._silent or now < self._first:
             return
@@ -69,7 +69,7 @@ class Line:
             self._due = now + self._quiet
 
     def hide(self) -> None:
-        """Leave nothing of it on a terminal, until the next look."""
+        """Clear the line on a terminal until the next `look`."""
         with self._lock:
             self._clear()
             self._out.flush()
@@ -95,7 +95,7 @@ class Line:
 
 
 def amount_text(done: int, of: int, unit: str) -> str:
-    """How much of how much.
+    """Return the progress in words.
 
     >>> amount_text(31, 100, "%"), amount_text(1200, 40000, "tick"), amount_text(7, 0, "file"), amount_text(0, 0, "")
     ('31 %', '1,200 of 40,000 ticks', '7 files', '')
@@ -109,7 +109,7 @@ def amount_text(done: int, of: int, unit: str) -> str:
 
 @contextmanager
 def progress(what: str, *, silent: bool = False) -> Iterator[Line]:
-    """Show on stderr how far it is while the context is open; `what` is being done at first."""
+    """Show the progress on stderr while the context is open; `what` is the first activity."""
     line, ended = Line(sys.stderr, silent=silent), Event()
     line(what)
 

@@ -1,7 +1,7 @@
-"""Where `stream-dp` begins: signals are answered before anything else is imported.
+"""The entry point of `stream-dp`: it handles signals before anything else is imported.
 
-Rules: what is imported here takes no time. `run` ends well at any moment: before its engine is there to be told, there
-is nothing to finish. Other commands are ended by signals as the system does it.
+Rules: the imports of this module take no time. A `run` ends well at any moment: before its engine exists there is
+nothing to finish. For other commands signals have their default effect.
 """
 
 import os
@@ -12,19 +12,19 @@ from types import FrameType
 
 
 def end_early(arguments: Sequence[str]) -> None:
-    """From now on, until an engine takes the signals over, let Ctrl-C and SIGTERM end a `run` with 0."""
+    """Let Ctrl-C and SIGTERM end a `run` with 0, until an engine handles these signals."""
     if arguments[:1] == ["run"]:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _leave)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Nothing is open that would want to be closed, and an import in progress cannot be unwound quietly."""
+    """End at once: nothing is open that needs closing, and an import in progress cannot be unwound quietly."""
     os._exit(0)
 
 
 def start() -> None:
-    """Answer signals, then run the command line and leave with its exit code."""
+    """Handle signals, then run the command line and exit with its code."""
     end_early(sys.argv[1:])
     from stream_dp.cli.main import main
 

@@ -1,4 +1,4 @@
-"""How far a run has come, on a terminal: ticks and releases, which are public, and nothing else."""
+"""The progress of a run on a terminal: ticks and releases, which are public, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,7 @@ from stream_dp.operate.run.running import Run
 
 
 def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
-    """While the context is open, follow a run on `line`: ticks and releases, which are public, and nothing else."""
+    """Return a context that shows a run's ticks and releases, which are public, on `line`."""
 
     @asynccontextmanager
     async def shown(run: Run) -> AsyncIterator[None]:

@@ -1,6 +1,7 @@
-"""What goes on until it is told to stop, beside an engine: the page from releases, an export that follows.
+"""Work without an engine that goes on until a signal: the page from releases, an export that follows.
 
-Rules: the first Ctrl-C or SIGTERM ends it well, and the command with 0; a second one is answered as the system does it.
+Rules: the first Ctrl-C or SIGTERM ends the work well, and the command with 0; a second signal has its default
+effect.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def until_stopped(work: Coroutine[None, None, None]) -> None:
-    """Do the work until its end, or the first signal."""
+    """Do the work until its end or the first signal."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
 
     def stop() -> None:

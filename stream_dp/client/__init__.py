@@ -1,1 +1,1 @@
-"""What talks to an engine that runs elsewhere."""
+"""Clients of an engine that runs elsewhere."""

@@ -1,10 +1,10 @@
-"""Talking to an engine by Kafka: an analyst with a token, the brokers' addresses and the pipeline's name needs no more.
+"""Messages to an engine over Kafka; an analyst needs a token, the brokers' addresses and the pipeline's name.
 
-Rules: a message is signed here and sent once; its answer is looked for in what comes into the public topic from before
-the message was sent, and is the one that names the place where the message lies: an answer to another message of the
-same id is never taken for it. Whoever waits in vain has not undone anything: the message may be executed later, and its
-answer is found by its id. A refusal comes back as the error that the engine raised. The token leaves this process in no
-form.
+Rules: a message is signed here and sent once. Its answer is searched among the records that enter the public topic
+after a point before the message was sent. The right answer names the place of the message, so an answer to another
+message with the same id is never mistaken for it. A caller that waits in vain has not undone anything: the message
+may be executed later, and its answer is found by its id. A refusal is raised as the engine's error. The token never
+leaves this process.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def talking(
     """Connect to the topics of a pipeline.
 
     Raises:
-        WorldError: no answer, no such topics, or access denied.
+        WorldError: the brokers do not answer, the topics do not exist, or access is denied.
     """
     messages = KafkaMessages(settings, pipeline, token)
     try:
@@ -49,7 +49,7 @@ async def talking(
 
 
 class KafkaMessages:
-    """The messages of one who holds `token`, one after the other."""
+    """The messages of the holder of `token`, sent one after the other."""
 
     def __init__(self, settings: KafkaSettings, pipeline: str, token: str) -> None:
         self._settings = settings
@@ -63,7 +63,7 @@ class KafkaMessages:
         """Connect, and read answers from now on.
 
         Raises:
-            WorldError: no answer, no such topics, or access denied.
+            WorldError: the brokers do not answer, the topics do not exist, or access is denied.
         """
         settings = self._settings
         self._reader = library().AIOKafkaConsumer(
@@ -87,20 +87,19 @@ class KafkaMessages:
         self._reader.seek(self._place, found[self._place])
 
     async def close(self) -> None:
-        """Give the connections back; may be called again."""
+        """Close the connections; may be called again."""
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
 
     async def answer(self, text: str, name: str, seconds: float = SECONDS) -> bytes:
-        """Send the message of this text and id, and return the exact bytes of its answer.
+        """Send the message with this text and id, and return the exact bytes of its answer.
 
-        A message that came before, with this id and this text but for its `until`, has its answer already: that one is
-        returned.
+        If an earlier message has the same id and the same text (apart from `until`), its answer is returned.
 
         Raises:
-            NotAccepted: the id was used for another message, among others; nothing has changed.
-            UsageError, BudgetRefused: what the engine says of it; nothing has changed.
+            NotAccepted: for example, the id was used for another message; nothing has changed.
+            UsageError, BudgetRefused: raised by the engine; nothing has changed.
             WorldError: no answer in time; the message may still be executed.
         """
         envelope = write_envelope(self._token, self._pipeline, text)
@@ -114,10 +113,10 @@ class KafkaMessages:
         return good_answer(body, sent.offset)
 
     async def recorded(self, name: str) -> bytes | None:
-        """The bytes of the newest answer to a message of this id, if there is one in the public topic."""
+        """Return the bytes of the newest answer to a message with this id in the public topic, or None."""
         found = None
         async with reading(self._settings, self._answers) as log:
-            decided, _ = await log.ends()  # an engine that was killed may have left more open
+            decided, _ = await log.ends()  # a killed engine may leave one open
             async with aclosing(log.records(0, decided)) as groups:
                 async for group in groups:
                     for record in group:
@@ -130,7 +129,7 @@ class KafkaMessages:
         return library().TopicPartition(self._answers, 0)
 
     async def _awaited(self, name: str, place: int, seconds: float) -> bytes:
-        """The answer to the message of this id that lies at this place."""
+        """Return the answer to the message with this id at this place."""
         deadline = time.monotonic() + seconds
         with speaking(self._settings, f"topic {self._answers!r}"):
             while time.monotonic() < deadline:
@@ -145,7 +144,7 @@ class KafkaMessages:
         )
 
     async def _there(self, topic: str) -> None:
-        """Make sure that the topic is there, and may be seen."""
+        """Check that the topic exists and may be seen."""
         with speaking(self._settings, f"topic {topic!r}"):
             found = await self._producer.client.fetch_all_metadata()
         if not found.partitions_for_topic(topic):

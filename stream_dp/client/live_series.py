@@ -1,7 +1,7 @@
-"""Talking to the HTTP API of a running engine, for `stream-dp query`.
+"""A client of the HTTP API of a running engine, for `stream-dp query`.
 
-Rules: the token goes to the named address only: no proxies, no redirects, and no plain http beyond this machine. An
-engine that runs another pipeline is never sent one. A refusal comes back as the error that the engine raised.
+Rules: the token is sent to the named address only: no proxies, no redirects, and no plain http beyond this machine.
+It is never sent to an engine of another pipeline. A refusal is raised as the engine's error.
 """
 
 import json
@@ -32,8 +32,9 @@ class LiveSeriesClient:
     """The engine of `pipeline` at `url`, asked with `token`.
 
     Raises, in every method:
-        UsageError: no such address, another pipeline's engine, or what the engine says of the request.
-        BudgetRefused, FailClosed: what the engine says.
+        UsageError: the address is not valid, another pipeline's engine runs there, or the engine refuses the
+        request.
+        BudgetRefused, FailClosed: raised by the engine.
         WorldError: no engine answers there.
     """
 
@@ -44,7 +45,7 @@ class LiveSeriesClient:
     def create(
         self, definition: bytes, analyst: str, *, accept_noise: bool = False
     ) -> dict[str, Any]:
-        """Create a series; one that fires mostly by noise only where that is accepted."""
+        """Create a series; `accept_noise` allows a series that fires mostly by noise."""
         accepted = "&accept_noise=true" if accept_noise else ""
         path = f"/api/queries?analyst={quote(analyst, safe='')}{accepted}"
         return self._ask("POST", path, definition)
@@ -62,14 +63,14 @@ class LiveSeriesClient:
             raise UnknownMechanism(f"{name}: {error}") from None
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return what runs and the last that were halted."""
+        """Return the running series and the last halted ones."""
         found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
         return found
 
     def analyst(self) -> str:
-        """Return for whom `stream-dp token` made the token; "" where another way did."""
+        """Return the analyst for whom `stream-dp token` made the token; "" for tokens made in another way."""
         from stream_dp.engine.messages.issued_tokens import (
-            id_of,  # only who sends messages needs it
+            id_of,  # needed only to send messages
         )
 
         if not id_of(self.token):
@@ -86,7 +87,7 @@ class LiveSeriesClient:
         return found
 
     def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """The bytes of a good answer, of the engine of this pipeline."""
+        """Return the bytes of a good answer, after checking that the engine runs this pipeline."""
         found = json.loads(self._send("GET", "/api/pipeline", None, {})).get("name")
         if found != self.pipeline:
             raise UsageError(
@@ -118,10 +119,10 @@ class LiveSeriesClient:
 
 
 def nobody_listens(url: str) -> bool:
-    """Whether the port of this address is closed; whatever else is wrong there, a request tells.
+    """Return whether the port of this address is closed; other errors appear at the request.
 
     Raises:
-        UsageError: it is no address of an engine.
+        UsageError: it is not the address of an engine.
     """
     connection = _connection(url)
     try:
@@ -153,13 +154,13 @@ def _connection(url: str) -> HTTPConnection:
 
 
 def _content(url: str, status: int, body: bytes) -> bytes:
-    """The body, a JSON object, of an answer that is no refusal or is on record."""
+    """Return the body of an answer, a JSON object: a good answer, or a recorded refusal."""
     try:
         content = json.loads(body)
     except ValueError:
         content = None
     if isinstance(content, dict) and (status < 300 or "refused" in content):
-        return body  # an answer on record, which may be a refusal
+        return body  # a recorded answer, which may be a refusal
     if isinstance(content, dict) and content.get("exit_code") in _ERRORS:
         text = str(content.get("detail", "refused"))
         if status == 401:

@@ -1,4 +1,4 @@
-"""What is said and what is heard, by whichever way a message travels: its text, its id, and the error of a refusal."""
+"""The text, id and answer of a message, for HTTP and Kafka, and the error of a refusal."""
 
 import json
 from collections.abc import Mapping
@@ -12,20 +12,20 @@ from stream_dp.journal.answer_body import read_answer
 from stream_dp.noise import fresh_seed
 
 LASTS = timedelta(hours=1)
-"""How long after it was made a message may arrive, unless it says something else."""
+"""How long after its creation a message may arrive, by default."""
 
 
 def fresh_id() -> str:
-    """An id that no other message has: 128 random bits, in hex."""
+    """Return a unique id: 128 random bits, in hex."""
     return fresh_seed()[:16].hex()
 
 
 def message_text(
     do: str, content: Mapping[str, Any], name: str, analyst: str = "", definition: str = ""
 ) -> str:
-    """The JSON text of a message with the id `name`, which may arrive until an hour from now.
+    """Return the JSON text of a message with the id `name`, which may arrive until an hour from now.
 
-    `definition` is the JSON of a series or a watch, which goes in word for word.
+    `definition` is the JSON of a series or a watch, which is included unchanged.
     """
     until = (datetime.now(UTC) + LASTS).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = json.dumps({"id": name, "analyst": analyst, "until": until, "do": do, **content})
@@ -36,11 +36,11 @@ def message_text(
 
 
 def good_answer(body: bytes, place: int = -1) -> bytes:
-    """The bytes of an answer, if it is no refusal of the message that lay at `place` of the queue.
+    """Return the bytes of an answer, unless it refuses the message at `place` of the queue.
 
     Raises:
-        UsageError, BudgetRefused: what the engine said; nothing has changed.
-        FailClosed: it is no answer.
+        UsageError, BudgetRefused: the engine's refusal; nothing has changed.
+        FailClosed: the bytes are not an answer.
     """
     found = read_answer(body)
     if found.refused is not UNSET:

@@ -1,10 +1,9 @@
 """A data file as a finite source; a file of JSON lines as a sink.
 
-Rules: the source has one partition and makes a batch with a mark for every tick of the declared
-range, empty ticks too; the grid never comes from the data. Its position counts records and marks in
-reading order: after tick k it is (records of ticks 0..k) + k + 1, so a seek resumes exactly, even
-inside a tick. The sink only ever appends, and writes the same bytes again where a crash cut it
-short. Blocking calls run on threads.
+Rules: the source has one partition and makes a batch with a mark for every tick of the declared range, also for
+empty ticks; the grid never comes from the data. Its position counts records and marks in reading order: after tick
+k it is (records of ticks 0..k) + k + 1, so a seek resumes exactly, even inside a tick. The sink only appends; after
+a crash it completes a cut line with the same bytes. Blocking calls run on threads.
 """
 
 import asyncio
@@ -56,12 +55,12 @@ class FileSource:
 
     @property
     def identity(self) -> str:
-        """Nothing: a file may be copied."""
+        """Empty: a file may be copied."""
         return ""
 
     @property
     def grows(self) -> bool:
-        """It has one partition."""
+        """False: a file has one partition."""
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
@@ -89,7 +88,7 @@ class FileSource:
         self._position = position
 
     async def read(self) -> Sequence[Batch]:
-        """A batch for each tick up to the next full hundred; nothing at the end."""
+        """Return a batch for each tick up to the next full hundred; empty at the end."""
         await asyncio.sleep(0)
         horizon = len(self._ticks)
         tick = bisect_right(range(horizon), self._position, key=self._end)
@@ -105,7 +104,7 @@ class FileSource:
         return ticked(records, self._grid)
 
     def _end(self, tick: int) -> int:
-        """The position after a tick."""
+        """Return the position after a tick."""
         return self._ticks.before(tick + 1) + tick + 1
 
     def _batch(self, tick: int) -> Batch:
@@ -123,7 +122,7 @@ class FileSource:
 
 
 class FileSink:
-    """One release body per line. Lines may become visible one by one, never torn after `open`."""
+    """A sink with one release body per line. Lines may appear one by one; after `open` each is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -133,7 +132,7 @@ class FileSink:
         self._last: bytes | None = None
 
     async def open(self) -> None:
-        """Open or create the file, and cut off a line that a crash left unfinished.
+        """Open or create the file, and cut off a line that a crash left incomplete.
 
         Raises:
             WorldError: the folder is missing, or the file cannot be written.
@@ -146,7 +145,7 @@ class FileSink:
         return self._last
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Return the lines after `beyond` that were whole when `open` or the last `publish` returned."""
+        """Return the lines after `beyond` that were complete when `open` or the last `publish` returned."""
         position, stop = 0, self._size
         if beyond >= 0:
             position = await self._run(self._start_of, beyond, stop)
@@ -158,7 +157,7 @@ class FileSink:
                     yield line
 
     async def publish(self, releases: Sequence[Release]) -> None:
-        """Append what is not in the file yet; durable on return.
+        """Append the releases that are not in the file yet; durable on return.
 
         Raises:
             FailClosed: see `PublicSequence.not_yet_visible`.
@@ -167,7 +166,7 @@ class FileSink:
         await self._run(self._publish, tuple(releases))
 
     async def close(self) -> None:
-        """Give the file back, once running calls are done."""
+        """Close the file once running calls are done."""
         if self._thread is not None:
             await self._thread.run(self._close)
             self._thread.stop()
@@ -202,7 +201,7 @@ class FileSink:
         self._last = fresh[-1].body
 
     def _start_of(self, beyond: int, stop: int) -> int:
-        """Where a line begins at or before the first one after `beyond`: what comes before is hardly looked at."""
+        """Return the position of a line at or before the first one after `beyond`, by bisection."""
         low, high = 0, stop
         with self._path.open("rb") as file:
             while high - low > _CHUNK_BYTES:
@@ -232,7 +231,7 @@ class FileSink:
 
 
 def _whole_lines(descriptor: int) -> tuple[int, bytes | None]:
-    """Where the last finished line ends, and that line."""
+    """Return the end of the last complete line, and that line."""
     if os.fstat(descriptor).st_size == 0:
         return 0, None
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:

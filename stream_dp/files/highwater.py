@@ -1,11 +1,13 @@
-"""A mark outside the journal of how far it has been: so that a lost or older journal is not taken for a first start.
+"""A mark outside the journal of its length, so that a lost or older journal is not taken for a first start.
 
-The mark is a small file in the user's state folder, one for each pipeline and source; of a file one for each place that
-it lies at. It may lag behind the journal (it is a lower bound and is not synced), it is never ahead of it. Rules: a
-journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the new
-guarantee) lets an empty journal begin all the same. Where a place has no mark yet, a mark of the same names elsewhere
-counts if it was made under the same key: the data may have been moved. Other data under another key are another
-pipeline. This file knows no key, but the id of one, and no content.
+The mark is a small file in the user's state folder: one for each pipeline and source, and for a file source one for
+each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead
+of the journal.
+
+Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for
+the new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at
+another place counts if it was made under the same key, because the data may have been moved. Other data under
+another key are another pipeline. This file knows no key, only the id of one, and no content.
 """
 
 import hashlib
@@ -19,9 +21,9 @@ from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat, WorldError
 from stream_dp.journal.commit import Commit
 
 VERSION = 3
-"""Version 1 knows no cluster, version 2 no place and no key."""
+"""Version 1 has no cluster, version 2 has no place and no key."""
 _AGREES = (0, 1)
-"""By how many commits a journal may be ahead of its mark: a crash lies between a commit and its mark at most."""
+"""Allowed leads of a journal over its mark, in commits: a crash may come between a commit and its mark."""
 
 
 class _Form(msgspec.Struct):
@@ -39,9 +41,9 @@ class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_f
 
 
 class HighWater:
-    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` says where an open journal lies.
+    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` returns an open journal's cluster.
 
-    `place`: where the data of a file lie; empty for a topic. `key`: the id of the operator's key, or empty.
+    `place` is where a file's data lie, empty for a topic. `key` is the id of the operator's key, or empty.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class HighWater:
 
     @property
     def path(self) -> Path:
-        """The file of the mark; that of an older version, where there is no other."""
+        """The file of the mark; a file of an older version if there is no other."""
         return self._path if self._path.exists() or not self._older.exists() else self._older
 
     async def open(self) -> None:
@@ -79,7 +81,7 @@ class HighWater:
         await self.marked.open()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Read the journal, counting its commits."""
+        """Read the journal and count its commits."""
         self._commits = 0
         async with closing(self.marked.read()) as sealed:
             async for one in sealed:
@@ -87,11 +89,12 @@ class HighWater:
                 yield one
 
     async def verify(self, positions: Positions) -> None:
-        """Compare the journal with its mark as well.
+        """Verify the journal, and compare it with its mark.
 
         Raises:
             Unconfirmed: the journal's own record has expired; its mark agrees.
-            FailClosed: it holds fewer commits than were seen, or none where some were, or lies in another cluster.
+            FailClosed: the journal holds fewer commits than the mark, or none after some, or lies in another
+            cluster.
         """
         unconfirmed: Unconfirmed | None = None
         try:
@@ -139,7 +142,7 @@ class HighWater:
         await self.marked.close()
 
     def _seen(self, mine: "_Mark | None") -> "list[_Mark]":
-        """Return the marks that this journal must not be behind: its own; else what may be its own, made elsewhere."""
+        """Return the marks that this journal must not be behind: its own, else its possible ones elsewhere."""
         if mine is not None:
             return [mine]
         if not self._place:
@@ -168,7 +171,7 @@ class HighWater:
         raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
 
     def _adopt(self) -> None:
-        """Delete a mark of an older version, which says no place: this journal was not behind it."""
+        """Delete a mark of an older version, which has no place; this journal was not behind it."""
         if self._path != self._older and not self._adopted:
             older = self._read(self._older)
             if older is not None and older.version < VERSION:

@@ -1,7 +1,7 @@
-"""Source, journal, sink, messages and answers in memory, for tests and for embedding: the ports' contract, made plain.
+"""Source, journal, sink, messages and answers in memory, for tests and embedding: the simplest adapters.
 
-Rules: what outlives an engine is a value that the caller keeps and hands to the next adapter: a
-`MemoryStore`, a list of bodies.
+Rules: state that outlives an engine is a value that the caller keeps and passes to the next adapter: a
+`MemoryStore`, or a list of bodies.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ _POLL_S = 0.001
 
 
 class MemorySource:
-    """The given batches, each partition in its own order; then the end.
+    """A source of given batches, each partition in its own order.
 
-    After a seek, a partition continues behind its position. A batch that did not move the position
-    (a mark of the clock) is given again: marks may repeat, records may not.
+    After a seek, a partition continues after its position. A batch that did not move the position (a mark of the
+    clock) is repeated: marks may repeat, records may not.
     """
 
     def __init__(
@@ -39,17 +39,17 @@ class MemorySource:
 
     @property
     def name(self) -> str:
-        """What the journal's header calls this source."""
+        """The name of this source in the journal's header."""
         return self._name
 
     @property
     def identity(self) -> str:
-        """Nothing."""
+        """Empty."""
         return ""
 
     @property
     def grows(self) -> bool:
-        """Its partitions are given."""
+        """False: the partitions are given."""
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class MemorySource:
         return self._partitions
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue behind these positions."""
+        """Continue after these positions."""
         before: dict[int, int] = {}
         self._left = []
         for batch in self._batches:
@@ -68,17 +68,17 @@ class MemorySource:
                 self._left.append(batch)
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch; nothing at the end."""
+        """Return the next batch; empty at the end."""
         await asyncio.sleep(0)
         return (self._left.pop(0),) if self._left else ()
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
 class MemoryStore:
-    """What a `MemoryJournal` leaves for the next one; private."""
+    """State of a `MemoryJournal`, for the next one; private."""
 
     commits: list[bytes] = field(default_factory=list, repr=False)
     positions: dict[int, int] = field(default_factory=dict, repr=False)
@@ -86,7 +86,7 @@ class MemoryStore:
 
 
 class MemoryJournal:
-    """The journal over a `MemoryStore`; the one that opened last is the writer."""
+    """The journal over a `MemoryStore`; only the one that opened it last may write."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self._store = MemoryStore() if store is None else store
@@ -104,7 +104,7 @@ class MemoryJournal:
             yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Nothing outside this store knows of the journal."""
+        """Do nothing: nothing outside this store knows the journal."""
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         """Keep the commit.
@@ -119,7 +119,7 @@ class MemoryJournal:
         self._store.positions.update(commit.positions)
 
     async def close(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         self._epoch = None
 
     def _check_lease(self) -> None:
@@ -128,7 +128,7 @@ class MemoryJournal:
 
 
 class _MemorySequence(Generic[P]):
-    """The bodies of all that was published of a public sequence, in `bodies`."""
+    """All published bodies of a public sequence, in `bodies`."""
 
     def __init__(self, sequence: PublicSequence[P], place: str, bodies: list[bytes] | None) -> None:
         self.bodies: list[bytes] = [] if bodies is None else bodies
@@ -136,10 +136,10 @@ class _MemorySequence(Generic[P]):
         self._place = place
 
     async def open(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing."""
 
     async def last(self) -> bytes | None:
-        """Return the last body; None where there is none."""
+        """Return the last body, or None."""
         return self.bodies[-1] if self.bodies else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -149,12 +149,12 @@ class _MemorySequence(Generic[P]):
                 yield body
 
     async def publish(self, durable: Sequence[P]) -> None:
-        """Append what is not visible yet."""
+        """Append the entries that are not visible yet."""
         fresh = self._sequence.not_yet_visible(durable, await self.last(), self._place)
         self.bodies.extend(one.body for one in fresh)
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
 
 class MemorySink(_MemorySequence[Release]):
@@ -179,23 +179,23 @@ class MemoryQuestions:
         self._place = -1
 
     def put(self, value: bytes, stamp: int) -> None:
-        """Add a message behind the others."""
+        """Add a message at the end."""
         self.queue.append(Question(len(self.queue), value, stamp))
 
     async def open(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing."""
 
     async def seek(self, place: int) -> None:
         """Continue at this place."""
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        """Wait for what is behind the place."""
-        # the list is grown by its owner, who tells nobody
+        """Wait for messages at or after the place."""
+        # the list's owner adds to it without a signal
         while not (found := [each for each in self.queue if each.place >= self._place]):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
         self._place = found[-1].place + 1
         return found
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""

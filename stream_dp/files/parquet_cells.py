@@ -1,9 +1,9 @@
 """The rows of a Parquet file, cell by cell.
 
-Rules: a cell that cannot be converted (bad UTF-8, a date after the year 9999) harms its own row only, which comes as
-None. A timestamp with a zone becomes text in UTC, one without becomes text without an offset, both in whole
-milliseconds, floored, also before 1970. The library is imported on first use. Error texts name the
-file's columns, never a cell.
+Rules: a cell that cannot be converted (bad UTF-8, a date after the year 9999) affects only its own row, which
+becomes None. A timestamp with a zone becomes text in UTC, one without becomes text without an offset, both in whole
+milliseconds, floored, also before 1970. The library is imported on first use. Error texts name the file's columns,
+never a cell.
 """
 
 import io
@@ -26,10 +26,10 @@ class ParquetCells:
     """The columns of one file, and its rows."""
 
     def __init__(self, data: bytes) -> None:
-        """Read the file's description.
+        """Read the file's schema.
 
         Raises:
-            UnreadableParquet: pyarrow is not installed, or it is no such file.
+            UnreadableParquet: pyarrow is not installed, or this is not a Parquet file.
         """
         try:
             self._arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -46,9 +46,10 @@ class ParquetCells:
             raise _unreadable() from None
 
     def rows(self, wanted: Sequence[str], text_of: Callable[[int], object]) -> Iterator[Row]:
-        """The cells of the wanted columns, row by row, in the file's order; None for a row with a bad cell.
+        """Yield the cells of the wanted columns, row by row, in the file's order; None for a row with a bad cell.
 
-        `text_of` writes a timestamp with a zone, given as a moment; an OverflowError of it makes the cell a bad one.
+        `text_of` writes a timestamp with a zone, given in milliseconds; if it raises OverflowError, the cell is
+        bad.
 
         Raises:
             UnreadableParquet: the file is damaged.
@@ -63,7 +64,7 @@ class ParquetCells:
             raise _unreadable() from None
 
     def _column(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
-        """The cells of one column; a bad one is `_BAD`."""
+        """Return the cells of one column; a bad cell is `_BAD`."""
         if self._arrow.types.is_timestamp(column.type):
             return self._moments(column, text_of)
         try:
@@ -73,7 +74,7 @@ class ParquetCells:
         return cells
 
     def _moments(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
-        """Timestamps by their integers: no unit or zone can make the conversion of a column fail."""
+        """Convert timestamps from their integers, so that no unit or zone makes the conversion of a column fail."""
         times, over = _PER_MS[column.type.unit]
         write = _local_text if column.type.tz is None else text_of
 

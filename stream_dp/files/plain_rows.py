@@ -1,8 +1,8 @@
-"""The rows of a CSV or of JSON lines, without a schema: what `send` sends and what `init` looks at.
+"""The rows of a CSV or of JSON lines, without a schema: for `send` and `init`.
 
-Rules: as for `records`, every line is a row of its own, and a bad one harms no other. Cells of a CSV are texts, an
-empty one is None. Columns without a name, or with one that is there twice, cannot be told apart and are left out. Error
-texts hold no cell.
+Rules: as in `records`, every line is one row, and a bad line affects no other. Cells of a CSV are texts; an empty
+cell is None. Columns without a name, or with a name that occurs twice, are left out, because their names do not
+identify them. Error texts contain no cell.
 """
 
 import io
@@ -23,7 +23,7 @@ _BOM = "\ufeff"
 
 
 class PlainRow(NamedTuple):
-    """One line: its number, and what it holds by name; None where it is no whole row, or no JSON object."""
+    """One line: its number and its values by name; None if it is not a complete row or not a JSON object."""
 
     line: int
     value: Mapping[str, Any] | None
@@ -33,7 +33,7 @@ class PlainRow(NamedTuple):
 
 
 def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    """The objects of JSON lines; blank lines are none."""
+    """Yield the objects of JSON lines; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         text = line.removeprefix(_BOM.encode()) if number == 1 else line
         if not text.strip():
@@ -42,7 +42,7 @@ def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
 
 
 def json_object(text: bytes) -> dict[str, Any] | None:
-    """The JSON object that a payload is; None for everything else."""
+    """Return the JSON object in a payload; None for anything else."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -51,7 +51,7 @@ def json_object(text: bytes) -> dict[str, Any] | None:
 
 
 def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    """The rows below the first line of a CSV, each cell by the name of its column."""
+    """Yield the rows below the first line of a CSV, with cells by column name."""
     rows = csv_rows(_texts(lines))
     header = next(rows, (0, None))[1] or []
     once = set(nameable(header))
@@ -64,25 +64,25 @@ def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
 
 
 def nameable(header: Sequence[str]) -> list[str]:
-    """The names that stand in a header once."""
+    """Return the names that occur exactly once in a header."""
     counts = Counter(header)
     return [name for name in header if name and counts[name] == 1]
 
 
 def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
-    """The rows of a CSV (`cells`), or of JSON lines."""
+    """Yield the rows of a CSV (`cells`), or of JSON lines."""
     return (cell_rows if cells else json_rows)(lines)
 
 
 def looks_like_json(begin: bytes) -> bool:
-    """Whether a text begins with a JSON object, so that no header of a CSV is looked for in it."""
+    """Return whether a text begins with a JSON object, and so has no CSV header."""
     return begin.removeprefix(_BOM.encode()).lstrip().startswith(b"{")
 
 
 def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str, Any]], bytes]:
-    """What makes the JSON of a row: of a CSV the declared `fields` by their types, or all columns as they look.
+    """Return a function that encodes a row as JSON; JSON lines are sent unchanged.
 
-    What JSON lines hold is sent as it is.
+    A CSV's row contains the declared `fields` by their types, or, without `fields`, all columns by their look.
     """
     if not cells:
         return msgspec.json.encode
@@ -95,7 +95,7 @@ def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str
 
 
 def as_it_looks(cell: str | None) -> object:
-    """A cell without a declared type: a number as JSON writes it, true, false, else a text; an empty one is null.
+    """Return the value of a cell without a declared type: a JSON number, true, false or a text; None if empty.
 
     >>> [as_it_looks(cell) for cell in ("1.5", "7", "007", "True", "", "DE")]
     [1.5, 7, '007', True, None, 'DE']
@@ -112,7 +112,7 @@ def as_it_looks(cell: str | None) -> object:
 
 
 def _texts(lines: Iterable[bytes]) -> Iterator[str]:
-    """The lines as text; bad UTF-8 passes through unchanged."""
+    """Yield the lines as text; bad UTF-8 passes through unchanged."""
     for number, line in enumerate(lines):
         text = line.decode("utf-8", "surrogateescape")
         yield text.removeprefix(_BOM) if number == 0 else text
@@ -125,5 +125,5 @@ def _encoded(row: Mapping[str, object]) -> bytes:
 
 
 def lines_of(file: BinaryIO | io.BufferedIOBase) -> Iterator[bytes]:
-    """The lines of an open file, one after the other, as they come."""
+    """Yield the lines of an open file as they arrive."""
     return iter(file.readline, b"")

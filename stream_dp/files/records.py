@@ -1,12 +1,11 @@
 """A data file as records: CSV, JSON lines or Parquet, each also with `.gz`.
 
-Rules: every row or line is a record of its own, and a bad one harms no other: what does not convert
-stays a string, a row with too few or too many columns becomes a payload that no decoder takes for
-an object, a broken JSON line or bad UTF-8 passes as it is. The engine makes dead letters of them.
-So is a row of Parquet with a cell that cannot be converted. Blank lines are no records. CSV and Parquet
-give JSON objects with the declared fields that the file has; an empty cell is null. A record's own time is
-what `core.moments` makes of it.
-Error texts name the file and its columns, never a cell.
+Rules: every row or line is one record, and a bad one affects no other. A value that does not convert stays a
+string. A row with too few or too many columns, or a Parquet row with a cell that cannot be converted, becomes a
+payload that no decoder accepts as an object. A broken JSON line or bad UTF-8 stays unchanged. The engine makes dead
+letters of them. Blank lines are not records. CSV and Parquet give JSON objects with the declared fields that the
+file has; an empty cell is null. `core.moments` reads a record's own time. Error texts name the file and its
+columns, never a cell.
 """
 
 import csv
@@ -45,7 +44,7 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class FieldType(StrEnum):
-    """What a declared field holds."""
+    """The type of a declared field."""
 
     INTEGER = "integer"
     NUMBER = "number"
@@ -57,20 +56,20 @@ class FieldType(StrEnum):
 
 
 class Separated(NamedTuple):
-    """What a declared list field holds whose entries stand in one cell of text, with `separator` between them.
+    """The type of a declared list field whose entries are in one text cell, separated by `separator`.
 
-    An empty cell holds the empty list.
+    An empty cell is an empty list.
     """
 
     separator: str
 
     def entries(self, cell: str) -> list[str]:
-        """The entries of a cell."""
+        """Return the entries of a cell."""
         return cell.split(self.separator) if cell else []
 
 
 class Record(NamedTuple):
-    """One record: where it lies in the file, its time if readable, and its JSON bytes."""
+    """One record: its line in the file, its time if readable, and its JSON bytes."""
 
     line: int
     time_ms: int | None
@@ -86,17 +85,17 @@ _Reader = Callable[[_Bytes, Fields, str, TimeForm], Iterator[Record]]
 
 
 def load_records(path: Path, fields: Fields, time_field: str, form: TimeForm = ISO) -> list[Record]:
-    """Read the whole file, in its own order; `form` says how the records write the time; raises as `each_record`."""
+    """Read the whole file in its own order; `form` is the form of times; raises as `each_record`."""
     return list(each_record(path, fields, time_field, form))
 
 
 def each_record(
     path: Path, fields: Fields, time_field: str, form: TimeForm = ISO
 ) -> Iterator[Record]:
-    """Read the file record by record, in its own order; `form` says how the records write the time in `time_field`.
+    """Read the file record by record in its own order; `form` is the form of the times in `time_field`.
 
     Raises:
-        UsageError: no such file, an unknown or damaged format, or no column for the time.
+        UsageError: the file does not exist, its format is unknown or damaged, or it has no column for the time.
         WorldError: the file cannot be read.
     """
     with opened_data(path) as (file, ending):
@@ -104,14 +103,14 @@ def each_record(
 
 
 def column_names(path: Path) -> list[str]:
-    """The columns that a file of CSV or Parquet names, none for JSON lines; raises as `each_record`."""
+    """Return the column names of a CSV or Parquet file, none for JSON lines; raises as `each_record`."""
     with opened_data(path) as (file, ending):
         return _NAMES[ending](file)
 
 
 @contextmanager
 def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
-    """The file's content and its format; problems while it is read are told of the file."""
+    """Yield the file's content and its format; errors while it is read name the file."""
     compressed = path.suffix == ".gz"
     ending = (path.with_suffix("") if compressed else path).suffix.lower()
     if ending not in _READERS:
@@ -139,7 +138,7 @@ class TickedRecords(Sequence[Sequence[Record]]):
         self._sums = [0, *accumulate(len(ticks[tick]) for tick in self._taken)]
 
     def __len__(self) -> int:
-        """How many ticks there are, with records or without."""
+        """Return the number of ticks, with or without records."""
         return len(self._ticks)
 
     @overload
@@ -147,25 +146,25 @@ class TickedRecords(Sequence[Sequence[Record]]):
     @overload
     def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
     def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
-        """Return the records of a tick, or of each tick of a slice."""
+        """Return the records of a tick, or a list of the records of each tick in a slice."""
         if isinstance(place, slice):
             return [self._records.get(tick, ()) for tick in self._ticks[place]]
         return self._records.get(self._ticks[place], ())
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """Go through the ticks."""
+        """Yield the records of each tick."""
         return (self._records.get(tick, ()) for tick in self._ticks)
 
     def before(self, tick: int) -> int:
-        """Return how many records all ticks before this one have."""
+        """Return the number of records in all ticks before this one."""
         return self._sums[bisect_left(self._taken, tick)]
 
 
 def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
-    """The records of each tick of the grid, by time; equal times keep the file's order.
+    """Return the records of each tick of the grid, by time; equal times keep the file's order.
 
-    A record outside the range is kept, with the nearest tick; one without a readable time comes
-    first of all. Where a record lands depends on that record alone.
+    A record outside of the range goes to the nearest tick; records without a readable time go to tick 0, before the
+    others. The tick of a record depends on that record alone.
 
     Raises:
         ValueError: the grid has no horizon.
@@ -180,11 +179,11 @@ def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
 
 
 class _BadFileError(Exception):
-    """The file as a whole is not what it should be; the text needs only the path."""
+    """The file as a whole is invalid; the text needs only the path."""
 
 
 def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
-    """Check that each column that is used is there, and there once."""
+    """Check that each used column exists exactly once."""
     if time_field not in header:
         near = meant(time_field, header)
         raise _BadFileError(
@@ -218,7 +217,7 @@ _CONVERT: dict[FieldType, Callable[[str], object]] = {
 
 
 class _Memo(dict[Any, _T]):
-    """The results of `make` for the different cells of a column, remembered within bounds."""
+    """The results of `make` for the distinct cells of a column, cached within bounds."""
 
     def __init__(self, make: Callable[[Any], _T]) -> None:
         self._make = make
@@ -231,13 +230,13 @@ class _Memo(dict[Any, _T]):
 
 
 def _cells(name: str, kind: FieldType | Separated) -> _Memo[str]:
-    """One column: the `"name":value` text of each different cell."""
+    """Return a cache of the `"name":value` text of each distinct cell of a column."""
     label, value = json.dumps(name), cell_reader(kind)
     return _Memo(lambda cell: f"{label}:{_ENCODER.encode(value(cell))}")
 
 
 def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
-    """What a cell of a CSV means as a declared kind; what does not convert stays a text, an empty one is null."""
+    """Return a converter of CSV cells to the declared type; other texts stay texts, empty cells are None."""
     if isinstance(kind, Separated):
         return kind.entries
     convert = _CONVERT[FieldType(kind)]
@@ -245,9 +244,9 @@ def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
-    """The cells of each line that is not blank; None where a quote stays open or text follows one.
+    """Yield line number and cells of each nonblank line; None for an open quote or text after a quote.
 
-    Every line is parsed on its own, so no record can swallow another: cells cannot hold line breaks.
+    Each line is parsed separately, so no record can swallow another; cells cannot contain line breaks.
     """
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
@@ -333,7 +332,7 @@ def _from_parquet(
 
 
 def _plain(cell: object, kind: FieldType | Separated) -> object:
-    """The cell, or its entries; a decimal that is meant as a number as in JSON: 7 is an integer, 7.00 is none."""
+    """Return the cell or its entries; a decimal that is a number becomes int (7) or float (7.00) as in JSON."""
     if isinstance(kind, Separated):
         return kind.entries(cell) if isinstance(cell, str) else cell
     if not isinstance(cell, Decimal) or kind in {FieldType.CATEGORY, FieldType.TEXT}:

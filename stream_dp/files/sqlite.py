@@ -1,10 +1,10 @@
 """The embedded journal: one SQLite file (WAL, synchronous=FULL), one writer, one thread.
 
 Rules: a commit is one transaction, durable when `append` returns. A lock on `FILE.lock` (`flock`) excludes a second
-engine while the first one lives; the system gives it back however the process ends, and the lock file stays. Should
-somebody remove it, the sequence is the second fence: a commit that is not the next one is refused. What is not a sound
-journal of ours, or of another version (`user_version`), is never written to and never replaced.
-The file is private (mode 0600).
+engine while the first one lives. The system releases the lock however the process ends, and the lock file stays. If
+somebody removes it, the sequence number is a second fence: a commit that is not the next one is refused. A file
+that is not a sound journal of this program and version (`user_version`) is never written to and never replaced. The
+file is private (mode 0600).
 """
 
 import fcntl
@@ -48,7 +48,7 @@ class SqliteJournal:
         """Take the lock, then open or create the file and check all of it.
 
         Raises:
-            FailClosed: another engine is running on it; it is damaged or not ours.
+            FailClosed: another engine runs on it, or it is damaged or another program's.
             WorldError: the folder is missing, or the file cannot be written.
         """
         self._thread = OneThread("stream-dp-journal")
@@ -72,19 +72,19 @@ class SqliteJournal:
                 yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Nothing outside this file knows of the journal; the sink's head is compared by the engine."""
+        """Do nothing: nothing outside this file knows the journal. The engine compares it with the sink."""
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         """Make the commit durable.
 
         Raises:
             FailClosed: this commit is not the next one, or the file was moved away.
-            WorldError: the disk failed; whether the commit is durable shows at the next open.
+            WorldError: the disk failed; the next open shows whether the commit is durable.
         """
         await self._run(self._append, commit, sealed)
 
     async def close(self) -> None:
-        """Close the file and give the lock back, once running calls are done."""
+        """Close the file and release the lock, once running calls are done."""
         if self._thread is not None:
             await self._run(self._close)
             self._thread.stop()
@@ -144,17 +144,18 @@ class SqliteJournal:
 
 
 def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
-    """`most` sealed commits (all: -1) from number `start` on, without a lock: an engine may be running.
+    """Return `most` sealed commits (-1: all) from number `start` on, without a lock: an engine may be running.
 
     Raises:
-        UsageError: there is no journal. FailClosed: it is damaged, or not ours.
+        UsageError: there is no journal.
+        FailClosed: it is damaged, or another program's.
     """
     with _failures(path), _read_only(path) as database:
         return _sealed(database.execute(_COMMITS, (start, most)), start, path)
 
 
 def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:
-    """Write sealed commits from number `begin` on into a copy that is for reading alone; number 0 makes the file.
+    """Write sealed commits from number `begin` on into a read-only copy; number 0 makes the file.
 
     Raises:
         WorldError: the file cannot be written.
@@ -172,7 +173,7 @@ def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:
 
 
 def count_sealed(path: Path) -> int:
-    """How many commits there are, without a lock; errors as of `read_sealed`."""
+    """Return the number of commits, without a lock; raises as `read_sealed`."""
     with _failures(path), _read_only(path) as database:
         (last,) = database.execute("SELECT max(sequence) FROM commits").fetchone()
         return 0 if last is None else int(last) + 1
@@ -221,7 +222,7 @@ def _is_still(path: Path, file: os.stat_result | None) -> bool:
 
 
 def _recognise(database: sqlite3.Connection, path: Path) -> bool:
-    """True for a journal of ours, False for an empty file."""
+    """Return True for a journal of this program, False for an empty file."""
     return is_ours(
         database, _APPLICATION, _VERSION, f"the journal {path}",
         f"{path}: an SQLite file of another program; name another path",
@@ -229,7 +230,7 @@ def _recognise(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def _sealed(rows: sqlite3.Cursor, start: int, path: Path) -> list[bytes]:
-    """The blobs of rows that must be numbered on from `start`."""
+    """Return the blobs of rows, which must be numbered from `start` on without gaps."""
     found = rows.fetchall()
     numbered = [sequence for sequence, _ in found] == list(range(start, start + len(found)))
     if not numbered or not all(isinstance(sealed, bytes) for _, sealed in found):

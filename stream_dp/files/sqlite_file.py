@@ -1,4 +1,4 @@
-"""What the SQLite files of a pipeline have in common: whose a file is, one change at a time, and how they fail.
+"""Common parts of a pipeline's SQLite files: their application, transactions and errors.
 
 This file knows no table.
 """
@@ -16,10 +16,10 @@ _OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL",
 def is_ours(
     database: sqlite3.Connection, application: int, version: int, what: str, foreign: str
 ) -> bool:
-    """Return whether it is a file of this application and version, and not an empty one.
+    """Return True for a file of this application and version, False for an empty file.
 
     Raises:
-        FailClosed: it is another program's, which `foreign` says.
+        FailClosed: the file is another program's; `foreign` is the text.
         UnknownFormat: `what` has tables of another version.
     """
     (found,) = database.execute("PRAGMA application_id").fetchone()
@@ -36,7 +36,7 @@ def is_ours(
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Do all that is done within, or nothing."""
+    """Commit everything done in the context, or nothing."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -48,10 +48,11 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def failures(path: Path, what: str, damaged: FailClosed) -> Iterator[None]:
-    """Say what a failure of SQLite means: the disk of `what` failed, or the file is damaged.
+    """Translate SQLite errors: the disk of `what` failed, or the file is damaged.
 
     Raises:
-        WorldError: the disk or the folder failed.  FailClosed: `damaged`, for anything else.
+        WorldError: the disk or the folder failed.
+        FailClosed: `damaged`, for anything else.
     """
     try:
         yield

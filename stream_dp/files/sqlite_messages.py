@@ -1,8 +1,8 @@
-"""Messages and answers of an embedded pipeline: two tables of one SQLite file beside its journal, `JOURNAL.messages`.
+"""Messages and answers of an embedded pipeline: two tables of the SQLite file `JOURNAL.messages`.
 
-Rules: anybody who may write to the file may put a message there (`put_question`); whether it counts is its signature's
-business. The file comes into being with the first message or answer and is its owner's (mode 0600). What is answered is
-durable when `publish` returns. What is not a sound file of ours is never written to.
+Rules: everybody with write access to the file may put a message there (`put_question`); its signature decides
+whether it counts. The file is made with the first message or answer and is private to its owner (mode 0600).
+Answers are durable when `publish` returns. A file that is not a sound file of this program is never written to.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class SqliteQuestions:
         self._place = -1
 
     async def open(self) -> None:
-        """Begin a thread; the file need not be there."""
+        """Start a thread; the file need not exist."""
         await self._file.open()
 
     async def seek(self, place: int) -> None:
@@ -50,7 +50,7 @@ class SqliteQuestions:
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        """Wait for the next messages, 64 of them at most.
+        """Wait for the next messages and return 64 of them at most.
 
         Raises:
             FailClosed, WorldError: see `SqliteAnswers.publish`.
@@ -80,18 +80,18 @@ class SqliteAnswers:
         self._place = str(path)
 
     async def open(self) -> None:
-        """Begin a thread; the file need not be there."""
+        """Start a thread; the file need not exist."""
         await self._file.open()
 
     async def last(self) -> bytes | None:
-        """The body of the last answer, or None."""
+        """Return the body of the last answer, or None."""
         rows = await self._file.run(
             lambda: self._file.rows("SELECT body FROM answers ORDER BY number DESC LIMIT 1", ())
         )
         return bytes(rows[0][0]) if rows else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """The bodies of all answers after `beyond`, oldest first."""
+        """Yield the bodies of all answers after `beyond`, oldest first."""
         statement = "SELECT number, body FROM answers WHERE number > ? ORDER BY number LIMIT ?"
         after = beyond
         while rows := await self._chunk(statement, after):
@@ -101,10 +101,10 @@ class SqliteAnswers:
                     yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        """Add what is not there yet, all at once; durable on return.
+        """Add all new answers at once; durable on return.
 
         Raises:
-            FailClosed: an answer is there with other bytes; or the file is damaged or not ours.
+            FailClosed: an answer is there with other bytes; or the file is damaged or another program's.
             WorldError: the disk failed; the same answers may be published again.
         """
         fresh = ANSWERS.not_yet_visible(answers, await self.last(), self._place)
@@ -123,7 +123,7 @@ class SqliteAnswers:
 
 
 def put_question(path: Path, value: bytes) -> None:
-    """Add one message to the file, stamped now; blocks.
+    """Add one message to the file with the present time; blocks.
 
     Raises:
         FailClosed, WorldError: see `SqliteAnswers.publish`.
@@ -137,7 +137,7 @@ def put_question(path: Path, value: bytes) -> None:
 
 
 class _File:
-    """A connection on a thread of its own, made once the file is there."""
+    """A connection on a thread of its own, made once the file exists."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
@@ -161,7 +161,7 @@ class _File:
             self._thread = None
 
     def rows(self, statement: str, values: tuple[int, ...]) -> list[Any]:
-        """What is found; nothing where there is no file."""
+        """Return the result rows; empty if there is no file."""
         if self._database is None and not self._path.exists():
             return []
         return self._connection().execute(statement, values).fetchall()
@@ -181,7 +181,7 @@ class _File:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """The file, made if it is not there."""
+    """Open the file, or make it."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         sync_folder(path.parent)
@@ -189,7 +189,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
-        with transaction(database):  # of two that make it, one does
+        with transaction(database):  # if two processes make the file, one of them does
             if not _recognise(database, path):
                 for statement in _SCHEMA:
                     database.execute(statement)
@@ -200,7 +200,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _recognise(database: sqlite3.Connection, path: Path) -> bool:
-    """True for a file of ours, False for an empty one."""
+    """Return True for a file of this program, False for an empty file."""
     return is_ours(
         database, _APPLICATION, _VERSION, f"the file {path}",
         f"{path}: an SQLite file of another program; move it away",
@@ -208,7 +208,7 @@ def _recognise(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def _sound(value: object, stamp: object) -> tuple[bytes, int]:
-    """A row's value and stamp; what is none of ours is an empty message of 1970."""
+    """Return a row's value and stamp; for other types an empty message of 1970."""
     if isinstance(value, bytes) and isinstance(stamp, int):
         return value, stamp
     return b"", 0

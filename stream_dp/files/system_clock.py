@@ -1,9 +1,8 @@
 """The system's wall clock as the `Clock` port.
 
-Rules: time never runs backwards for the engine. A clock that steps back by up to a second stands
-still until it has caught up; one that steps back further stops the engine, for ticks already
-published would come again. Sleeping happens in short slices, so that a step of the clock is
-noticed. This file knows no ticks.
+Rules: time never runs backwards for the engine. If the clock steps back by up to a second, the returned time stands
+still until the clock has caught up; a larger step stops the engine, because ticks already published would come
+again. Sleeping happens in short slices, so that a step of the clock is noticed. This file knows no ticks.
 """
 
 import asyncio
@@ -17,22 +16,22 @@ _SLICE_MS = 1000
 
 
 def system_ms() -> int:
-    """The machine's wall clock, in milliseconds since 1970-01-01T00:00Z; it may run backwards."""
+    """Return the machine's wall clock in milliseconds since 1970-01-01T00:00Z; it may run backwards."""
     return time.time_ns() // 1_000_000
 
 
 class SystemClock:
-    """Milliseconds since 1970-01-01T00:00Z; `read` is where they come from."""
+    """Milliseconds since 1970-01-01T00:00Z, from the function `read`."""
 
     def __init__(self, read: Callable[[], int] = system_ms) -> None:
         self._read = read
         self._latest = read()
 
     def now(self) -> int:
-        """The wall clock's milliseconds, never less than at the call before.
+        """Return the wall clock's milliseconds, never less than in the call before.
 
         Raises:
-            FailClosed: the clock lies more than a second behind what it has shown.
+            FailClosed: the clock is more than a second behind an earlier result.
         """
         moment = self._read()
         if moment < self._latest - _TOLERATED_MS:
@@ -44,7 +43,7 @@ class SystemClock:
         return self._latest
 
     async def sleep_until(self, moment: int) -> None:
-        """Return once `now() >= moment`; gives way to other tasks at least once."""
+        """Return once `now() >= moment`; let other tasks run at least once."""
         await asyncio.sleep(0)
         left = moment - self.now()
         while left > 0:

@@ -21,7 +21,7 @@ class OneThread:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return what `call` returns, or raise what it raises."""
+        """Return the result of `call`, or raise its error."""
         future = self._pool.submit(call, *args, **kwargs)
         return await asyncio.wrap_future(future)
 

@@ -1,6 +1,6 @@
-"""A source over another one: what every wrapper of a source hands on.
+"""A source that passes all calls to another one: the base of wrappers.
 
-Rules: it adds nothing. A wrapper says in a subclass what it does otherwise, and in nothing else.
+Rules: this class adds nothing. A wrapper overrides only the methods that it changes.
 """
 
 from collections.abc import Sequence
@@ -9,24 +9,24 @@ from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, So
 
 
 class WrappedSource:
-    """The `Source` port over `source`, which does all of it; errors are those of `source`."""
+    """The `Source` port over `source`: every call is passed on, with its errors."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     @property
     def name(self) -> str:
-        """That of the source."""
+        """The source's name."""
         return self._source.name
 
     @property
     def identity(self) -> str:
-        """That of the source."""
+        """The source's identity."""
         return self._source.identity
 
     @property
     def grows(self) -> bool:
-        """As the source."""
+        """Whether the source grows."""
         return self._source.grows
 
     async def open(self, origin: int) -> tuple[int, ...]:

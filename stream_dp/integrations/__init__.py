@@ -1,1 +1,1 @@
-"""Other people's frameworks, each in a folder of its own that is loaded on its own."""
+"""Integrations of other frameworks, each in a folder that is imported separately."""

@@ -17,15 +17,15 @@ from stream_dp.pipeline.file.spec import PipelineSpec
 
 OF_THE_FILE: Final = "file"
 _NOTHING = Spend()
-_ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
+_ANY = Fraction(1, 2)  # any delta will do: the pure filter does not use it
 
 
 def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
-    """Return the budget, what is spent, and `left`: the largest pure epsilon that one more series may cost.
+    """Return the budget, the amount spent, and `left`: the largest pure epsilon that one more series may cost.
 
-    Under the pure and the basic filter `spent` is what is alive now and `peak` the most that ever was, in epsilon;
-    under another one they count what that filter adds up (`unit`). `delta_spent` and `delta_left` are of the part of
-    `delta` that is for the series' own.
+    Under the pure and the basic filter, `spent` is the epsilon of the series alive now, and `peak` is the largest
+    such amount so far. Under any other filter both count the quantity that the filter adds up (`unit`).
+    `delta_spent` and `delta_left` concern the part of `delta` that is reserved for the deltas of single series.
     """
     main = subledgers.main
     return {
@@ -56,8 +56,8 @@ def api_budget(
 ) -> dict[str, Any]:
     """Return budget, spending and odometer for `GET /api/budget`; `prices` are the epsilons of the series that run.
 
-    `scope` says of what, where that is not all. `epsilon.spent` counts what the filter adds up, in `unit`, of
-    `capacity`; the other amounts are epsilons.
+    A non-empty `scope` names the part of the pipeline that the figures cover. `epsilon.spent` and `capacity` count
+    the quantity that the filter adds up, in `unit`; all other amounts are epsilons.
     """
     shown = budget_json(spec, subledgers)
     return {
@@ -78,9 +78,9 @@ def api_budget(
 
 
 def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
-    """Return the largest pure epsilon, in units, that a series may cost now; 0 where the filter takes none.
+    """Return the largest pure epsilon, in units, that one more series may cost after `also` is spent too.
 
-    `also` is to be spent before it.
+    Return 0 if the filter admits no series.
     """
     try:
         return largest_pure(ledger.filter, ledger.remaining - also)
@@ -89,10 +89,10 @@ def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
 
 
 def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
-    """Return what is lost so far: the truncated-view odometer ([HSTV] Def 2.11) of all that was alive at one tick.
+    """Return the loss so far: the truncated-view odometer ([HSTV] Def 2.11) of all series alive at one tick.
 
-    Under the pure and the basic filter the largest load of any tick; under another one the least epsilon at the file's
-    delta whose filter would still have admitted every charge.
+    Under the pure and the basic filter this is the largest load of any tick. Under any other filter it is the least
+    epsilon, at the file's delta, whose filter would still have admitted every charge.
     """
     now = truncated_odometer_at(main.filter, main.peak, spec.privacy.delta or _ANY)
     claim = (
@@ -101,12 +101,12 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
     )
     least = min(
         now.epsilon, spec.privacy.epsilon
-    )  # roundings aside, what the filter admits is within its promise
+    )  # rounding could lift the bound above the promise, which the filter never exceeds
     return {"bound": text(least), "delta": text(now.delta), "claim": claim}
 
 
 def spent(ledger: Ledger) -> str:
-    """Return what is spent, in the filter's unit."""
+    """Return the amount spent, in the filter's unit."""
     return _up(ledger, ledger.spent)
 
 

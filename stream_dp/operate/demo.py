@@ -2,7 +2,7 @@
 
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
 the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only. Nothing here prints:
-what happens is handed to the callbacks of `Told`.
+progress goes to the callbacks of `Told`.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ SECONDS_FOR_A_YEAR = 120
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How to run: `headless` has no page and no pace; `fresh` deletes the state first."""
+    """Options of a run: `headless` runs without a page and at full speed; `fresh` deletes the state first."""
 
     embedded: bool
     headless: bool
@@ -61,9 +61,9 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who learns what happens: a line of text, how far a start has come, the page's address, the run while it goes.
+    """Callbacks for progress: a text line, the progress of a start, the page's address, the running `Run`.
 
-    `page` is also told whether the year is not over yet, so that one may still ask.
+    The second argument of `page` says whether the year still goes on, so that visitors can still create series.
     """
 
     line: Callable[[str], None]
@@ -74,7 +74,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """What ran, for how many seconds, with what was published; `before` events came in earlier runs."""
+    """A finished run: its pipeline, its duration in `seconds`, and the events of earlier runs (`before`)."""
 
     built: Built
     sealer: Sealer
@@ -136,12 +136,12 @@ async def _ran(options: DemoOptions, told: Told, *, embedded: bool) -> AsyncIter
 
 
 def _folder(embedded: bool) -> Path:
-    """The state of the demo with or without a broker, of every checkout and version on this machine."""
+    """Return the folder of the demo's state, which all checkouts and versions on this machine share."""
     return state_dir() / "demo" / ("embedded" if embedded else "kafka")
 
 
 def _kafka_can_be_had(told: Told) -> bool:
-    """Fetch what a local Kafka needs; one line and False where that is impossible."""
+    """Fetch the files of a local Kafka; if that is impossible, report one line and return False."""
     try:
         resolve_jars(told.progress)
     except (WorldError, UsageError) as error:
@@ -151,10 +151,10 @@ def _kafka_can_be_had(told: Told) -> bool:
 
 
 def _delete(folder: Path, told: Told) -> None:
-    """Delete the demo's state, naming every entry.
+    """Delete the demo's state and report each entry.
 
     Raises:
-        UsageError: a demo runs on it.
+        UsageError: a running demo uses it.
     """
     if not folder.exists():
         return
@@ -212,7 +212,7 @@ async def _run(
 
 @asynccontextmanager
 async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> AsyncIterator[None]:
-    """Feed the topic beside the engine; the feed ends with it, and a failed feed ends the engine."""
+    """Feed the topic while the engine runs. The feed stops with the engine, and a failed feed stops the engine."""
     if feeder is None:
         yield
         return
@@ -237,7 +237,7 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
 async def _so_far(
     built: Built, sealer: Sealer, marks: Path, progress: Progress
 ) -> JournalSummary | None:
-    """What earlier runs did; without a high-water mark there was none, and no journal to read."""
+    """Return the totals of earlier runs; None if there is no high-water mark, and so no journal yet."""
     if not _ran_before(marks):
         return None
     journal = sealed_commits(built.spec, progress=progress)
@@ -253,5 +253,5 @@ def _paced(ports: Ports, spec: PipelineSpec) -> Ports:
 
 
 def _speed(spec: PipelineSpec) -> float:
-    """Ticks per second at which the year takes `SECONDS_FOR_A_YEAR`."""
+    """Return the ticks per second at which the year takes `SECONDS_FOR_A_YEAR`."""
     return (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR

@@ -1,4 +1,4 @@
-"""What the demo ends with: totals of the journal, the last private values, and exact ones beside them.
+"""The demo's last report: totals of the journal, the last private values, and exact values for comparison.
 
 Rules: exact figures come from the journal and are made for sources declared public only; the caller checks.
 """
@@ -23,9 +23,9 @@ from stream_dp.statistics.parts.windows import EVER
 
 @dataclass(frozen=True, slots=True)
 class DemoFigures:
-    """What the demo ends with: `events` of this run, `summary` of all runs, `final` and `exact` values by series.
+    """The demo's last report: `events` of this run, `summary` of all runs, `final` and `exact` values by series.
 
-    `exact` is None where nobody asked for it.
+    `exact` is None if exact values were not asked for.
     """
 
     broker: str
@@ -36,7 +36,7 @@ class DemoFigures:
     exact: dict[str, Any] | None = None
 
     def json(self, built: Built) -> dict[str, Any]:
-        """The figures and the guarantee of `built` as plain values."""
+        """Return the figures and the guarantee of `built` as plain values."""
         measure = dp_at(built.derivation, built.spec.privacy.delta)
         summary = self.summary
         content = {
@@ -71,11 +71,11 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
 
 
 ENDS = ("band", "low", "high", "lows", "highs")
-"""How sure a value is: by one half-width, or a quotient by the ends of its interval."""
+"""Keys that state the error of a value: one half-width, or the ends of an interval (quotients)."""
 
 
 def _final(last: Released) -> dict[str, Any]:
-    """Return of a series' last release: its value, values, fired or ranks with band or ends, or windows; the tick."""
+    """Return the tick and the published values of a series' last release, with its band or interval ends."""
     whole = msgspec.to_builtins(last)
     return {
         key: whole[key]
@@ -85,7 +85,7 @@ def _final(last: Released) -> dict[str, Any]:
 
 
 def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    """Exact totals of every series that has a total."""
+    """Return the exact totals, by name, of all series that have one."""
     rows = summary.rows
     if rows is None:
         return {}
@@ -99,7 +99,7 @@ def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
 
 
 def _exact_of(spec: SeriesSpec, totals: IntArray, keys: Sequence[str]) -> Any:
-    """The exact total, or of windows what is exact so far; None where neither is to be had."""
+    """Return the exact total of a series, for windows the exact total so far, or None if the series has neither."""
     if EVER not in spec.views:
         return spec.exact(totals, keys)
     so_far = spec.model_copy(update={"window": None, "windows": ()}).exact(totals, keys)

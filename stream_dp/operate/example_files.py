@@ -1,7 +1,7 @@
-"""Where the files of the shipped example lie.
+"""The folder of the shipped example.
 
-Rules: a checkout's own folder comes first, else the place the wheel put them. There is one original,
-`examples/01_flights` in the repository; nothing here copies it.
+Rules: the folder of a checkout comes first, then the folder where the wheel put the files. There is one original,
+`examples/01_flights` in the repository; this module copies nothing.
 """
 
 from importlib.metadata import PackageNotFoundError, files
@@ -26,7 +26,7 @@ def flights_folder() -> Path:
 
 
 def _recorded() -> Path | None:
-    """Return the folder the installer's own record names; None if there is none."""
+    """Return the folder that the installer's record names, or None."""
     try:
         recorded = files("stream_dp") or []
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The operator's key of a pipeline: named by a flag, then by the environment; one is made for public data only."""
+"""The operator's key of a pipeline: from a flag, then from the environment; made only for public data."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
 
 def key_at(path: Path) -> bool:
-    """Make a key there, and return whether it was made: one that is there stays.
+    """Make a key at `path` unless one is there already; return whether a key was made.
 
     Raises:
-        UsageError: something else is there.
-        WorldError: none can be made there.
+        UsageError: the file at `path` is not a key.
+        WorldError: the key cannot be written.
     """
     if path.exists():
         read_key(path)
@@ -26,10 +26,12 @@ def key_at(path: Path) -> bool:
 
 
 def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
-    """The operator's key: flag, then STREAM_DP_KEY_FILE; a public source may have one made for it.
+    """Return the sealer with the operator's key: from `key_file`, else from the file that STREAM_DP_KEY_FILE names.
+
+    For public data a key is made if neither is given.
 
     Raises:
-        UsageError: no key, or one that others can read.
+        UsageError: there is no key, or other users can read it.
     """
     named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
     if named is not None:

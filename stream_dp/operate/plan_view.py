@@ -15,21 +15,21 @@ from stream_dp.statistics.parts.made_of import MadeOf
 
 
 class PlanView:
-    """What `pipeline` guarantees, why, and how large its errors will be.
+    """The guarantee of `pipeline`, its derivation, and the errors to expect.
 
     Raises:
-        UsageError, NotDerivable, BudgetRefused: the file cannot be run as it is.
+        UsageError, NotDerivable, BudgetRefused: the pipeline cannot run with this file.
     """
 
     def __init__(self, pipeline: Path) -> None:
         self._built = build(load(pipeline))
 
     def json(self) -> dict[str, Any]:
-        """The plan as `--json` prints it, see `plan_json`."""
+        """Return the plan as `--json` prints it, see `plan_json`."""
         return plan_json(self._built)
 
     def shown(self) -> dict[str, Any]:
-        """The plan for people: amounts as exact decimals, the budget, the tree, errors by tick, notes."""
+        """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""
         built = self._built
         measure = dp_at(built.derivation, built.spec.privacy.delta)
         return {

@@ -1,7 +1,7 @@
-"""What a pipeline has published, read from outside the engine: its topic of releases, or the file of them.
+"""The published releases of a pipeline, read from outside the engine: from its topic or its file.
 
-Rules: reads only, needs no key and takes no lease; a transaction that is open or aborted shows nothing. Bodies come as
-they stand there: who takes them checks that their sequences grow.
+Rules: this module only reads, needs no key and takes no lease. Records of open or aborted transactions are not
+returned. Bodies are returned as they were written; the caller checks that their sequence numbers grow.
 """
 
 import asyncio
@@ -28,16 +28,17 @@ def published(
     bootstrap: str = "",
     ticks: int | None = None,
 ) -> AsyncIterator[list[bytes]]:
-    """Return the bodies beyond a sequence, in groups; with `every` also what comes, looked for every so many seconds.
+    """Return the bodies of releases after sequence number `beyond`, in groups.
 
-    Some that are not beyond it come before them, if there are any: they show what it is that goes on. An empty
-    group says that there is no more for now. `bootstrap` counts before the file's brokers. With `ticks` it begins where
-    the newest so many ticks do, or a little before them.
+    With `every`, wait for new releases and look again after that many seconds. Some older bodies may come first;
+    the caller can check by them that the releases continue the ones it knows. An empty group means that there are
+    no more releases for now. `bootstrap` replaces the brokers that the file names. With `ticks`, start at the first
+    of the newest `ticks` ticks, or a little before.
 
     Raises:
-        UsageError: there are no releases yet, and nothing is waited for.
-        FailClosed: what is there are no releases of a form that this version reads, or something else took its place.
-        WorldError: no answer from the brokers, or the file cannot be read.
+        UsageError: there are no releases yet, and `every` is None.
+        FailClosed: this version cannot read the releases, or the topic or file was replaced.
+        WorldError: the brokers do not answer, or the file cannot be read.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
         return _of_file(settled(spec.releases, ReleasesFile).path, every, ticks)
@@ -52,12 +53,12 @@ async def of_topic(
     every: float | None,
     ticks: int | None = None,
 ) -> AsyncIterator[list[bytes]]:
-    """Return the bodies of a topic of releases, from one that is not long before those `beyond` a sequence.
+    """Return the bodies in a topic of releases, from a little before the first one after `beyond`.
 
-    With `ticks`, and nothing to be beyond, not long before the first of the newest so many ticks.
+    If `beyond` is negative and `ticks` is given, start a little before the first of the newest `ticks` ticks.
 
     Raises:
-        FailClosed: the topic ends before what it once held: it was made anew.
+        FailClosed: the topic ends before an earlier end: it was deleted and made again.
     """
     async with reading(settings, topic) as log:
         begin, (end, _) = await log.begin(), await log.ends()
@@ -81,7 +82,7 @@ async def of_topic(
 
 
 async def _last(log: PartitionLog, begin: int, end: int) -> bytes | None:
-    """The last body up to `end`, or None."""
+    """Return the last body before offset `end`, or None."""
     start, last = await log.start_of(begin, end, lambda _: False), None
     async for records in log.records(start, end):
         last = records[-1].value
@@ -108,7 +109,7 @@ async def _of_file(
 
 
 def _start_of(path: Path, ticks: int) -> int:
-    """Where a line begins at or before the first of the newest so many ticks; found from the end."""
+    """Return the position of a line at or before the first of the newest `ticks` ticks; searches backwards."""
     try:
         end = path.stat().st_size
     except FileNotFoundError:
@@ -129,7 +130,7 @@ def _start_of(path: Path, ticks: int) -> int:
 
 
 def _lines(path: Path, position: int) -> tuple[list[bytes], int]:
-    """The whole lines from a position on, of about one chunk, and where they end."""
+    """Return the whole lines from `position` on, about one chunk of them, and the position after them."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < position:

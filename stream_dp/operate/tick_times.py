@@ -1,7 +1,7 @@
-"""When a tick begins, as a time in UTC: for the `start` and the `end` of a series.
+"""The begin of a tick as a time in UTC: for the `start` and the `end` of a series.
 
-Rules: everything here is public: the declared origin of the clock, or what a published release says of its own tick.
-A series sees the ticks from `start` on, up to and not including `end`; in time: what lies in [start_time, end_time).
+Rules: everything here is public: the declared origin of the clock, or the end time in a published release.
+A series covers the ticks from `start` on, up to and not including `end`; in time: [start_time, end_time).
 """
 
 from stream_dp.core.tick_grid import TickGrid
@@ -19,13 +19,13 @@ class TickTimes:
         self._log = log
 
     def __call__(self, tick: int) -> str | None:
-        """Return when `tick` begins, in UTC; None for a wall clock that declares no start, before the first release."""
+        """Return when `tick` begins, in UTC; None if a wall clock declares no start and there is no release yet."""
         if self._grid is None:
             self._grid = self._published()
         return None if self._grid is None else self._grid.start_text(tick)
 
     def _published(self) -> TickGrid | None:
-        """The grid, as any release tells it."""
+        """Return the grid that follows from any published release, or None."""
         release = next(iter(self._log.latest().values()), None)
         if release is None:
             return None

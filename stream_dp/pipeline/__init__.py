@@ -1,4 +1,4 @@
-"""From a pipeline file to what an engine runs: read, checked, priced, built, explained.
+"""From a pipeline file to an engine's configuration: read, checked, priced, built, explained.
 
 Touches no data. Begin with `builder`.
 """

@@ -1,6 +1,6 @@
 """From `privacy:` to the filter that admits everything, and to the ledgers under it.
 
-Rules: one filter, named in the file, for the series of the first start and for all that is asked later. Budgets are
+Rules: one filter, named in the file, admits the series of the first start and everything asked later. Budgets are
 stated as (epsilon, delta); zCDP, RDP and GDP filters get the largest budget that implies it. This file knows no
 mechanism.
 """
@@ -26,7 +26,7 @@ from stream_dp.pipeline.file.spec import Privacy
 
 
 def filter_of(privacy: Privacy) -> Filter:
-    """The filter that the pipeline file names, with the part of delta that is for the series' own."""
+    """Return the filter that the pipeline file names, with the part of delta reserved for series' own deltas."""
     budget, epsilon = target(privacy), privacy.epsilon
     own = privacy.admitted_delta
     slack = privacy.delta - own
@@ -46,15 +46,15 @@ def filter_of(privacy: Privacy) -> Filter:
 
 
 def target(privacy: Privacy) -> ApproxDP:
-    """Return what the file promises, as (epsilon, delta)-DP."""
+    """Return the file's promise as (epsilon, delta)-DP."""
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
 def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
-    """Return the ledgers before the first series, for those who are `protected`: the analysts' are paid for.
+    """Return the ledgers before the first series, for the `protected` units, with the analysts' ledgers paid.
 
     Raises:
-        BudgetRefused: they alone need more than the budget.
+        BudgetRefused: the analysts' ledgers alone need more than the budget.
     """
     analysts = {each.name: PureFilter.of(each.epsilon) for each in privacy.analysts}
     return Subledgers.open(filter_of(privacy), analysts, protected)
@@ -63,15 +63,16 @@ def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
 def charged_parts(
     ledger: Ledger, series: tuple[Derivation, ...], blocks: Sequence[Derivation]
 ) -> tuple[Derivation, tuple[Derivation, ...]]:
-    """The derivation of the first start, and what is charged for it: it as one, its premises, or each of the `series`.
+    """Return the first start's derivation, and the charged parts: the whole, its premises, or each of `series`.
 
-    `blocks` derive these together in several ways, tightest first. Where sums are exact (pure, basic), the first is
-    charged as one. Other filters charge less for many small parts than for their sum; what costs least is taken, a
-    choice by public numbers before anything runs, between charges that the same filter admits. What is derived in a
-    measure without a delta is what the filter adds up itself, so it is not charged as one.
+    `blocks` derive the series together in several ways, tightest first. If sums are exact (pure, basic), the first
+    block is charged as one. Other filters charge less for many small parts than for their sum; then the cheapest
+    charge is taken. This is a choice by public numbers before anything runs, between charges that the same filter
+    admits. A block derived in a measure without a delta is what the filter adds up itself, so it is not charged as
+    one.
 
     Raises:
-        BudgetRefused: the filter has no theorem for any of them.
+        BudgetRefused: the filter has no theorem for any of these charges.
     """
     if by_ticks(ledger.filter):
         return blocks[0], (blocks[0],)

@@ -1,7 +1,7 @@
-"""From a specification to what the engine runs: mechanisms, bands, the frozen block's charge.
+"""From a specification to the engine's configuration: mechanisms, bands, the charge of the first series.
 
-Rules: everything here is a function of the specification; a guarantee comes from `derivations`, a refusal from
-the ledger, before anything runs. This file opens nothing.
+Rules: everything here is a function of the specification. Guarantees come from `derivations`, refusals from the
+ledger, before anything runs. This file opens nothing.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from stream_dp.statistics.parts.made_of import Input, MadeOf
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The mechanism of one series, and why this one."""
+    """The mechanism of one series, and the reason for the choice."""
 
     spec: SeriesSpec
     choice: Choice
@@ -55,13 +55,13 @@ class Chosen:
 
     @property
     def fingerprint(self) -> str:
-        """A short digest of the mechanism with its parameters: a state goes with no other."""
+        """A short digest of the mechanism with its parameters: states of other mechanisms do not fit."""
         return mechanism_fingerprint(self.mechanism)[:12]
 
     def series(
         self, spec: PipelineSpec, rows: slice, keys: tuple[str, ...], start: int = 0
     ) -> Series:
-        """What the engine runs: on these rows from tick `start` on, with `keys` naming their entries."""
+        """Return the engine's series: on these rows from tick `start` on, with `keys` as names of its entries."""
         confidence = float(spec.confidence)
         sure = self.spec.each(confidence, self.mechanism.width)
         counts = self.spec.counts_band(self.mechanism, confidence)
@@ -105,12 +105,12 @@ class Chosen:
 
 
 def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
-    """The bands of a mechanism whose first tick is `start`."""
+    """Return the bands of a mechanism whose first tick is `start`."""
     return lambda tick, state: band(tick - start, state)
 
 
 def _told_from(start: int, tell: Tell | None) -> Tell | None:
-    """What tells the answers of a mechanism whose first tick is `start`."""
+    """Return the function that makes public answers of a mechanism whose first tick is `start`."""
     if tell is None:
         return None
     return lambda names, answer, tick, state: tell(names, answer, tick - start, state)
@@ -120,8 +120,8 @@ def _told_from(start: int, tell: Tell | None) -> Tell | None:
 class Built:
     """A specification with its mechanisms, its derivation and its (charged) ledgers.
 
-    `charged` is what was charged for the series of the file: their derivation as one, or its premises. `made` are the
-    series without mechanisms, in the order of the file.
+    `charged` are the parts charged for the series of the file: their derivation as one, its premises, or each
+    series' own. `made` are the series without mechanisms, in the order of the file.
     """
 
     spec: PipelineSpec
@@ -139,7 +139,7 @@ class Built:
 
     @property
     def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
-        """What the main ledger is charged with at the first start, for ever: the analysts' ledgers and the series."""
+        """The permanent charges of the main ledger at the first start: the analysts' ledgers and the series."""
         protection, ever = self.spec.protection, Alive(0, None)
         paid = [
             analyst_ledger(name, PureDP(exact(ledger.epsilon)), protection)
@@ -150,7 +150,7 @@ class Built:
 
     @property
     def promise(self) -> Derivation:
-        """The derivation of what holds for every series of this pipeline, live ones too, at its first start."""
+        """The derivation of the guarantee for all series, including live ones, at the first start."""
         return whole(self.spec.name, self.ledger.filter, self.frozen, target(self.spec.privacy))
 
     def subledgers(self) -> Subledgers:
@@ -164,7 +164,7 @@ class Built:
 
     @property
     def parts(self) -> dict[str, str]:
-        """Short fingerprints of the parts, so that a refusal can say what changed."""
+        """Short fingerprints of the parts, so that a refusal can name the changed part."""
         return {**self._prints.parts, "mechanisms": _sha256(self._mechanisms)[:12]}
 
     @cached_property
@@ -177,9 +177,9 @@ class Built:
 
     @uncollected()
     def run_config(self, now: int, *, private: bool = True, accepted: str = "") -> RunConfig:
-        """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none.
+        """Return the engine's configuration; `now` (ms) becomes the origin of a wall clock that declares none.
 
-        `accepted` names a new guarantee on a source that was seen before; the journal records it.
+        `accepted` names a new guarantee for a source that was used before; the journal records it.
         """
         spec, clock = self.spec, self.spec.clock
         block, hold = (clock.block, None) if isinstance(clock, ReplayClock) else (1, clock.delay)
@@ -235,7 +235,7 @@ def build(spec: PipelineSpec) -> Built:
 def made_of_releases(
     spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]
 ) -> tuple[MadeOf, ...]:
-    """Return what is made of the releases of others, which are `chosen`.
+    """Return the series that are made of the releases of others, which are `chosen`.
 
     Raises:
         UsageError: a series cannot be made of its inputs.
@@ -259,14 +259,15 @@ def made_of_releases(
 
 
 def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
-    """The mechanism of a series on these rows, why this one, and what it guarantees.
+    """Return the mechanism of a series on these rows, the reason for the choice, and its guarantee.
 
-    Where a replacement may move to another tick, the mechanism is one for `add_remove` at half the series' epsilon;
-    where users are protected of whom k events count, at a k-th of it; but one that counts these users themselves is
-    made for them.
+    If a replacement may move to another tick, the mechanism is made for `add_remove` with half the series' epsilon.
+    If users are protected and k events of a user count, it gets a k-th of the epsilon; but a mechanism that counts
+    these users themselves is made for users directly.
 
     Raises:
-        NotDerivable: no rule covers it, or one event may set more entries of its rows than it is made for.
+        NotDerivable: no rule covers the series, or one event may set more entries of its rows than the mechanism
+        allows.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
     counted = series.identifier
@@ -305,7 +306,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
 
 
 def _require_weight(series: SeriesSpec, mechanism: ServingMechanism[Any], weight: int) -> None:
-    """Do nothing where the mechanism's guarantee is for events of such amounts."""
+    """Raise NotDerivable unless the mechanism's guarantee covers amounts of `weight` units."""
     if mechanism.rows.weight < weight:
         raise NotDerivable(
             f"{series.name}: one event may add {weight} units to an entry, and {type(mechanism).__name__} is made for "
@@ -314,7 +315,7 @@ def _require_weight(series: SeriesSpec, mechanism: ServingMechanism[Any], weight
 
 
 def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:
-    """Do nothing where the mechanism's guarantee is for events of so many entries."""
+    """Raise NotDerivable unless the mechanism's guarantee covers events that set `ones` entries."""
     if mechanism.rows.ones < ones:
         raise NotDerivable(
             f"{series.name}: one event may set {ones} entries of its rows, for "

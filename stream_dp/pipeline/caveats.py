@@ -1,4 +1,4 @@
-"""What a reader of the guarantee must know beside it."""
+"""Notes that a reader of the guarantee must know."""
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.run_config import READ_AGAIN_MS
@@ -40,13 +40,13 @@ def caveats(built: Built) -> list[str]:
 
 
 def _of_noise(built: Built) -> list[str]:
-    """Which alarms fire mostly by noise, and what would do."""
+    """Return notes on alarms that fire mostly by noise, and what would help."""
     found = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
     return [f"{name}: {noise}" for name, noise in found if noise]
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
-    """What series remember of those who were there."""
+    """Return notes on the identifiers that series remember."""
     kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
     return [
         f"{name} remembers every different {one.field} "
@@ -59,14 +59,14 @@ def _of_identifiers(spec: PipelineSpec) -> list[str]:
 
 
 def _early(spec: PipelineSpec, columns: int) -> str:
-    """What an identifier takes that comes before its tick."""
+    """Return a note on the space for an identifier that arrives before its tick."""
     if not isinstance(spec.clock, ReplayClock):
         return ""
     return f", {16 * columns} more in an earlier one for each tick before whose turn it is read"
 
 
 def _of_people(spec: PipelineSpec) -> list[str]:
-    """Whom the unit does not protect, or not all at once."""
+    """Return notes on people whom the unit protects not at all, or not for all their events together."""
     privacy, people = spec.privacy, looks_like_people(spec.fields)
     if privacy.unit == "event":
         found = (
@@ -88,7 +88,7 @@ def _of_people(spec: PipelineSpec) -> list[str]:
 
 
 def _of_memory(spec: PipelineSpec) -> list[str]:
-    """What the guard remembers of users, and whose records it takes."""
+    """Return notes on the users that the guard remembers, and on the records that it accepts."""
     privacy, source = spec.privacy, spec.source
     until = "for ever" if privacy.per is None else "until the window is over"
     found = [

@@ -1,7 +1,7 @@
 """The derivation of each mechanism's guarantee from the rules of the accounting.
 
-Rules: the derived guarantee must equal the one the mechanism claims; a mechanism without a derivation here
-cannot be built. This file charges nothing.
+Rules: the derived guarantee must equal the mechanism's claim; a mechanism without a derivation here cannot be
+built. This file charges nothing.
 """
 
 from collections.abc import Sequence
@@ -45,14 +45,14 @@ def fixed_blocks(
     stated: Fraction = NONE,
     order: Fraction | None = None,
 ) -> tuple[Derivation, ...]:
-    """Derive what the series of the first start guarantee, run at once on the same events, at the delta granted.
+    """Derive the guarantee of the series of the first start, run at once on the same events, at the granted delta.
 
-    Where none is, what has no epsilon without one is the tightest at `stated`, that of the file, Renyi DP at the
-    filter's `order`. All at once; and where some are pure and some not, those that are not together, then these beside
-    the pure ones: the tightest first.
+    Without a granted delta, a guarantee that has no epsilon at delta 0 is the tightest one at `stated`, the file's
+    delta; Renyi DP is at the filter's `order`. Return a block of all premises at once and, if some are pure and
+    some not, a block that first composes the others and then adds the pure ones; the tightest first.
 
     Raises:
-        NotDerivable: no series, or no rule covers them.
+        NotDerivable: there is no series, or no rule covers them.
     """
     subject = f"{pipeline}: series of the first start"
     found = [tightest(premises, Fixed(subject, delta, stated=stated, order=order))]
@@ -69,7 +69,7 @@ def _pure(part: Derivation) -> bool:
 
 
 def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
-    """What is derived as (epsilon, delta)-DP, at this delta where it has none of its own.
+    """Return the derived guarantee as (epsilon, delta)-DP, at `delta` if it has no delta of its own.
 
     Raises:
         NotDerivable: it has no epsilon at this delta.
@@ -80,11 +80,11 @@ def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
 def whole(
     pipeline: str, filter_: Filter, parts: Sequence[tuple[Derivation, Alive]], target: ApproxDP
 ) -> Derivation:
-    """Derive what holds for all that is ever asked: the filter's promise, for parts alive at these ticks.
+    """Derive the guarantee for everything that is ever asked: the filter's promise, for parts alive at these ticks.
 
-    Under the pure filter what is alive at one tick adds up, under the basic one with all that has a delta; under
-    another one all parts do, whenever they live. What zCDP, RDP and GDP filters promise is said as the `target` for
-    which their budgets were made.
+    Under the pure filter, the parts alive at one tick add up; under the basic filter, these and all parts with a
+    delta; under any other filter, all parts, whenever they live. The promise of a zCDP, RDP or GDP filter is stated
+    as the `target` for which its budget was made.
 
     Raises:
         NotDerivable: the parts were not admitted by the filter, or it is not proven for them.
@@ -101,7 +101,7 @@ def whole(
 
 
 def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
-    """The (epsilon, delta) that a zCDP, RDP or GDP budget implies; others state their own."""
+    """Return the (epsilon, delta) that a zCDP, RDP or GDP budget implies; other measures state their own."""
     like, implied = premise.guarantee, False
     match like.measure:
         case ZCDP(rho):
@@ -120,7 +120,7 @@ def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
 
 
 def analyst_ledger(name: str, promise: PureDP, protection: Protection) -> Derivation:
-    """An analyst's ledger, paid for in full: whatever its own filter admits is within the promise."""
+    """Return an analyst's ledger, paid for in full: everything that its own filter admits is within the promise."""
     subject, part = analyst_entry(name), PureDP(promise.epsilon * protection.share)
     paid = Condition(
         "paid in full", True, f"charged to the main ledger before its first series; {TIME}"

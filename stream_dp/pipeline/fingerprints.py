@@ -1,7 +1,7 @@
-"""What of a pipeline file touches data or guarantee, and the fingerprint of that: of the whole, and of each part.
+"""Fingerprints of all that touches data or guarantee in a pipeline file: of the whole, and of each part.
 
-Rules: it covers what touches data or guarantee and nothing else; a key that came later is left out at the default that
-says what was always meant. This file opens no file.
+Rules: the fingerprint covers everything that touches data or guarantee and nothing else. A key added in a later
+version is left out at its default, which has the meaning of files without the key. This file opens no file.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from stream_dp.records.privacy import GONE_FILTER, Privacy
 from stream_dp.records.schema import TimeField
 from stream_dp.records.zones import offsets
 
-# of `privacy`, later than the first journals: at their defaults they mean what was always meant
+# keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
 _LATER = (
     *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
     *("user", "max_events", "per", "overall", "share"),
@@ -29,14 +29,14 @@ _UNMEANT: dict[str, Any] = dict.fromkeys(
 
 
 class Fingerprints(NamedTuple):
-    """SHA-256 over the meaning of everything that touches data or guarantee; and short ones of each part on its own."""
+    """SHA-256 over the meaning of everything that touches data or guarantee, and a short digest of each part."""
 
     whole: str
     parts: dict[str, str]
 
 
 def fingerprint(spec: PipelineSpec) -> str:
-    """SHA-256 over the meaning of everything that touches data or guarantee.
+    """Return SHA-256 over the meaning of everything that touches data or guarantee.
 
     Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
     """
@@ -58,7 +58,7 @@ def under_gone_filter(spec: PipelineSpec) -> str:
 
 
 def meaning(spec: PipelineSpec) -> dict[str, Any]:
-    """What of the file touches data or guarantee, by part, as plain values."""
+    """Return everything in the file that touches data or guarantee, by part, as plain values."""
     said = [series.said(lambda condition: _meaning(spec, condition)) for series in spec.series]
     parts = spec.model_dump(
         mode="json",
@@ -69,7 +69,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
             del parts["privacy"][later]
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
-        del parts["privacy"]["moves"]  # an event in one tick is what was always meant
+        del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _zones_only(spec, parts["schema"])
     for series, dumped, meant in zip(spec.series, parts["series"], said, strict=True):
         for key in {*series.left_out, *series.rights, *series.words}:
@@ -83,7 +83,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
 
 
 def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave `zone` out where none is named; with one, what the range's local times mean belongs to it."""
+    """Remove `zone` if none is named; otherwise add the offsets of local times in the declared range."""
     for name, field in spec.fields.items():
         if not isinstance(field, TimeField):
             continue

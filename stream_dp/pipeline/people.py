@@ -1,6 +1,6 @@
-"""Fields that look like a person, by their names alone: a hint, and no more than that.
+"""Fields that suggest a person by their names alone: only a hint.
 
-Rules: no record is read. What is not found may be a person still, and what is found may be none.
+Rules: no record is read. A field that is not found may still identify a person, and a field that is found may not.
 """
 
 import re
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def looks_like_people(names: Iterable[str]) -> list[str]:
-    """Return those of these names of fields that look like a person, or like something of one person.
+    """Return the field names that suggest a person, or something that belongs to one person.
 
     >>> looks_like_people(["customerId", "client_ip", "zip", "trip", "userName", "IP"])
     ['customerId', 'client_ip', 'userName', 'IP']

@@ -1,8 +1,8 @@
-"""What a pipeline promises and to whom, in words: what `plan` says first, and API, page, `ledger` and `audit` with it.
+"""A pipeline's promise in words, for `plan`, API, page, `ledger` and `audit`.
 
-Rules: everything here is declared and public. The promise is that of the whole budget, so it holds for all that is
-asked later; a factor is rounded up, never down. It never names a person where it is for an event, or for a person's
-window.
+Rules: everything here is declared and public. The promise is that of the whole budget, so it holds for everything
+asked later; a factor is rounded up, never down. The text never speaks of a person if the promise is for an event,
+or for a person's window.
 """
 
 from decimal import ROUND_CEILING, Context, Decimal
@@ -24,7 +24,7 @@ from stream_dp.records.scalars import duration_text
 from stream_dp.records.schema import ListField
 
 TELLING = 100
-"""The factor from which on nobody would say that nothing can be told."""
+"""From this factor on, the text no longer says that nothing can be told."""
 ANY_ROW = "any row in its tick for any other: ~_H of [HSV]"
 _WINDOWS = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day", 604_800_000: "week"}
 _EXACT, _SHOWN = (Context(prec=digits, rounding=ROUND_CEILING) for digits in (40, 3))
@@ -81,7 +81,7 @@ def unit_name(spec: PipelineSpec) -> str:
 
 
 def unit_words(spec: PipelineSpec) -> str:
-    """Return the unit with what it means: whose events together, and how many of them count."""
+    """Return the unit in words: whose events together, and how many of them count."""
     privacy, name = spec.privacy, unit_name(spec)
     if privacy.unit == "event":
         return name
@@ -91,7 +91,7 @@ def unit_words(spec: PipelineSpec) -> str:
 
 
 def unit_json(spec: PipelineSpec) -> dict[str, Any]:
-    """Return the unit for API and `--json`: `unit`, and where it is a user under `users` who, how many and where."""
+    """Return the unit for API and `--json`: `unit`, and for a user `users` with field, number and window."""
     privacy = spec.privacy
     if privacy.unit == "event":
         return {"unit": privacy.unit}
@@ -103,15 +103,15 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
 
 
 def _window(milliseconds: int) -> str:
-    """What a public window of this length is called: `day`, or `window of 36h`."""
+    """Return the name of a public window of this length: `day`, or `window of 36h`."""
     return _WINDOWS.get(milliseconds) or f"window of {duration_text(milliseconds)}"
 
 
 def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
-    """The lists that the file's series go by, under `lists`; nothing where there are none.
+    """Return the lists by which the file's series group, under `lists`; empty if there are none.
 
-    Of each its `field`, or in words what a series goes by with it, how many `entries` its rows have, and the `most` of
-    them that one event sets.
+    Each has its `field` (in words, if a series groups by more than the list), the number of `entries` of its rows,
+    and the `most` entries that one event sets.
     """
     named = dict.fromkeys(series.grouped_by for series in spec.series)
     found = [
@@ -131,7 +131,7 @@ def _has_a_list(spec: PipelineSpec, by: By) -> bool:
 
 
 def lists_words(spec: PipelineSpec) -> str:
-    """How many entries one event sets, as a part of a sentence; empty where the series go by no list."""
+    """Return how many entries one event sets, as a part of a sentence; empty if no series groups by a list."""
     said = []
     for each in lists_json(spec).get("lists", []):
         entries, most = each["entries"], each["most"]

@@ -1,4 +1,4 @@
-"""What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
+"""The content of `plan`: the derivation tree, the price of each part, the expected error. Touches no data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,9 @@ MADE = "post-processing"
 
 
 def plan_json(built: Built) -> dict[str, Any]:
-    """The plan as `stream-dp plan --json` prints it; amounts are rounded up.
+    """Return the plan as `stream-dp plan --json` prints it; amounts are rounded up.
 
-    `epsilon`, `delta` and `derivation` are those of the file's series alone, `promise` covers all that is asked later.
+    `epsilon`, `delta` and `derivation` concern the file's series alone; `promise` covers everything asked later.
     """
     spec, measure = built.spec, dp_at(built.derivation, built.spec.privacy.delta)
     return {
@@ -42,12 +42,12 @@ def plan_json(built: Built) -> dict[str, Any]:
 
 
 def condition_json(spec: PipelineSpec) -> dict[str, str]:
-    """What the guarantee takes for granted, under `condition`; nothing where the file vouches for nothing."""
+    """Return the assumption of the guarantee under `condition`; empty if the file states none."""
     return {} if spec.condition is None else {"condition": spec.condition}
 
 
 def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
-    """What holds for all that is asked, now and later: the budget of the one filter, and why."""
+    """Return the guarantee for everything asked now and later: the filter's budget and its derivation."""
     privacy = built.spec.privacy
     return {
         "epsilon": number(privacy.epsilon),
@@ -60,7 +60,7 @@ def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
 def series_json(
     chosen: Chosen, errors: Sequence[tuple[int, float]], confidence: float, start: int = 0
 ) -> dict[str, Any]:
-    """A series, of the file or from `start` on, with its price and predicted `errors`, (tick, half-width) each."""
+    """Return a series, of the file or from `start` on, with price and predicted `errors` (tick, half-width)."""
     measure = chosen.derivation.guarantee.measure
     return {
         "name": chosen.spec.name,
@@ -76,7 +76,7 @@ def series_json(
 
 
 def made_json(made: MadeOf) -> dict[str, Any]:
-    """A series that is made of others' releases: it is free, and its error depends on what these are."""
+    """Return a series that is made of other releases: it is free, and its error depends on them."""
     return {
         "name": made.series.name,
         "mechanism": MADE,
@@ -88,7 +88,7 @@ def made_json(made: MadeOf) -> dict[str, Any]:
 
 
 def _alarms_json(chosen: Chosen) -> dict[str, Any]:
-    """The chance of a false alarm on a day, of the series or of each of its watches; nothing without alarms."""
+    """Return the daily chance of a false alarm, of the series or of each of its watches; {} without alarms."""
     found = [each.json() for each in chosen.choice.alarms]
     return {"false_alarms": found} if found else {}
 
@@ -96,7 +96,7 @@ def _alarms_json(chosen: Chosen) -> dict[str, Any]:
 def _windows_json(
     chosen: Chosen, ticks: Sequence[int], confidence: float, start: int
 ) -> dict[str, Any]:
-    """The errors of each window at the same ticks; nothing where there are no windows."""
+    """Return the errors of each window at the same ticks; empty without windows."""
     if not chosen.choice.windows:
         return {}
     found = [
@@ -113,25 +113,25 @@ def _windows_json(
 
 
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, float]]:
-    """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
+    """Return (tick, half-width) of the series' releases at a dozen ticks over the horizon."""
     return [(tick, chosen.choice.expected(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
 
 
 def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
-    """(tick, half-width) at the last tick, the farthest that is predicted without a horizon; of windows the largest."""
+    """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
     last = (spec.clock.horizon or ENDLESS) - 1
     told = chosen.choice.windows.values() or (chosen.choice.expected,)
     return last, max(expected(last) for expected in told)
 
 
 def _ticks(horizon: int) -> list[int]:
-    """A dozen ticks from the first to the last, denser at the start."""
+    """Return a dozen ticks from the first to the last, denser at the start."""
     spread = {round(horizon ** (i / (POINTS - 1))) - 1 for i in range(POINTS)}
     return sorted(spread | {0, horizon - 1})
 
 
 def derivation_json(derivation: Derivation) -> dict[str, Any]:
-    """The tree as plain values; `alternatives` are the rules that were tried and not taken."""
+    """Return the tree as plain values; `alternatives` are the rules that were tried and not taken."""
     return {
         "subject": derivation.subject,
         "rule": derivation.rule,
@@ -146,7 +146,7 @@ def derivation_json(derivation: Derivation) -> dict[str, Any]:
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee's parameters by name; measures other than DP, and groups or users, say so."""
+    """Return a guarantee's parameters by name, with the measure unless it is DP, and with group or users."""
     name = NAMES[type(guarantee.measure)]
     amounts = {key: number(amount) for key, amount in parameters(guarantee.measure).items()}
     kind = {} if name == "DP" else {"measure": name}

@@ -1,11 +1,11 @@
-"""The HTTP API: its routes, what surrounds them, and the OpenAPI document that describes them.
+"""The HTTP API: its routes, middleware, and the OpenAPI document that describes them.
 
-Rules: an answer holds what `PublicView` holds and nothing else: models in, models out. Of a token only its holder
-learns anything; fields, statistics and ledgers are public. The page and the reader of the document are files of the
-package, served by their names only and read once, before the first request; nothing they load comes from elsewhere,
-and no script or style stands inside an HTML file. Every other answer is `no-store`. Requests are spans by method and
-route, never by what an address or a body says, and a trace that a client says its request belongs to is not looked at.
-Series and their histories, live series and messages have files of their own in `routes`.
+Rules: an answer contains only what `PublicView` contains: models in, models out. Facts about a token are given only
+to its holder; fields, statistics and ledgers are public. The page and the reader of the document are files of the
+package, served by their names only and read once, before the first request. They load nothing from elsewhere, and
+no HTML file contains a script or style. Every other answer is `no-store`. Requests become spans by method and
+route, never with content of an address or a body; a trace context in a request is ignored. Series and their
+histories, live series and messages are in `routes`.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _OTHER = "_OTHER"
 _CONFIGURATION: list[str | Enum] = ["configuration"]
 DOCS_POLICY = f"{POLICY}; img-src 'self' data:"
-"""What the reader needs: its icons stand as data in its style sheet. Scripts and styles are files here too."""
+"""The policy of the reader: its style sheet contains icons as data. Scripts and styles are files here too."""
 
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -64,13 +64,13 @@ SILENT: "TelemetryConfig" = {
     "logs": False,
     "auto_configure": False,
 }
-"""FastAPI's own telemetry, which tells whole addresses and errors to whatever the program around has set up."""
+"""Switches off FastAPI's own telemetry, which would send whole addresses and errors to the program's exporters."""
 
 
 def create_app(
     view: PublicView, allowed_hosts: frozenset[str], broadcast: Broadcast | None = None
 ) -> FastAPI:
-    """Answer with `view`, for requests to `allowed_hosts` (names without a port)."""
+    """Return the application that answers from `view`, for requests to `allowed_hosts` (names without a port)."""
     app = FastAPI(
         **ABOUT,
         openapi_url=None,
@@ -95,7 +95,7 @@ def create_app(
 
 
 def add_analysts(app: FastAPI, view: PublicView) -> None:
-    """Add `/api/schema`, and `/api/me` where there are live series and a token."""
+    """Add `/api/schema`, and `/api/me` if there are live series and a token."""
 
     @app.get(
         "/api/schema",
@@ -131,14 +131,14 @@ def _add_me(app: FastAPI, view: PublicView) -> None:
 
 
 def _account(budget: Mapping[str, Any], analyst: str) -> Any:
-    """The epsilons of an analyst's ledger, or of the pipeline's own."""
+    """Return the epsilons of an analyst's ledger, or of the pipeline's own."""
     if analyst == OPERATOR:
         return budget["epsilon"]
     return next(each["epsilon"] for each in budget["analysts"] if each["name"] == analyst)
 
 
 def add_metrics(app: FastAPI, view: PublicView) -> None:
-    """Add the route that tells `view` to Prometheus and its like."""
+    """Add the route that exports `view` to Prometheus and similar systems."""
     exposition = Exposition(view)
 
     @app.get(
@@ -161,7 +161,7 @@ def add_metrics(app: FastAPI, view: PublicView) -> None:
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the routes of the page (`/`) and of the reader (`/docs`)."""
+    """Add the routes of the page (`/`) and of the document's reader (`/docs`)."""
     page, docs = _files_of("page"), _files_of("docs")
 
     @app.get("/docs", include_in_schema=False)
@@ -195,7 +195,7 @@ def _page_of(name: str, folder: Mapping[str, bytes], policy: str = POLICY) -> Re
 
 
 def add_configuration(app: FastAPI, view: PublicView) -> None:
-    """Add the routes that say what `view` was configured to be."""
+    """Add the routes for the configuration of `view`."""
 
     @app.get(
         "/healthz",
@@ -242,14 +242,14 @@ def add_configuration(app: FastAPI, view: PublicView) -> None:
 
 
 class Traced:
-    """ASGI middleware around everything; a stream of events is one request, for as long as it is open."""
+    """ASGI middleware around all routes; an event stream is one request as long as it is open."""
 
     def __init__(self, app: ASGIApp, spans: Spans) -> None:
-        """Tell `spans` of requests to `app`."""
+        """Report requests to `app` to `spans`."""
         self._app, self._spans = app, spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have it answered."""
+        """Answer a request in a span."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -265,6 +265,6 @@ class Traced:
 
 
 def _route(scope: Scope) -> dict[str, str]:
-    """The route of a request as the program has it, with names in place of values; nothing where there is none."""
+    """Return the route of a request with parameter names in place of values; empty if there is no route."""
     form = getattr(scope.get("route"), "path_format", None)
     return {"route": form} if isinstance(form, str) else {}

@@ -1,6 +1,7 @@
-"""Bodies as they are sent, and the keys that make requests safe to repeat.
+"""Request bodies, and the keys that make requests safe to repeat.
 
-Rules: a body is JSON of at most 64 KiB, read no further than that, handed over as it was sent and never repeated.
+Rules: a body is JSON of at most 64 KiB. Reading stops at that limit. The body is passed on unchanged and never
+repeated in an answer.
 """
 
 import re
@@ -15,10 +16,10 @@ _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 async def json_body(request: Request) -> bytes:
-    """Return the body as it was sent.
+    """Return the body unchanged.
 
     Raises:
-        Refused: it is not called JSON, or too large; it is read no further than that.
+        Refused: its content type is not JSON, or it is too large; reading stops at the limit.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -40,10 +41,10 @@ def request_key(
         ),
     ] = "",
 ) -> str:
-    """Return the key of a request; empty where it has none.
+    """Return the key of a request; empty if it has none.
 
     Raises:
-        Refused: it cannot be one.
+        Refused: the key is not valid.
     """
     if idempotency_key and _KEY.fullmatch(idempotency_key) is None:
         raise Refused(422, "Idempotency-Key: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -")

@@ -1,11 +1,11 @@
 """The live stream: releases as Server-Sent Events, each client at its own pace.
 
-Rules: the id of an event is the release's sequence, its data the exact published bytes; after a
-position come all later releases, each once, in order. A client's only state is its position: the
-next part is read from the log when the client has taken the last one (back pressure is the
-socket's), so nothing queues up and no more than a part waits for any client. Each stream opens
-with a `head` event {sequence, fingerprint}; `gap` says that the log no longer reaches back to the
-client's position, also of one that was overtaken while it read. Silence is filled with comments, at a fixed period.
+Rules: the id of an event is the release's sequence number, its data the exact published bytes. After a position
+come all later releases, each once, in order. A client's only state is its position: the next part is read from the
+log when the client has taken the last one (back pressure is the socket's), so nothing queues up, and at most one
+part waits for any client. Each stream opens with a `head` event {sequence, fingerprint}. A `gap` event says that
+the log no longer reaches back to the client's position, also if the client fell behind while it read. Silence is
+filled with comments, at a fixed period.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Broadcast:
         self._closed = False
 
     def close(self) -> None:
-        """End every stream; clients reconnect by themselves and resume where they were."""
+        """End every stream; clients reconnect by themselves and resume at their positions."""
         self._closed = True
         self._log.wake()
 

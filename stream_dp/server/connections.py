@@ -1,13 +1,12 @@
 """How many connections a server holds, and for how long: an HTTP/1.1 protocol of uvicorn with deadlines.
 
-Rules: a connection takes a file from the process, and the engine beside the server needs files too; so there are never
-more than `Limits.connections`. A new one is always let in: where there is no room, another goes, the oldest that is
-still sending its request, else the oldest of all (a stream's client connects again and resumes where it was); the
-newest `NEWEST` are spared, for nobody has looked yet whether their requests are there. Health has turns of its own, so
-that no reader keeps it waiting. A request must be whole in time, head and body together, and a client that takes
-nothing of what is sent to it is dropped. What waits to be sent to a client is what one write held. An answer that
-cannot be sent to its end is reset, so that nobody takes it for whole. This file knows no route but health's and logs
-nothing.
+Rules: a connection uses a file descriptor of the process, and the engine needs descriptors too; so there are never
+more than `Limits.connections`. A new connection is always accepted. If there is no room, another one is dropped:
+the oldest that is still sending its request, else the oldest of all (a stream's client connects again and resumes).
+The newest `NEWEST` are spared, because the server has not read yet whether their requests are complete. Health has
+a lane of its own, so that no reader delays it. A request must be complete in time, head and body together, and a
+client that does not read its answer is dropped. At most one write waits for a client. An answer that cannot be
+finished is reset, so that no client takes it for complete. This file knows no route but health's and logs nothing.
 """
 
 import asyncio
@@ -25,23 +24,19 @@ from stream_dp.server.parts import Overtaken
 from stream_dp.server.turns import HEALTH_SHARE, Turns
 
 MOST = 512
-ENGINES = (
-    64  # files that are left to the engine, and as many for connections on their way in or out
-)
+ENGINES = 64  # descriptors left to the engine, and as many for opening and closing connections
 FEWEST = 8
-NEWEST = 32  # twice as many as are accepted at once
+NEWEST = 32  # twice the number accepted at once
 HEALTH = "/healthz"
 _EVENTS = b"text/event-stream"
-_AT_ONCE = struct.pack(
-    "ii", 1, 0
-)  # to linger for no second: an end that the other side is told as an error
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: the other side sees the close as an error
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds for a whole request and for a client that takes nothing; how many connections, in all and of one peer.
+    """Seconds for a complete request and for a client that reads nothing; connections in all and per peer.
 
-    A peer is an address other than this machine's own, behind which all may be one (a proxy).
+    A peer is an address other than this machine's own addresses, behind which all clients may be one proxy.
     """
 
     request_seconds: float = 10.0
@@ -51,7 +46,7 @@ class Limits:
 
     @classmethod
     def of_process(cls) -> "Limits":
-        """Return limits that leave the engine its files: at most half of what the process may open."""
+        """Return limits with at most half of the process's files, which leave the rest to the engine."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = MOST if soft == resource.RLIM_INFINITY else soft // 2 - ENGINES
         most = max(FEWEST, min(MOST, room))
@@ -67,11 +62,11 @@ class Connections:
         self._open: dict[BoundedProtocol, None] = {}
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of open connections."""
         return len(self._open)
 
     def admit(self, new: "BoundedProtocol") -> None:
-        """Let it in; where there is no room, another connection goes."""
+        """Accept a connection; if there is no room, drop another one."""
         if new.peer is not None:
             same = [one for one in self._open if one.peer == new.peer]
             if len(same) >= self.limits.of_a_peer:
@@ -81,7 +76,7 @@ class Connections:
         self._open[new] = None
 
     def leave(self, gone: "BoundedProtocol") -> None:
-        """Forget it; once more does nothing."""
+        """Forget a connection; a second call does nothing."""
         self._open.pop(gone, None)
 
     def _drop(self, candidates: "list[BoundedProtocol]") -> None:
@@ -93,9 +88,9 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection with deadlines, one of `room`; a server makes a subclass that says which.
+    """A connection with deadlines, counted in `room`; a server makes a subclass with its `room`.
 
-    `peer` is the client's address, None where it is this machine's own.
+    `peer` is the client's address, None if it is this machine's own.
     """
 
     room: ClassVar[Connections]
@@ -106,21 +101,21 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def asking(self) -> bool:
-        """Whether its next request is not whole yet: nothing of it, part of its head, or part of its body is there."""
+        """Whether the next request is incomplete: not begun, or with only part of its head or body."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     def connection_made(self, transport: Any) -> None:
-        """Take a place, and begin to wait for the first request."""
+        """Take a place, and start the deadline of the first request."""
         super().connection_made(transport)
         self._left = asyncio.Event()
         self._answer, self.app = self.app, self._in_turn
-        transport.set_write_buffer_limits(high=0)  # so that every byte that is not taken is seen
+        transport.set_write_buffer_limits(high=0)  # so that any unread byte pauses writing
         self.peer = _foreign(self.client)
         self.room.admit(self)
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
+        """Release the place."""
         self._gone = True
         self.room.leave(self)
         self._request, self._stall = _cancelled(self._request), _cancelled(self._stall)
@@ -128,29 +123,29 @@ class BoundedProtocol(H11Protocol):
         self._left.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; the deadline does not move until it is whole."""
+        """Take a part of a request; the deadline stays the same until the request is complete."""
         super().data_received(data)
         if not self.asking:
             self._request = _cancelled(self._request)
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Start the deadline of the next request."""
         super().on_response_complete()
         if self.asking and not self.transport.is_closing():
             self._expect()
 
     def pause_writing(self) -> None:
-        """Begin to watch whether the client takes what was sent."""
+        """Start to watch whether the client reads."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Everything was taken."""
+        """Stop watching: the client has read everything."""
         super().resume_writing()
         self._stall = _cancelled(self._stall)
 
     async def _in_turn(self, scope: Any, receive: Any, send: Any) -> None:
-        """Have a request answered when its turn comes."""
+        """Answer a request when its turn comes."""
         lane = self.room.health if scope["path"] == HEALTH else self.room.turns
         turn = await lane.take(lambda: not self._gone)
         if turn is None:
@@ -175,7 +170,7 @@ class BoundedProtocol(H11Protocol):
             turn.end()
 
     async def _part_in_turn(self, message: Any, send: Any) -> None:
-        """Send a part of a history when the client has taken the one before and its turn comes."""
+        """Send a part of a history once the client has read the part before and the turn comes."""
         await self.flow.drain()
         turn = await self.room.turns.take(lambda: not self._gone)
         try:
@@ -185,7 +180,7 @@ class BoundedProtocol(H11Protocol):
                 turn.end()
 
     async def _reset(self) -> None:
-        """Drop the connection in a way that no client takes for the end of an answer, also of one without chunks."""
+        """Drop the connection so that no client takes it for the end of an answer, even of one without chunks."""
         self.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE
         )
@@ -214,24 +209,24 @@ class BoundedProtocol(H11Protocol):
 
 
 def bounded(room: Connections) -> type[BoundedProtocol]:
-    """Return the protocol whose connections have their place in `room`."""
+    """Return a protocol class whose connections are counted in `room`."""
     return type("RoomProtocol", (BoundedProtocol,), {"room": room})
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """Cancel it, and return what stands in its place: no timer."""
+    """Cancel the timer and return None."""
     if timer is not None:
         timer.cancel()
     return None
 
 
 def _is_live(message: Any) -> bool:
-    """Say whether this begins a stream of events, which is as old as what it waits for."""
+    """Return whether this message begins an event stream, whose parts need no turn."""
     return any(value.startswith(_EVENTS) for _, value in message.get("headers", ()))
 
 
 def _foreign(client: tuple[str, int] | None) -> str | None:
-    """Return the client's address where it is not one of this machine's own."""
+    """Return the client's address unless it is this machine's own."""
     if client is None:
         return None
     try:

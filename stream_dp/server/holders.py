@@ -1,4 +1,4 @@
-"""Who holds a token: what the server tells its routes of the one that was shown. Knows neither HTTP nor the engine."""
+"""The holder of a token, as routes see it. This file knows neither HTTP nor the engine."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ VALID = "valid"
 
 
 class TokenHolder(NamedTuple):
-    """An analyst ("": the operator), and of a token that was made for her its id and its end, RFC 3339 in UTC.
+    """An analyst ("": the operator), and id and expiry (RFC 3339 in UTC) of an issued token.
 
     `state` is "valid", "expired" or "revoked".
     """

@@ -1,7 +1,7 @@
-"""The OpenAPI document at /api/openapi.json: what FastAPI knows of the routes, said once and in order.
+"""The OpenAPI document at /api/openapi.json: FastAPI's document of the routes, without repetition and sorted.
 
-Rules: the document is made when it is first asked for, on a thread, for it takes a third of a second of the engine's
-machine. It describes what this server answers: without live series it has no route that writes.
+Rules: the document is made at the first request for it, on a thread, because that takes a third of a second of CPU
+time. It describes the routes of this server: without live series it has no route that writes.
 """
 
 from typing import Any
@@ -46,16 +46,16 @@ ABOUT: dict[str, Any] = {
     "description": _DESCRIPTION,
     "openapi_tags": _TAGS,
 }
-"""How the document introduces the API."""
+"""The introduction of the document."""
 
 
 def reference(model: type[BaseModel]) -> dict[str, str]:
-    """Return a pointer to the schema of a model."""
+    """Return a reference to the schema of a model."""
     return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 def add_document(app: FastAPI) -> None:
-    """Add the route of the document, which describes the routes that `app` has when it is asked for."""
+    """Add the route of the document, which describes the routes of `app` at the time of the first request."""
 
     @app.get(PATH, include_in_schema=False)
     def openapi() -> JSONResponse:  # not async: FastAPI gives it a thread
@@ -89,7 +89,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 
 def _shared(responses: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the answers by status, with pointers to the refusals; those go to `shared`."""
+    """Return the answers by status with references to the refusals, which are added to `shared`."""
     found: dict[str, Any] = {}
     for status, answer in sorted(responses.items()):
         if status < "400" or shared.get(f"Refused{status}", answer) != answer:
@@ -101,7 +101,7 @@ def _shared(responses: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter, which is a value where it is given: never null, without its own name.
+    """Return the schema of a given parameter: never null, without its own name.
 
     >>> _plain({"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "After", "description": "..."})
     {'type': 'integer'}

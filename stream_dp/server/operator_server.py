@@ -1,8 +1,8 @@
-"""A second server for the operator alone: one page of figures that are NOT PRIVATE, for who holds a token.
+"""A second server for the operator alone: one page of figures that are NOT PRIVATE, for holders of a token.
 
-Rules: it listens where it was told, at the port it was given and no other. Without the token nothing is answered, not
-even which pages there are; a request for another host gets 421. It shares no route, no view and no port with the public
-page, and knows of the figures only what writes them.
+Rules: the server listens at the given address and port only. Without the token nothing is answered, not even which
+pages exist; a request for another host gets 421. The server shares no route, no view and no port with the public
+page, and knows only a function that writes the figures.
 """
 
 import errno
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 _PATH = "/metrics"
 Written: TypeAlias = Callable[[str], tuple[bytes, str]]
-"""What is told a request with this `Accept` header: a text, and what its form is called."""
+"""Returns text and content type for an `Accept` header."""
 
 
 class OperatorServer:
-    """Tells what `written` returns to who shows `token`; `hosts` are further names (without a port) to call it by."""
+    """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
 
     def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
         """Make the server; it listens after `start`.
 
         Raises:
-            UsageError: what it needs is not installed, or the token is empty.
+            UsageError: a required package is not installed, or the token is empty.
         """
         require_extra()
         if not token:
@@ -51,7 +51,8 @@ class OperatorServer:
         """Listen on this port (0: any) of an address of this machine.
 
         Raises:
-            WorldError: it is taken or not to be had: who scrapes expects it there and nowhere else.
+            WorldError: the port is taken or not available; no other port is tried, because scrapers expect this
+            one.
         """
         try:
             listener = listening_at(socket.AF_INET, (host, port))
@@ -70,7 +71,7 @@ class OperatorServer:
 
 
 def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "ASGIApp":
-    """Return the application: the figures for requests to these `hosts` that show the token, refusals else."""
+    """Return the application: the figures for requests to these `hosts` with the token, refusals for all others."""
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -88,7 +89,7 @@ def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "
 
 
 def _refusal(request: "Request", token: str) -> "Response | None":
-    """The refusal of a request; None where it is to be answered. The token is looked at first."""
+    """Return the refusal of a request, or None to answer it. The token is checked first."""
     from starlette.responses import JSONResponse
 
     if not _holds(request, token):
@@ -104,7 +105,7 @@ def _refusal(request: "Request", token: str) -> "Response | None":
 
 
 def _holds(request: "Request", token: str) -> bool:
-    """Whether the request shows the token; how long that takes says nothing of where they differ."""
+    """Return whether the request has the token; compared in constant time."""
     given = request.headers.getlist("authorization")
     scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     same = hmac.compare_digest(said.strip().encode(), token.encode())

@@ -1,6 +1,6 @@
-"""Long answers in parts: what waits to be sent to a client is one of them, however slowly it reads.
+"""Long answers in parts: only one part waits to be sent to a client, however slowly it reads.
 
-Rules: bytes leave as they were published. A part is `LARGEST_PART` bytes, or one release where that is more.
+Rules: bytes are sent as they were published. A part is `LARGEST_PART` bytes at most, or one larger release.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -15,11 +15,11 @@ _LOOKED_AT = 1024  # releases
 
 
 class Overtaken(Exception):
-    """What comes next of an answer that has begun is kept no longer: the client is slower than the series."""
+    """The next releases of a begun answer were dropped from memory: the client is slower than the series."""
 
 
 def first_part(releases: Sequence[Release]) -> Sequence[Release]:
-    """Return the first of these releases: as many as fit, and one at least."""
+    """Return the first of these releases, as many as fit into a part, and at least one."""
     size = 0
     for place, release in enumerate(releases):
         size += len(release.body)
@@ -29,16 +29,16 @@ def first_part(releases: Sequence[Release]) -> Sequence[Release]:
 
 
 def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
-    """Return what a series released at these places of `log` where it is one part; None where it is more."""
+    """Return a series' releases at these places of `log` if they fit into one part; else None."""
     part = _part(log, name, places)
     return part if len(part) == len(places) else None
 
 
 async def history(log: ReleaseLog, name: str, places: range) -> AsyncIterator[bytes]:
-    """Yield the JSON of what a series released at these places of `log`, part by part.
+    """Yield the JSON of a series' releases at these places of `log`, part by part.
 
     Raises:
-        Overtaken: `log` has forgotten a release before its turn came; what was yielded is not whole.
+        Overtaken: `log` has dropped a release before it was sent; the yielded JSON is incomplete.
     """
     before = b'{"series":%s,"releases":[' % msgspec.json.encode(name)
     while places:

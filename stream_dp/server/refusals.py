@@ -1,7 +1,7 @@
-"""Refusals: how an error becomes an answer, and how the OpenAPI document says so.
+"""Refusals: errors as answers, and their description in the OpenAPI document.
 
 Rules: every refusal by a route is {detail, exit_code}, with the exit code of the command line. It names our own
-parameters and never repeats what was sent; of a bug it says only that it is one.
+parameters and never repeats the request's content; for a bug it says only that there is one.
 """
 
 from collections.abc import Mapping
@@ -92,7 +92,7 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
         5,
     ),
 }
-"""What a status means, with an example: its text and its exit code."""
+"""For each status its meaning, an example text and its exit code."""
 
 
 class Refused(Exception):
@@ -121,7 +121,7 @@ def _described(meaning: str, detail: str, exit_code: int) -> dict[str, Any]:
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Answer every error of a route as a refusal."""
+    """Answer every error of a route with a refusal."""
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(StreamDPError, _error)
@@ -157,7 +157,7 @@ async def _error(_request: Request, error: Exception) -> Response:
 
 
 def status_of(error: Exception) -> int:
-    """Return the status that says what kind of error it is; 500 for a bug."""
+    """Return the HTTP status of an error; 500 for a bug."""
     if isinstance(error, NotAccepted):
         return _NOT_ACCEPTED.get(error.kind, 422)
     found = (status for kind, status in _STATUS.items() if isinstance(error, kind))

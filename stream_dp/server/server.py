@@ -1,10 +1,10 @@
 """The page's HTTP server inside the caller's event loop.
 
-Rules: the port is bound before anything else and the socket handed over, so no other process can
-take it in between; a taken port means the next one. Signals stay the caller's. `stop` is quick,
-also with open streams and with clients that do not read. Whoever connects, and however many, takes no more
-files than `connections` allows. No access log, and no line for what clients do wrong. FastAPI, uvicorn and
-prometheus_client are imported when a server is built, and their absence is a usage error that names the extra.
+Rules: the port is bound before anything else and the socket is passed on, so no other process can take it in
+between; if a port is taken, the next one is tried. Signals stay the caller's. `stop` is quick, also with open
+streams and with clients that do not read. Clients use no more files than `connections` allows, however many
+connect. There is no access log, and no log line about clients' errors. FastAPI, uvicorn and prometheus_client are
+imported when a server is built; if they are missing, a usage error names the extra.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 _Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""What clients on this machine call it."""
+"""Host names that clients on this machine use."""
 _PORTS_TO_TRY = 100
 _GRACE_SECONDS = 0.6
 _BACKLOG = 128
-_ACCEPTED_AT_ONCE = 16  # each holds a file before its place is known
+_ACCEPTED_AT_ONCE = 16  # each uses a file before `admit` counts it
 _LARGEST_HEAD = 16384
-_NO_FILES = "socket.accept() out of system resource"  # as asyncio says it, every second and with a traceback
+_NO_FILES = "socket.accept() out of system resource"  # asyncio's message, every second
 
 
 class PageServer:
     """Serves one `PublicView`.
 
-    `allowed_hosts` are further names (without a port) by which clients may call this server; `limits` bounds what
-    clients can take, by default so that the process keeps files for the engine. `spans` is told of requests.
+    `allowed_hosts` are further host names (without a port) for this server. `limits` bounds the clients' use; by
+    default the process keeps files for the engine. `spans` traces requests.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class PageServer:
 
 
 class Serving:
-    """An ASGI application that is served from a listening socket on, which answers `host`, until `stop`."""
+    """Serves an ASGI application on a listening socket until `stop`; `host` is used for the URL."""
 
     def __init__(
         self, app: "ASGIApp", listener: socket.socket, host: str, limits: "Limits | None" = None
     ) -> None:
-        """Answer from now on."""
+        """Start to answer."""
         from stream_dp.server.connections import Connections, Limits
 
         self.url = f"http://{_reachable(host)}:{listener.getsockname()[1]}/"
@@ -114,10 +114,10 @@ class Serving:
 
 
 def require_extra() -> None:
-    """Make sure that what a server needs is installed.
+    """Check that the server's packages are installed.
 
     Raises:
-        UsageError: it is not.
+        UsageError: a package is missing.
     """
     try:
         importlib.import_module("uvicorn")
@@ -130,7 +130,7 @@ def require_extra() -> None:
 
 
 def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
-    """Let the loop say once that it has no file for a connection, and no more; return the handler it had before."""
+    """Let the loop report only once that it has no file for a connection; return the former handler."""
     before, said = loop.get_exception_handler(), False
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             for listener in sockets or ():
-                listener.listen(_BACKLOG)  # the kernel's queue is longer than what is taken at once
+                listener.listen(_BACKLOG)  # longer than the number accepted at once
 
         def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # theirs is a generator
             return nullcontext()
@@ -175,7 +175,7 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
         server_header=False,
         backlog=_ACCEPTED_AT_ONCE,
     )
-    config.load()  # here, so that a failure is the caller's
+    config.load()  # here, so that errors reach the caller
     return Server(config)
 
 
@@ -206,7 +206,7 @@ def listening_at(family: int, address: tuple[object, ...]) -> socket.socket:
     """Return a socket that listens at an address.
 
     Raises:
-        OSError: it is taken, or not to be had.
+        OSError: the address is taken or not available.
     """
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -225,5 +225,5 @@ def _bracketed(host: str) -> str:
 
 
 def _reachable(host: str) -> str:
-    """A name for a browser on this machine."""
+    """Return a host name that a browser on this machine can use."""
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, _bracketed(host))  # noqa: S104 - a lookup

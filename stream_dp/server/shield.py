@@ -1,10 +1,9 @@
-"""What surrounds every answer: the checks of host and origin, and the security headers.
+"""Checks and headers of every answer: host, origin, and security headers.
 
-Rules: a request for a host that is not ours gets 421 and nothing else (a page of another site
-whose name was rebound to this address must not read along). A browser may write from our own pages
-only: any other origin gets 403. A request that says the length of its body in two ways gets 400 and is the last of its
-connection: a proxy before us may see another end of it. No answer repeats any part of the request. This file knows ASGI
-and no route.
+Rules: a request for another host gets 421 and nothing else (a page of another site whose name was rebound to this
+address must not read answers). A browser may write from our own pages only: any other origin gets 403. A request
+that states the length of its body in two ways gets 400 and is the last of its connection, because a proxy before us
+may see another end of it. No answer repeats any part of the request. This file knows ASGI and no route.
 """
 
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""The Content-Security-Policy of every answer that does not bring its own: files of this server only."""
+"""The Content-Security-Policy of every answer without its own: files of this server only."""
 
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -31,7 +30,7 @@ _HEADERS = {
 
 
 class Shield:
-    """ASGI middleware; `allowed_hosts` are names or addresses without a port (`[::1]` so)."""
+    """ASGI middleware; `allowed_hosts` are names or addresses without a port (IPv6 as `[::1]`)."""
 
     def __init__(self, app: ASGIApp, allowed_hosts: frozenset[str]) -> None:
         """Guard `app`."""
@@ -81,7 +80,7 @@ def _values(scope: Scope, wanted: bytes) -> list[str]:
 
 
 def _is_foreign(scope: Scope, host: str) -> bool:
-    """Whether a browser says that a page which did not come from `host` sends this."""
+    """Return whether a browser says that a page from elsewhere than `host` sends this."""
     sites, origins = _values(scope, b"sec-fetch-site"), _values(scope, b"origin")
     return any(site not in {"same-origin", "none"} for site in sites) or any(
         origin.partition("://")[2] != host for origin in origins
@@ -95,7 +94,7 @@ def _complete(headers: MutableHeaders) -> None:
 
 
 def _without_port(host: str) -> str:
-    """Drop the port.
+    """Return a host name without its port.
 
     >>> _without_port("LocalHost:8765"), _without_port("[::1]:8765"), _without_port("[::1]")
     ('localhost', '[::1]', '[::1]')

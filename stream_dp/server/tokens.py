@@ -1,7 +1,7 @@
 """Who may write: holders of the operator's token, or of an analyst's.
 
-Rules: a token is compared with those there are in a time that says nothing of where they differ, before a byte of the
-body is read. It is never repeated. What an expired or revoked one was is told to who shows it, and to nobody else.
+Rules: a token is compared with the known ones in constant time, before a byte of the body is read. It is never
+repeated in an answer. Only a request with an expired or revoked token is told that the token is expired or revoked.
 """
 
 import hmac
@@ -27,7 +27,7 @@ _OVER: Mapping[str, str] = {
 
 
 class Token(HTTPBearer):
-    """Lets those through who hold a token of `view`, and says who they are."""
+    """Accepts requests with a token of `view` and returns its holder."""
 
     def __init__(self, view: PublicView) -> None:
         super().__init__(
@@ -41,11 +41,11 @@ class Token(HTTPBearer):
         self._issued: Callable[[str], TokenHolder | None] = view.issued
 
     async def __call__(self, request: HTTPConnection) -> TokenHolder:  # type: ignore[override]
-        """Return whose token the request has.
+        """Return the holder of the request's token.
 
         Raises:
-            Refused: nobody's, or it is valid no more.
-            WorldError: the tokens that were made cannot be looked up.
+            Refused: the token is unknown, expired or revoked.
+            WorldError: the issued tokens cannot be looked up.
         """
         given = request.headers.getlist("authorization")
         scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")

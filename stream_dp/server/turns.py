@@ -1,9 +1,9 @@
-"""Requests are answered one after the other, with pauses: the server's share of the loop that the engine runs in.
+"""Requests take turns with pauses: the server's share of the event loop in which the engine runs.
 
-Rules: each lane of turns takes a share of the engine's time at most, however many requests come; what one request took
-is paid for by a pause before the next one begins. A request takes its turn in the order in which they came, and holds
-it until its answer begins, at most `LONGEST_S`: who waits for the engine, or streams, holds up nobody. One whose client
-is gone takes none. Health has a lane of its own: no reader keeps it waiting.
+Rules: each lane of turns takes at most a share of the event loop's time, however many requests come: after each
+request there is a pause in proportion to its duration. Requests get turns in their order of arrival. A request
+holds its turn until its answer begins, at most `LONGEST_S`, so a request that waits for the engine, or streams,
+delays no other. A request whose client is gone gets no turn. Health has a lane of its own: no reader delays it.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ _LONGEST_PAUSE_S = 1.0
 
 
 def pause_after(took: float, share: float = SHARE) -> float:
-    """Return for how many seconds nothing more is done after work of so many, so that it keeps to its share."""
+    """Return the pause in seconds after work of `took` seconds that keeps the work within its share."""
     return min(took * (1 / share - 1), _LONGEST_PAUSE_S)
 
 
 class Turn:
-    """What a request has until its answer begins; `end` may be called again."""
+    """A request's turn, which lasts until its answer begins; `end` may be called again."""
 
     def __init__(self, done: Callable[[float], None]) -> None:
-        """Begin; `done` learns how many seconds it took."""
+        """Begin; `done` receives the duration in seconds."""
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(LONGEST_S, self.end)
 
     def end(self) -> None:
-        """Let the next one begin, after a pause."""
+        """Let the next turn begin, after a pause."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -39,7 +39,7 @@ class Turn:
 
 
 class Turns:
-    """One lane of a server: turns that take `share` of the loop's time together."""
+    """One lane of a server: turns that together take `share` of the loop's time."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
@@ -47,7 +47,7 @@ class Turns:
         self._next = 0.0
 
     async def take(self, wanted: Callable[[], bool]) -> Turn | None:
-        """Wait for a turn; None where it is not `wanted` any more when it comes."""
+        """Wait for a turn; return None if it is no longer `wanted` when it comes."""
         await self._taken.acquire()
         try:
             if wanted():

@@ -1,10 +1,9 @@
-"""All that the HTTP server may know: published releases, byte for byte, and public configuration.
+"""The data of the HTTP server: published releases, byte for byte, and public configuration.
 
-Rules: nothing enters a `ReleaseLog` that is not already published, and its bytes leave unchanged;
-a body is never parsed. Sequences grow; the same release twice is one release, another body under
-a published sequence is a fail-closed stop. Readers own their position in the log, so a slow reader
-costs nothing and misses nothing. One event loop; not for threads. This file must not know HTTP,
-events, counts, rates or lag.
+Rules: a `ReleaseLog` contains published releases only, and its bytes are sent unchanged; a body is never parsed.
+Sequence numbers grow. The same release twice is one release; another body under a published sequence number is a
+fail-closed stop. Readers own their position in the log, so a slow reader costs nothing and misses nothing. One
+event loop; not for threads. This file must not know HTTP, events, counts, rates or lag.
 """
 
 import asyncio
@@ -23,11 +22,11 @@ from stream_dp.server.live_series import LiveSeriesService
 NOTHING = -1
 """The position before the first release."""
 ENDED = 100
-"""Series that release no more and are kept all the same: those that ended last."""
+"""The number of ended series that are kept; the last ended ones are."""
 ROOM_BYTES = 256 * 2**20
-"""What all releases may take in memory where not all are kept, however large they are."""
-_MADE_AT_ONCE = 256  # so that room is made now and then, not at each release: this part of it
-_BESIDE_BODY_BYTES = 250  # of a release in memory
+"""The memory for all releases if not all are kept, however large they are."""
+_MADE_AT_ONCE = 256  # room is made in steps of this fraction, not at each release
+_BESIDE_BODY_BYTES = 250  # overhead of a release in memory
 
 
 _by_sequence = attrgetter("sequence")
@@ -36,7 +35,7 @@ _by_tick = attrgetter("tick")
 
 @dataclass(slots=True)
 class _Kept:
-    """The releases of a series that are in memory, how many came before these, and what they take."""
+    """The releases of a series in memory, the number of dropped ones before them, and their size."""
 
     releases: list[Release] = field(default_factory=list)
     dropped: int = 0
@@ -44,12 +43,13 @@ class _Kept:
 
 
 class ReleaseLog:
-    """Every published release in memory, or the newest `keep` of each series that runs and of the last that ended.
+    """Every published release in memory, or the newest `keep` of each running series and of the last ended ones.
 
-    Where not all are kept, it may begin with a later one than the first.
-    A series that runs has a release at every tick. Where not all are kept, they have `ROOM_BYTES` together: beyond
-    that the series that takes most loses its oldest, so a large one takes nothing from a small one, and each keeps
-    its newest.
+    With `keep`, the log may begin with a later release than the first.
+
+    A running series has a release at every tick. With `keep`, all series together have `ROOM_BYTES`; beyond that,
+    the largest series loses its oldest releases, so a large series takes no room from a small one, and each series
+    keeps its newest release.
 
     >>> log = ReleaseLog()
     >>> log.append(Release(0, "total", 7, b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12}'))
@@ -73,21 +73,21 @@ class ReleaseLog:
         self._changed = asyncio.Event()
 
     def begins_with(self, sequence: int) -> None:
-        """Note, before the first release comes, that what was published before this one is not here."""
+        """Note, before the first release, that releases before this sequence number are not in the log."""
         self._forgotten = max(self._forgotten, sequence - 1)
 
     @property
     def last_sequence(self) -> int:
-        """The newest sequence, -1 before the first release."""
+        """The newest sequence number, -1 before the first release."""
         return self._last
 
     @property
     def forgotten(self) -> int:
-        """The newest sequence that was dropped, -1 if none: earlier positions have a gap."""
+        """The newest dropped sequence number, -1 if none: earlier positions have a gap."""
         return self._forgotten
 
     def append(self, release: Release) -> None:
-        """Take one published release; once more the same one changes nothing.
+        """Add one published release; adding it again changes nothing.
 
         Raises:
             FailClosed: it is out of order, or was published before with other bytes.
@@ -96,7 +96,7 @@ class ReleaseLog:
             self._check_same(release)
             return
         if self._keep is not None and self._last == NOTHING and release.sequence > 1:
-            self._forgotten = release.sequence - 1  # what came before was not read again
+            self._forgotten = release.sequence - 1  # earlier releases were not read again
         kept = self._series.setdefault(release.series, _Kept())
         releases = kept.releases
         if releases and release.tick < releases[-1].tick:
@@ -117,36 +117,36 @@ class ReleaseLog:
 
     @property
     def ticks(self) -> int:
-        """How many ticks are public."""
+        """Number of public ticks."""
         return self._tick + 1
 
     def names(self) -> tuple[str, ...]:
-        """The series that have a release."""
+        """Return the names of series with a release."""
         return tuple(self._series)
 
     def latest(self) -> Mapping[str, Release]:
-        """The newest release of each series."""
+        """Return the newest release of each series."""
         return {name: kept.releases[-1] for name, kept in self._series.items()}
 
     def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
-        """The releases of one series with `from_tick <= tick <= to_tick`, in order."""
+        """Return the releases of one series with `from_tick <= tick <= to_tick`, in order."""
         return self.at(name, self.places_between(name, from_tick, to_tick))
 
     def places_between(self, name: str, from_tick: int, to_tick: int) -> range:
-        """The places of these releases in their series, counted from its first one, kept or not."""
+        """Return the places of these releases in their series, counted from its first release, dropped or not."""
         kept = self._series.get(name, _Kept())
         start = kept.dropped + bisect_left(kept.releases, from_tick, key=_by_tick)
         return range(start, kept.dropped + bisect_right(kept.releases, to_tick, key=_by_tick))
 
     def at(self, name: str, places: range) -> Sequence[Release]:
-        """The releases at these places of a series, in order; none where the first is kept no longer."""
+        """Return the releases at these places of a series, in order; empty if the first was dropped."""
         kept = self._series.get(name, _Kept())
         if places.start < kept.dropped:
             return []
         return kept.releases[places.start - kept.dropped : places.stop - kept.dropped]
 
     def since(self, sequence: int, limit: int | None = None) -> Sequence[Release]:
-        """The first `limit` releases after `sequence`, over all series, in order of publication."""
+        """Return the first `limit` releases after `sequence`, over all series, in order of publication."""
         found: list[Release] = []
         for kept in self._series.values():
             start = bisect_right(kept.releases, sequence, key=_by_sequence)
@@ -170,7 +170,7 @@ class ReleaseLog:
         self._changed = asyncio.Event()
 
     def _make_room(self) -> None:
-        """Take the oldest release of the series that takes most, again and again."""
+        """Drop the oldest release of the largest series, repeatedly."""
         largest = [(-kept.bytes, name) for name, kept in self._series.items()]
         heapq.heapify(largest)
         while largest and self._bytes > ROOM_BYTES - ROOM_BYTES // _MADE_AT_ONCE:
@@ -190,7 +190,7 @@ class ReleaseLog:
         self._forgotten = max(self._forgotten, first.sequence)
 
     def _forget_ended(self) -> None:
-        """Forget the series that ended first, where more than `ENDED` have."""
+        """Forget the series that ended first if more than `ENDED` have ended."""
         if self._keep is None or len(self._series) <= ENDED:
             return
         ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
@@ -211,19 +211,19 @@ class ReleaseLog:
 
 
 def _bytes_of(release: Release) -> int:
-    """About what a release takes in memory."""
+    """Return about the size of a release in memory."""
     return len(release.body) + _BESIDE_BODY_BYTES
 
 
 @dataclass(frozen=True)
 class PublicView:
-    """Everything the server can answer with. What is not here cannot leak.
+    """Everything the server can answer with; anything else cannot leak.
 
-    The first three are called for each answer, for series are added while the engine runs; what they return has the
-    forms of `server.models.configured`. `schema` says what can be asked. `live_series` creates, halts and asks, for
-    those who hold `token` (empty: for nobody) or, each with her own ledger, one of the tokens of `analysts`, by name,
-    or one of those that were `issued`.
-    `catching_up` says whether the engine has lost its brokers, and nothing of how far behind it is.
+    The first three functions are called for each answer, because series are added while the engine runs; their
+    results have the forms of `server.models.configured`. `schema` returns what can be asked. `live_series` creates,
+    halts and asks series for holders of `token` (empty: for nobody), or of a token in `analysts` (by name) or in
+    `issued`, each with an own ledger. `catching_up` says whether the engine has lost its brokers, and nothing of
+    how far behind it is.
     """
 
     pipeline: Callable[[], Mapping[str, Any]]

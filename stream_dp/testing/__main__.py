@@ -93,7 +93,7 @@ def run(
     make_noise = (lambda _seed, _index: ZeroNoise()) if zero_noise else NoiseStream
     watch = Watch(point_of(faults.crash), point_of(faults.pause), faults.trace)
     adapters = partial(_adapters, watch=watch, seed=seed, dawdle=faults.dawdle)
-    # one tick a commit, or the n-th commit would be another tick on a slower disk, or none
+    # one tick per commit, else the n-th commit would hold other ticks on a slower disk
     group = GROUP if faults.dawdle is None else 1
     setup = Setup(make_noise, private=False, adapters=adapters, group=group)
     options = RunOptions(until_end=until_end, key_file=key_file, standby=standby)
@@ -110,7 +110,7 @@ def _adapters(
     seed: int | None,
     dawdle: int | None,
 ) -> Ports:
-    """The product's adapters, watched, perhaps slowed down, perhaps with seeds that are known."""
+    """Return the product's adapters with the watch, perhaps slowed down, perhaps with known seeds."""
     ports = open_ports(spec, sealer, accepted, holder)
     source = ports.source if dawdle is None else Dawdling(ports.source, dawdle)
     ports = replace(

@@ -1,8 +1,8 @@
 """The conformance suite: what every mechanism must do, whatever it computes.
 
-A mechanism is one `Case`, a line in a list; `checks_of(case)` are the checks that apply to it, each raises
-`NotConforming`. Rules: a check looks at states only through their bytes and at noise only through a counting source;
-it never looks into a mechanism. Each check fails on a mechanism broken on purpose (tests/conformance).
+A mechanism is one `Case`, a line in a list; `checks_of(case)` are the checks that apply to it, and each raises
+`NotConforming`. Rules: a check sees states only through their bytes and noise only through a counting source; it
+never looks into a mechanism. Each check fails on a mechanism broken on purpose (tests/conformance).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +38,12 @@ class NotConforming(AssertionError):
 class Case:
     """A mechanism under test.
 
-    `threshold`: what its queries carry, for those that need one and halt. `horizon`: the updates it was made for.
-    `counts`: it answers running counts, exact without noise; `windows`: those of the last so many updates, one window
-    after the other. `column`: makes the same mechanism of width 1. `signed`: its rows may be negative.
-    `untold`: what an entry of its answers is before it tells anything, where that is not 0.
-    `composite`: makes it over another composition; `touches`: how many sub-mechanisms of each type one event may reach.
+    `threshold`: the threshold of its queries, for mechanisms that need one and halt. `horizon`: the number of
+    updates it was made for. `counts`: it answers running counts, exact without noise. `windows`: it answers counts
+    over these numbers of last updates, one window after the other. `column`: makes the same mechanism of width 1.
+    `signed`: its rows may be negative. `untold`: an answer's entry before there is anything to tell, if not 0.
+    `composite`: makes it over another composition. `touches`: how many sub-mechanisms of each type one event may
+    reach.
     """
 
     name: str
@@ -60,11 +61,11 @@ class Case:
 
     @property
     def query(self) -> Query:
-        """A query as this mechanism wants it."""
+        """A query for this mechanism."""
         return Query(self.threshold)
 
     def rows(self, ticks: int = TICKS) -> Iterator[IntArray]:
-        """Some rows as this mechanism takes them, of both signs where it does."""
+        """Yield some rows for this mechanism, of both signs if it allows them."""
         for tick, row in enumerate(rows(self.make().width, ticks)):
             yield -row if self.signed and tick % 3 == 1 else row
 
@@ -73,7 +74,7 @@ Check: TypeAlias = Callable[[Case], None]
 
 
 def checks_of(case: Case) -> list[Check]:
-    """The checks that apply to a case."""
+    """Return the checks that apply to a case."""
     checks: list[Check] = [restores, refuses, keeps_nothing, silence_is_zeros]
     if case.counts:
         checks += [counts_exactly, queries_change_nothing, draws_ignore_the_data]
@@ -85,7 +86,7 @@ def checks_of(case: Case) -> list[Check]:
 
 
 def rows(width: int, ticks: int = TICKS) -> Iterator[IntArray]:
-    """Some rows: with zeros, repetitions and a burst."""
+    """Yield some rows: with zeros, repetitions and a burst."""
     for t in range(ticks):
         burst = 60 if t % 5 == 3 else 1
         yield np.array([(t * (i + 2) + i) % 3 * burst for i in range(width)], dtype=np.int64)
@@ -94,7 +95,7 @@ def rows(width: int, ticks: int = TICKS) -> Iterator[IntArray]:
 def drive(
     mechanism: Mechanism[Any], state: Any, messages: Sequence[Message], noise: Noise
 ) -> tuple[Any, list[Answer]]:
-    """The last state and all answers; a refusal is an answer too."""
+    """Return the last state and all answers; a refusal counts as an answer."""
     answers: list[Answer] = []
     for message in messages:
         try:
@@ -107,7 +108,7 @@ def drive(
 
 
 def restores(case: Case) -> None:
-    """A state written, read and continued by a fresh mechanism goes on exactly like the original."""
+    """Check that a state, written, read and continued by a fresh mechanism, continues exactly like the original."""
     messages = _messages(case)
     for cut in range(0, len(messages) + 1, 3):
         mechanism = case.make()
@@ -123,7 +124,7 @@ def restores(case: Case) -> None:
 
 
 def refuses(case: Case) -> None:
-    """A bad message raises `RejectedMessage`, draws no noise and changes nothing."""
+    """Check that a bad message raises `RejectedMessage`, draws no noise and changes nothing."""
     mechanism = case.make()
     state, _ = drive(mechanism, mechanism.init(_later(1)), _messages(case)[:3], _later(2))
     for message in _bad(case, mechanism.width):
@@ -144,7 +145,7 @@ def refuses(case: Case) -> None:
 
 
 def keeps_nothing(case: Case) -> None:
-    """`step` mutates neither state nor row, keeps no alias of the row, and hands out no alias of the state."""
+    """Check that `step` changes neither state nor row, keeps no alias of the row, and returns none of the state."""
     mechanism = case.make()
     state = mechanism.init(_later(1))
     for number, message in enumerate(_messages(case)):
@@ -169,7 +170,7 @@ def keeps_nothing(case: Case) -> None:
 
 
 def silence_is_zeros(case: Case) -> None:
-    """Without noise a silent stream is answered with int64 zeros at every query, once there is something to tell."""
+    """Check that without noise a silent stream is answered with int64 zeros, once there is something to tell."""
     mechanism = case.make()
     state = mechanism.init(ZeroNoise())
     for _ in range(TICKS):
@@ -182,7 +183,7 @@ def silence_is_zeros(case: Case) -> None:
 
 
 def counts_exactly(case: Case) -> None:
-    """Without noise the answers are the running counts."""
+    """Check that without noise the answers are the running counts."""
     mechanism, noise = case.make(), ZeroNoise()
     state, total = mechanism.init(noise), np.zeros(case.make().width, dtype=np.int64)
     for row in case.rows():
@@ -192,7 +193,7 @@ def counts_exactly(case: Case) -> None:
 
 
 def counts_windows_exactly(case: Case) -> None:
-    """Without noise the answers are the sums of the last rows, for each window."""
+    """Check that without noise the answers are the sums of the last rows, for each window."""
     mechanism, noise = case.make(), ZeroNoise()
     state, taken = mechanism.init(noise), list[IntArray]()
     for row in case.rows():
@@ -204,7 +205,7 @@ def counts_windows_exactly(case: Case) -> None:
 
 
 def queries_change_nothing(case: Case) -> None:
-    """Asking a counter twice gives one answer, no new noise and one state."""
+    """Check that asking a counter twice gives one answer, no new noise and one state."""
     mechanism, noise = case.make(), SeededNoise(SEED)
     state = mechanism.init(noise)
     for row in case.rows():
@@ -217,7 +218,7 @@ def queries_change_nothing(case: Case) -> None:
 
 
 def draws_ignore_the_data(case: Case) -> None:
-    """A counter asks for the same noise whatever the rows say."""
+    """Check that a counter draws the same noise for any rows."""
     calls = []
     for factor in (0, 1):
         mechanism, noise = case.make(), SeededNoise(SEED)
@@ -228,7 +229,7 @@ def draws_ignore_the_data(case: Case) -> None:
 
 
 def block_is_columns(case: Case) -> None:
-    """Without noise a mechanism of width d answers like d mechanisms of width 1."""
+    """Check that without noise a mechanism of width d answers like d mechanisms of width 1."""
     block = case.make()
     found = drive(block, block.init(ZeroNoise()), _messages(case), ZeroNoise())[1]
     columns = []
@@ -244,7 +245,7 @@ def block_is_columns(case: Case) -> None:
 
 
 def taint(case: Case) -> None:
-    """A composite on tainted rows raises no `TaintError` and answers as it does on bare ones."""
+    """Check that a composite on tainted rows raises no `TaintError` and answers as on plain rows."""
     answers = []
     for over, step in ((TaintedComposition, tainted_step), (None, _plain_step)):
         noise = SeededNoise(SEED)
@@ -258,11 +259,12 @@ def taint(case: Case) -> None:
 
 
 def neighbours_stay_neighbours(case: Case) -> None:
-    """f to f' ([HSV] Def 6.2): neighbouring inputs, equal answers, neighbouring inputs of the sub-mechanisms.
+    """Check f to f' ([HSV] Def 6.2): neighbouring inputs, equal answers, neighbouring inputs of the sub-mechanisms.
 
     Two copies run with the same answers forced on all their sub-mechanisms. They must send the same messages to the
-    same places, up to the rows: a suitable sequence of pairs that touches as many sub-mechanisms as `touches` says.
-    What they answer themselves must be equal: it follows from the answers of the parts (the response property).
+    same places, up to the rows: a suitable sequence of pairs that touches at most as many sub-mechanisms as
+    `touches` says. Their own answers must be equal, because they follow from the answers of the parts (the response
+    property).
     """
     composite: Any = case.make()
     relation, ones = composite.guarantee.neighbors, composite.rows.ones
@@ -281,7 +283,7 @@ def neighbours_stay_neighbours(case: Case) -> None:
 def _forced(
     case: Case, bits: Sequence[int], updates: Sequence[Update]
 ) -> tuple[list[CompositionMessage], list[Answer]]:
-    """What a copy sends to its sub-mechanisms and answers, where these answer as they are told."""
+    """Return a copy's messages to its sub-mechanisms and its answers, with the sub-mechanisms' answers forced."""
     composition, noise = Forced(bits), ZeroNoise()
     mechanism = _composite(case, composition)
     state, answers = mechanism.init(noise), list[Answer]()
@@ -293,7 +295,7 @@ def _forced(
 
 
 def _compare(case: Case, a: list[CompositionMessage], b: list[CompositionMessage]) -> None:
-    """The two copies' messages to their sub-mechanisms, pair by pair: suitable ([HSV] Def 4.5), and sparse enough."""
+    """Check that the copies' messages to sub-mechanisms are suitable pairs ([HSV] Def 4.5) and sparse enough."""
     _require(len(a) == len(b), "private data decides how many messages are sent")
     made: list[type] = []
     touched: set[int] = set()
@@ -322,7 +324,7 @@ def _updates(message: CompositionMessage) -> bool:
 def _one_event(
     relation: Neighbors, width: int, ticks: int, ones: int
 ) -> Iterator[tuple[int, tuple[IntArray, IntArray]]]:
-    """Where and how two neighbouring streams differ; an event sets one entry, or its first or last `ones`."""
+    """Yield where and how two neighbouring streams differ: an event sets one entry, or its first or last `ones`."""
     hots = list(np.eye(width, dtype=np.int64))
     if ones > 1:
         hots += [np.sum(some, axis=0) for some in (hots[:ones], hots[-ones:])]

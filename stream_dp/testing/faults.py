@@ -1,8 +1,8 @@
-"""Crashes and pauses at chosen points of a run, and a reader that dawdles: adapters around adapters.
+"""Crashes and pauses at chosen points of a run, and a slow reader: adapters around adapters.
 
-Rules: a crash is SIGKILL to this process, so nothing is tidied up; a pause is SIGSTOP. `mid-commit`, `mid-publish` and
-`mid-answer` leave what a kill in the middle leaves: an open transaction, some lines and a torn one. Used by
-`python -m stream_dp.testing` and by tests; it reaches into the adapters, which know nothing of it.
+Rules: a crash is SIGKILL to this process, so nothing is cleaned up; a pause is SIGSTOP. `mid-commit`, `mid-publish`
+and `mid-answer` leave the state of a kill in the middle: an open transaction, or some lines and an incomplete one.
+`python -m stream_dp.testing` and tests use this file; it reaches into the adapters, which know nothing of it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ POINTS = (
 
 @dataclass(slots=True)
 class Watch:
-    """Counts how often each point was reached; crashes or pauses at the n-th time of a point, once."""
+    """Counts how often each point was reached; crashes or pauses once, at the n-th time of a point."""
 
     crash: tuple[str, int] | None = None
     pause: tuple[str, int] | None = None
@@ -61,7 +61,7 @@ class Watch:
     reached: Counter[str] = field(default_factory=Counter)
 
     def due(self, point: str) -> bool:
-        """Note that `point` is reached; whether this is where to crash."""
+        """Note that `point` is reached; return whether to crash here."""
         self.reached[point] += 1
         if self.trace:
             sys.stdout.write(f"{point}\n")
@@ -69,7 +69,7 @@ class Watch:
         return (point, self.reached[point]) == self.crash
 
     def at(self, point: str) -> None:
-        """Note that `point` is reached, and crash or pause if it is the one."""
+        """Note that `point` is reached, and crash or pause if it is the chosen one."""
         if self.due(point):
             die()
         if (point, self.reached[point]) == self.pause:
@@ -77,10 +77,10 @@ class Watch:
 
 
 def point_of(text: str | None) -> tuple[str, int] | None:
-    """From "POINT:NUMBER", if anything.
+    """Return point and number from "POINT:NUMBER", or None.
 
     Raises:
-        UsageError: no such point, or no number.
+        UsageError: the point is unknown, or the number is missing.
     """
     if text is None:
         return None
@@ -96,7 +96,7 @@ def die() -> None:
 
 
 class WatchedJournal:
-    """The `Journal` port, watched."""
+    """The `Journal` port with a watch."""
 
     def __init__(self, journal: Journal, watch: Watch) -> None:
         self._journal = journal
@@ -131,7 +131,7 @@ class WatchedJournal:
 
 
 class WatchedSink:
-    """The `Sink` port, watched."""
+    """The `Sink` port with a watch."""
 
     def __init__(self, sink: Sink, watch: Watch) -> None:
         self._sink = sink
@@ -142,7 +142,7 @@ class WatchedSink:
         await self._sink.open()
 
     async def last(self) -> bytes | None:
-        """The sink's last release."""
+        """Return the sink's last release."""
         return await self._sink.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -165,7 +165,7 @@ class WatchedSink:
 
 
 class WatchedAnswers:
-    """The `Answers` port, watched."""
+    """The `Answers` port with a watch."""
 
     def __init__(self, answers: Answers, watch: Watch) -> None:
         self._answers = answers
@@ -176,7 +176,7 @@ class WatchedAnswers:
         await self._answers.open()
 
     async def last(self) -> bytes | None:
-        """The last visible answer."""
+        """Return the last visible answer."""
         return await self._answers.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -199,7 +199,7 @@ class WatchedAnswers:
 
 
 class Dawdling(WrappedSource):
-    """The `Source` port, one batch per read and a pause before each: a reader that lags behind."""
+    """The `Source` port with one batch per read and a pause before each: a reader that lags behind."""
 
     def __init__(self, source: Source, pause_ms: int) -> None:
         super().__init__(source)
@@ -212,7 +212,7 @@ class Dawdling(WrappedSource):
         await super().seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch."""
+        """Return the next batch."""
         await asyncio.sleep(self._pause)
         if not self._waiting:
             self._waiting.extend(await super().read())
@@ -223,7 +223,7 @@ async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None
     """Write `sealed` without making it durable; does not always return.
 
     Raises:
-        UsageError: not known for this journal.
+        UsageError: this kind of journal is not supported.
     """
     match journal:
         case HighWater():
@@ -238,10 +238,10 @@ async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None
 
 
 async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
-    """Write the first half of `releases` as far as a kill would have let it come.
+    """Write the first half of `releases` as a kill in the middle would leave it.
 
     Raises:
-        UsageError: not known for this sink.
+        UsageError: this kind of sink is not supported.
     """
     half = releases[: max(1, len(releases) // 2)]
     match sink:
@@ -258,10 +258,10 @@ async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
 
 
 async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
-    """Write `answers`, or the first half of them, in a transaction that nobody ends; does not always return.
+    """Write `answers`, or the first half of them, in a transaction that stays open; does not always return.
 
     Raises:
-        UsageError: not known for these answers.
+        UsageError: this kind of answers is not supported.
     """
     match port:
         case KafkaAnswers():
@@ -275,7 +275,7 @@ async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
 
 
 def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
-    """A row in an open transaction, forced out to the log by its size."""
+    """Write a row in an open transaction, large enough to be written to the log."""
     with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
@@ -285,7 +285,7 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
 
 
 def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
-    """Answers in an open transaction, forced out to the log by their size."""
+    """Write answers in an open transaction, large enough to be written to the log."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
@@ -296,7 +296,7 @@ def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
 
 
 async def _open_transaction(lease: KafkaLease, records: Sequence[Outgoing]) -> None:
-    """Records that are in the log, in a transaction that nobody ends."""
+    """Send records in a transaction that stays open."""
     producer = lease._producer  # noqa: SLF001 - what `transact` does before it commits
     await producer.begin_transaction()
     sent = [

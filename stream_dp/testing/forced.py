@@ -1,7 +1,7 @@
-"""A composition whose sub-mechanisms answer as they are told, and which remembers what they were sent.
+"""A composition that forces the answers of its sub-mechanisms and records their messages.
 
-Two copies of a composite over it get equal answers whatever their input, so that what they send shows whether
-neighbouring inputs become neighbouring inputs of the parts ([HSV] Def 6.2, f to f'). A test-time instrument.
+Two copies of a composite over it get equal answers for any input, so their messages show whether neighbouring
+inputs become neighbouring inputs of the parts ([HSV] Def 6.2, f to f'). An instrument for tests.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
 
 
 class Forced(ConcurrentComposition):
-    """A composition that remembers its messages and answers every query itself.
+    """A composition that records its messages and replaces every answer.
 
-    Answers to a comparison with public thresholds follow `bits` over and over; others are made-up counts.
+    Answers to comparisons with public thresholds cycle through `bits`; other answers are made-up counts.
     """
 
     def __init__(self, bits: Sequence[int]) -> None:
@@ -32,13 +32,13 @@ class Forced(ConcurrentComposition):
         self._bits = cycle(bits)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """An instrument, not a value: it may change."""
+        """Allow changes: this is an instrument, not a value."""
         object.__setattr__(self, name, value)
 
     def step(
         self, state: CompositionState, message: CompositionMessage, noise: Noise
     ) -> tuple[CompositionState, IntArray | None]:
-        """Record, pass on, and replace the answer."""
+        """Record the message, pass it on, and replace the answer."""
         self.trace.append(message)
         after, answer = ConcurrentComposition.step(self, state, message, noise)
         if not isinstance(message, Ask) or answer is None:
@@ -46,7 +46,7 @@ class Forced(ConcurrentComposition):
         asked = message.message
         if not isinstance(asked, LevelsQuery) and getattr(asked, "threshold", None) is None:
             return after, np.arange(answer.size, dtype=np.int64) + len(self.trace)
-        live = {**after.live, message.index: state.live[message.index]}  # it did not halt by itself
+        live = {**after.live, message.index: state.live[message.index]}  # stays live
         return CompositionState(after.created, live), np.array(
             list(islice(self._bits, answer.size)), dtype=np.int64
         )

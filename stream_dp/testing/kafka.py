@@ -1,8 +1,8 @@
 """One Kafka for a whole pytest session, real and local.
 
-In a conftest.py: `from stream_dp.testing.kafka import kafka` and take the fixture `kafka`, the
-bootstrap address. Rules: tests never share topics (`fresh_topic_name`). Without a Kafka the tests
-are skipped, with the reason; `STREAM_DP_REQUIRE=kafka,browser` turns such skips into failures.
+In a conftest.py: `from stream_dp.testing.kafka import kafka` and use the fixture `kafka`, the bootstrap address.
+Rules: tests never share topics (`fresh_topic_name`). Without a Kafka the tests are skipped, with the reason;
+`STREAM_DP_REQUIRE=kafka,browser` turns such skips into failures.
 """
 
 import asyncio
@@ -22,28 +22,29 @@ from stream_dp.errors import StreamDPError
 
 
 def required(what: str) -> bool:
-    """Whether `STREAM_DP_REQUIRE` names it."""
+    """Return whether `STREAM_DP_REQUIRE` names `what`."""
     names = os.environ.get("STREAM_DP_REQUIRE", "").split(",")
     return what in {name.strip() for name in names}
 
 
 def missing(what: str, reason: str) -> NoReturn:
-    """Skip the test, or fail it if what is missing is required."""
+    """Skip the test, or fail it if `what` is required."""
     if required(what):
         pytest.fail(f"{what} is required (STREAM_DP_REQUIRE) but missing: {reason}", pytrace=False)
     pytest.skip(f"{what} is missing: {reason}")
 
 
 def fresh_topic_name(prefix: str = "test") -> str:
-    """A topic name that no other test uses."""
+    """Return a topic name that no other test uses."""
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
 def kafka_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start a broker over a temporary folder, yield its bootstrap address, stop it.
 
-    The workers of one run (`pytest -n`) share it: the first that asks starts it and stops it after the last has left.
-    At the end it raises if the broker died in between. The loop is its own: tests keep theirs.
+    The workers of one run (`pytest -n`) share it: the first worker that needs it starts it, and stops it after the
+    last worker has left. At the end it raises if the broker died meanwhile. The broker has its own event loop;
+    tests keep theirs.
     """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -67,7 +68,7 @@ def kafka_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def _broker() -> Iterator[LocalKafka]:
-    """A broker that runs; where none can be had the test is skipped, or fails where Kafka is required."""
+    """Yield a running broker; if there is none, skip the test, or fail it if Kafka is required."""
     with (
         tempfile.TemporaryDirectory(prefix="stream-dp-kafka-") as folder,
         asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner,

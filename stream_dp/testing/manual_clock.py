@@ -1,7 +1,7 @@
 """A clock that a test sets by hand.
 
-Rules: time moves only when `advance` is called, never by itself and never backwards; who sleeps until a moment that
-has come is woken in the order of the moments. For one event loop.
+Rules: time moves only when `advance` is called, and never backwards. Sleepers whose moment has come are woken in
+the order of their moments. For one event loop.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ class ManualClock:
         self._sleepers: dict[tuple[int, int], asyncio.Event] = {}
 
     def now(self) -> int:
-        """Milliseconds since 1970-01-01T00:00Z."""
+        """Return milliseconds since 1970-01-01T00:00Z."""
         return self._now
 
     @property
     def sleepers(self) -> tuple[int, ...]:
-        """The moments that somebody sleeps until, earliest first."""
+        """The moments until which tasks sleep, earliest first."""
         return tuple(moment for moment, _ in sorted(self._sleepers))
 
     def advance(self, milliseconds: int) -> None:
-        """Let so much time pass.
+        """Let this many milliseconds pass.
 
         Raises:
-            ValueError: time does not run backwards.
+            ValueError: `milliseconds` is negative.
         """
         if milliseconds < 0:
             raise ValueError("a clock does not run backwards")
@@ -45,7 +45,7 @@ class ManualClock:
                 self._sleepers[key].set()
 
     async def sleep_until(self, moment: int) -> None:
-        """Return once `now() >= moment`; gives way to other tasks at least once."""
+        """Return once `now() >= moment`; let other tasks run at least once."""
         await asyncio.sleep(0)
         key = (moment, next(self._numbers))
         while self._now < moment:

@@ -1,7 +1,7 @@
-"""What every queue of messages and every sequence of answers must do: checks for adapters, ours and other people's.
+"""Checks of message queues and answer sequences, for adapters of this project and others.
 
-Rules: those of port_checks.py. For a queue, `put` adds one record with this value to the storage, from outside, and
-returns once it is there.
+Rules: those of port_checks.py. For a queue, `put` adds one record with this value to the storage from outside, and
+returns once it is stored.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _PATIENCE_S = 60.0
 
 
 def sample_answer(number: int, said: str = "") -> Answer:
-    """An answer with its body as it leaves the engine; every third one has no id."""
+    """Return an answer with its body as the engine writes it; every third one has no id."""
     name = None if number % 3 == 0 else f"id-{number}"
     body = write_answer(
         Answered(
@@ -35,24 +35,24 @@ def sample_answer(number: int, said: str = "") -> Answer:
 
 
 def sample_answers(first: int, stop: int) -> list[Answer]:
-    """Answers `first`..`stop`-1."""
+    """Return answers `first`..`stop`-1."""
     return [sample_answer(number) for number in range(first, stop)]
 
 
 async def check_answers(make: Callable[[], Answers]) -> None:
-    """Answers become visible once, in order, with the same bytes, also after a partial publication."""
+    """Check that answers become visible once, in order, with the same bytes, also after a partial publication."""
     await check_sequence(make, sample_answers, 1)
 
 
 async def check_answers_versions(make: Callable[[], Answers]) -> None:
-    """The last visible answer is never published in another version."""
+    """Check that the last visible answer is never published in another version."""
     await check_one_version(make, sample_answers, 1, sample_answer(3, "something else"))
 
 
 async def check_questions(
     make: Callable[[], Questions], put: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """Messages come in one order, each with a place behind the one before, and again after every seek."""
+    """Check that messages come in one order, at growing places, and again after every seek."""
     async with opened_port(make):  # makes the storage
         pass
     values = [b"%d" % number for number in range(MANY)]
@@ -83,7 +83,7 @@ async def check_questions(
 async def check_questions_hostile(
     make: Callable[[], Questions], put: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """No value stops the reader, and none is changed but to nothing."""
+    """Check that no value stops the reader, and that each is returned unchanged or empty."""
     async with opened_port(make):
         pass
     values = [b"", b"\xff\xfe", b"\0" * 1000, b"[" * 10_000, b"m" * 200_000, b"{}\n{}", b"last"]
@@ -99,7 +99,7 @@ async def check_questions_hostile(
 
 
 async def _taken(questions: Questions, place: int | None, number: int) -> Sequence[Question]:
-    """The next `number` messages, after a seek to `place` unless it is None."""
+    """Return the next `number` messages, after a seek to `place` unless it is None."""
     if place is not None:
         await questions.seek(place)
     found: list[Question] = []

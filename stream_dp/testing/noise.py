@@ -1,6 +1,6 @@
-"""Noise that is not private, for tests: none at all, from a known seed, or from a script.
+"""Noise that is not private, for tests: none, from a known seed, or from a script.
 
-Rules: reachable only through the test kit; a journal written with it is marked not-private and the product
+Rules: only the test kit reaches this noise; a journal written with it is marked not private, and the product
 refuses it.
 """
 
@@ -21,21 +21,21 @@ class ZeroNoise:
     """Every sample is 0, so that answers are exact."""
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Zeros of shape (size,)."""
+        """Return zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Zeros of shape (size,)."""
+        """Return zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Zeros of shape (size,)."""
+        """Return zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One call of a noise source; `scale` is the variance where the kind is gaussian."""
+    """One call of a noise source; `scale` is the variance if the kind is gaussian."""
 
     kind: Kind
     scale: Fraction
@@ -43,7 +43,7 @@ class Draw:
 
 
 class SeededNoise:
-    """The product's exact samplers under a known seed; remembers what was asked for.
+    """The product's exact samplers with a known seed; records the calls.
 
     >>> noise = SeededNoise(1)
     >>> noise.laplace(Fraction(2), 3).size, noise.drawn
@@ -56,31 +56,32 @@ class SeededNoise:
 
     @property
     def drawn(self) -> int:
-        """Number of samples handed out."""
+        """Number of samples drawn."""
         return sum(call.size for call in self.calls)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Discrete Laplace samples of shape (size,)."""
+        """Return discrete Laplace samples of shape (size,)."""
         self.calls.append(Draw("laplace", scale, size))
         return self._stream.laplace(scale, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Geometric samples of shape (size,)."""
+        """Return geometric samples of shape (size,)."""
         self.calls.append(Draw("geometric", scale, size))
         return self._stream.geometric(scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Discrete Gaussian samples of shape (size,)."""
+        """Return discrete Gaussian samples of shape (size,)."""
         self.calls.append(Draw("gaussian", variance, size))
         return self._stream.gaussian(variance, size)
 
 
 @dataclass(slots=True)
 class ScriptedNoise:
-    """Hands out the given values in order, whatever is asked for, and remembers the calls.
+    """Returns the given values in order for any call, and records the calls.
 
     Raises:
-        IndexError: the script is over.  ValueError: a geometric value below 0.
+        IndexError: the script is over.
+        ValueError: a geometric value is below 0.
     """
 
     values: Sequence[int]
@@ -88,18 +89,18 @@ class ScriptedNoise:
     used: int = 0
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """The next values, shape (size,)."""
+        """Return the next values, shape (size,)."""
         return self._take(Draw("laplace", scale, size))
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """The next values, shape (size,)."""
+        """Return the next values, shape (size,)."""
         taken = self._take(Draw("geometric", scale, size))
         if np.any(taken < 0):
             raise ValueError("a geometric sample is never negative")
         return taken
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """The next values, shape (size,)."""
+        """Return the next values, shape (size,)."""
         return self._take(Draw("gaussian", variance, size))
 
     def _take(self, draw: Draw) -> IntArray:

@@ -1,8 +1,8 @@
-"""What every journal and every sink must do: checks for adapters, ours and other people's.
+"""Checks of journals and sinks, for adapters of this project and others.
 
-Rules: `make` returns a new, unopened adapter over the same storage each time it is called, and the
-storage is empty at first. A check raises AssertionError that names the broken rule, and closes what it
-opened. It looks only through the ports.
+Rules: `make` returns a new, unopened adapter over the same storage each time it is called, and the storage is empty
+at first. A check raises AssertionError that names the broken rule, and closes what it opened. It uses only the
+ports.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from stream_dp.testing.sequence_checks import (
 
 
 def sample_commit(sequence: int) -> tuple[Commit, bytes]:
-    """A commit with positions and dead letters, and bytes that stand for its sealed form."""
+    """Return a commit with positions and dead letters, and bytes in place of its sealed form."""
     letters = (DeadLetter(0, "missing_field", "time", 1, ((sequence, sequence),)),)
     commit = Commit(
         sequence=sequence, previous=b"", positions={0: 2 * sequence, 1: 3}, dead_letters=letters
@@ -34,10 +34,10 @@ def sample_commit(sequence: int) -> tuple[Commit, bytes]:
 def sample_release(
     sequence: int, series: str = "clicks", tick: int | None = None, **content: Any
 ) -> Release:
-    """A release with its body as it leaves the engine; its tick is its sequence unless given.
+    """Return a release with its body as the engine writes it; its tick is its sequence unless given.
 
-    `content` is one of value, values, fired, ranks and windows (default: the sequence's square), and what else differs
-    of the band 7, the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
+    `content` is one of value, values, fired, ranks and windows (default: the sequence's square), and may override
+    the band 7, the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
     """
     tick = sequence if tick is None else tick
     shown = {"value", "values", "fired", "ranks", "windows"} & content.keys()
@@ -53,12 +53,12 @@ def sample_release(
 
 
 def sample_releases(first: int, stop: int) -> list[Release]:
-    """Releases `first`..`stop`-1 with bodies as they leave the engine."""
+    """Return releases `first`..`stop`-1 with bodies as the engine writes them."""
     return [sample_release(sequence) for sequence in range(first, stop)]
 
 
 async def check_journal(make: Callable[[], Journal]) -> None:
-    """What was appended is read in order, now and by the next engine; there is one writer."""
+    """Check that appended commits are read in order, now and by the next engine, and that there is one writer."""
     async with opened_port(make) as journal:
         require_equal(await _read(journal), [], "a new journal is empty")
         await _append(journal, 0, 3)
@@ -75,7 +75,7 @@ async def check_journal(make: Callable[[], Journal]) -> None:
 
 
 async def check_journal_order(make: Callable[[], Journal]) -> None:
-    """A commit that is not the next one is refused and leaves nothing behind."""
+    """Check that a commit that is not the next one is refused and leaves nothing behind."""
     async with opened_port(make) as journal:
         await _append(journal, 0, 2)
         for wrong in (0, 1, 3):
@@ -86,17 +86,17 @@ async def check_journal_order(make: Callable[[], Journal]) -> None:
 
 
 async def check_sink(make: Callable[[], Sink]) -> None:
-    """Releases become visible once, in order, with the same bytes, also after a partial publication."""
+    """Check that releases become visible once, in order, with the same bytes, also after a partial publication."""
     await check_sequence(make, sample_releases, 0)
 
 
 async def check_sink_versions(make: Callable[[], Sink]) -> None:
-    """The last visible release is never published in another version."""
+    """Check that the last visible release is never published in another version."""
     await check_one_version(make, sample_releases, 0, sample_release(3, value=-1))
 
 
 async def _check_one_writer(make: Callable[[], Journal]) -> None:
-    """The second engine is kept out, or it fences the first; one of the two can go on."""
+    """Check that the second engine is kept out or fences the first, and that one of the two can continue."""
     first, second = make(), make()
     try:
         await first.open()

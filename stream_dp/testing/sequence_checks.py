@@ -1,6 +1,6 @@
-"""What every public sequence must do, of releases as of answers, and what the checks of ports share.
+"""Checks of public sequences (releases and answers), and common parts of the checks.
 
-Rules: those of port_checks.py. `samples(first, stop)` makes the durable ones of these numbers.
+Rules: those of port_checks.py. `samples(first, stop)` makes the durable entries with these numbers.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,7 +12,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Answer, Release
 
 MANY = 150
-"""More than an adapter reads at a time."""
+"""More entries than an adapter reads at a time."""
 _D = TypeVar("_D", bound=Release | Answer)
 
 
@@ -26,10 +26,10 @@ _Opened = TypeVar("_Opened", bound=_Port)
 
 
 def require_equal(found: object, wanted: object, rule: str) -> None:
-    """Do nothing where the two are equal.
+    """Return if the two are equal.
 
     Raises:
-        AssertionError: they are not; it names the rule.
+        AssertionError: they differ; it names the rule.
     """
     if found != wanted:
         raise AssertionError(rule)
@@ -37,7 +37,7 @@ def require_equal(found: object, wanted: object, rule: str) -> None:
 
 @asynccontextmanager
 async def opened_port(make: Callable[[], _Opened]) -> AsyncIterator[_Opened]:
-    """A new adapter, opened, and closed in the end."""
+    """Open a new adapter, yield it, and close it."""
     port = make()
     try:
         await port.open()
@@ -49,7 +49,7 @@ async def opened_port(make: Callable[[], _Opened]) -> AsyncIterator[_Opened]:
 async def check_sequence(
     make: Callable[[], PublicPort[_D]], samples: Callable[[int, int], Sequence[_D]], first: int
 ) -> None:
-    """What is published becomes visible once, in order, with the same bytes, also after a partial publication."""
+    """Check that published entries become visible once, in order, unchanged, also after a partial publication."""
     async with opened_port(make) as port:
         require_equal(await port.last(), None, "of a new sequence nothing is visible last")
         require_equal(await _read(port), [], "a new sequence is empty")
@@ -75,7 +75,7 @@ async def check_one_version(
     first: int,
     other: _D,
 ) -> None:
-    """What is visible last is never published in another version; `other` is one of number 3."""
+    """Check that the last visible entry is never published in another version; `other` has number 3."""
     async with opened_port(make) as port:
         await port.publish(samples(first, 4))
         try:

@@ -1,9 +1,9 @@
-"""What every source must do: checks for adapters, ours and other people's.
+"""Checks of sources, for adapters of this project and others.
 
 A source is one `SourceCase`; each of `SOURCE_CHECKS` raises AssertionError that names the broken rule, and closes
-what it opened. Rules: a check looks only through the port. How a source groups its records, how often it repeats a
-mark after a seek and how far a mark skips ahead are its own affair: two readings are the same when each partition
-gives the same records in the same order and each tick ends behind the same one of them.
+what it opened. Rules: a check uses only the port. A source may choose how it groups its records, how often it
+repeats a mark after a seek and how far a mark skips ahead. Two readings are the same if each partition gives the
+same records in the same order and each tick ends after the same record.
 """
 
 import asyncio
@@ -26,10 +26,11 @@ class SourceCase:
     """A source under test, over storage that is filled before and does not change.
 
     The storage holds records in several ticks, with payloads of eight bytes and more. `make` returns a new,
-    unopened source over it each time; `regrouped` one that groups records otherwise. `origin` is the start of
-    tick 0 in milliseconds since 1970. `last` is the last tick that passes in every partition, by the storage or
-    by the time; None for a source that ends by itself. A reading that takes longer than `patience_s` hangs.
-    With `late`, records may come behind the mark of their tick, as those of a transaction that was open there.
+    unopened source over it each time; `regrouped` returns one that groups records differently. `origin` is the
+    start of tick 0 in milliseconds since 1970. `last` is the last tick that passes in every partition, by the
+    storage or by the time; None for a source that ends by itself. A reading that takes longer than `patience_s`
+    hangs. With `late`, records may come after the mark of their tick, as those of a transaction that was open
+    there.
     """
 
     make: Callable[[], Source]
@@ -42,7 +43,7 @@ class SourceCase:
 
 @dataclass(slots=True, repr=False)
 class _Reading:
-    """What one partition gave: records, and how many lie before the end of each tick that has passed."""
+    """The records of one partition, and how many lie before the end of each passed tick."""
 
     records: list[_Record] = field(default_factory=list)
     cuts: dict[int, int] = field(default_factory=dict)
@@ -58,14 +59,14 @@ class _Reading:
             self.marked = batch.mark
 
     def until(self, last: int | None) -> tuple[list[_Record], dict[int, int]]:
-        """The records and cuts up to the end of tick `last`."""
+        """Return the records and cuts up to the end of tick `last`."""
         if last is None:
             return self.records, self.cuts
         cuts = {tick: cut for tick, cut in self.cuts.items() if tick <= last}
         return self.records[: cuts.get(last)], cuts
 
     def behind(self, before: "_Reading", last: int | None) -> tuple[list[_Record], dict[int, int]]:
-        """Return this reading without what `before` gave; a tick that had passed then may pass again, at once."""
+        """Return this reading without the records of `before`; ticks passed there may pass again at once."""
         records, cuts = self.until(last)
         known = len(before.records)
         cuts = {tick: max(0, cut - known) for tick, cut in cuts.items() if tick > before.marked}
@@ -76,7 +77,7 @@ _Readings: TypeAlias = dict[int, _Reading]
 
 
 async def check_reading(case: SourceCase) -> None:
-    """Partitions, payloads, labels, positions, ticks and marks are what the port says."""
+    """Check that partitions, payloads, labels, positions, ticks and marks follow the port."""
     async with _opened(case.make, case) as (source, partitions):
         name = source.name
         _require(bool(name), "a source has a name")
@@ -95,7 +96,7 @@ async def check_reading(case: SourceCase) -> None:
 
 
 async def check_end(case: SourceCase) -> None:
-    """The end of a finite source is an empty read, and stays so."""
+    """Check that a finite source ends with an empty read, and stays at its end."""
     if case.last is not None:
         return
     async with _opened(case.make, case) as (source, partitions):
@@ -107,14 +108,14 @@ async def check_end(case: SourceCase) -> None:
 
 
 async def check_repeat(case: SourceCase) -> None:
-    """A second reading gives every tick the same content, however records are grouped."""
+    """Check that a second reading gives every tick the same content, for any grouping of records."""
     first = await _read(case.make, case)
     for make in (case.make, case.regrouped or case.make):
         _same(await _read(make, case), first, case, "a tick's content is the same on every reading")
 
 
 async def check_positions(case: SourceCase) -> None:
-    """Every position that was handed out gives the same rest again, in this process and in the next.
+    """Check that every returned position gives the same rest again, in this process and in the next.
 
     Positions are taken as a commit takes them: of all partitions read so far. The others start at the origin.
     """
@@ -140,7 +141,7 @@ async def check_positions(case: SourceCase) -> None:
 
 
 async def check_origin(case: SourceCase) -> None:
-    """A seek takes a partition to the origin that it does not name, wherever it was."""
+    """Check that a seek moves each partition that it does not name to the origin, from any position."""
     rule = "a partition that is not named starts at the origin"
     async with _opened(case.make, case) as (source, partitions):
         batches = await _batches(source, case, partitions)
@@ -158,7 +159,7 @@ async def check_origin(case: SourceCase) -> None:
 
 
 async def check_two_readers(case: SourceCase) -> None:
-    """Two sources over the same storage, read in turn, do not disturb each other."""
+    """Check that two sources over the same storage, read in turn, do not disturb each other."""
     alone = await _read(case.make, case)
     async with (
         _opened(case.make, case) as (one, partitions),
@@ -175,7 +176,7 @@ async def check_two_readers(case: SourceCase) -> None:
 
 
 async def check_close(case: SourceCase) -> None:
-    """`close` may come twice, and before `open`; another source opens afterwards."""
+    """Check that `close` works twice, and before `open`, and that another source can be opened afterwards."""
     never = case.make()
     await _harmless(never.close, "`close` before `open` is harmless")
     source = case.make()
@@ -188,7 +189,7 @@ async def check_close(case: SourceCase) -> None:
 
 
 async def check_repr(case: SourceCase) -> None:
-    """`repr` of a source and of its batches shows nothing of what was read."""
+    """Check that `repr` of a source and of its batches shows no read content."""
     async with _opened(case.make, case) as (source, partitions):
         shown = repr(source)
         batches = await _batches(source, case, partitions)
@@ -216,7 +217,7 @@ SOURCE_CHECKS: tuple[Callable[[SourceCase], Awaitable[None]], ...] = (
 
 
 def _check_order(batches: Sequence[Batch], late: bool) -> None:
-    """Of one partition: positions grow, marks grow, and no record comes behind the end of its tick unless `late`."""
+    """Check one partition: positions grow, marks grow, and no record follows the end of its tick unless `late`."""
     place, marked = (0, 0), -1
     for one in batches:
         here = one.position, one.behind.done if one.behind is not None else 0
@@ -234,7 +235,7 @@ def _check_order(batches: Sequence[Batch], late: bool) -> None:
 def _check_rest(
     found: Sequence[Batch], whole: _Readings, before: _Readings, case: SourceCase
 ) -> None:
-    """After a seek: the records behind the position, and the marks that were still to come."""
+    """Check after a seek: the records after the position, and the remaining marks."""
     for partition, rest in _readings(found, whole).items():
         known = before[partition]
         records, cuts = whole[partition].behind(known, case.last)
@@ -245,13 +246,13 @@ def _check_rest(
 
 
 def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase) -> bool:
-    """Whether an endless source would have nothing more to give in some partition, so that `read` waits."""
+    """Return whether an endless source has nothing more to give in some partition, so that `read` would wait."""
     readings = _readings(batches, partitions)
     return case.last is not None and any(one.marked >= case.last for one in readings.values())
 
 
 def _place(batches: Sequence[Batch]) -> _Place:
-    """Where reading continues after these batches."""
+    """Return the position after these batches."""
     last = {one.partition: one for one in batches}
     behind = {at: one.behind for at, one in last.items() if one.behind is not None}
     return {at: one.position for at, one in last.items()}, behind
@@ -276,7 +277,7 @@ async def _read(make: Callable[[], Source], case: SourceCase) -> _Readings:
 async def _batches(
     source: Source, case: SourceCase, partitions: Sequence[int], before: Sequence[Batch] = ()
 ) -> list[Batch]:
-    """What it gives until its end, or until tick `last` has passed in every partition."""
+    """Return the batches until the source's end, or until tick `last` has passed in every partition."""
     batches: list[Batch] = []
     try:
         async with asyncio.timeout(case.patience_s):
@@ -325,7 +326,7 @@ def _require(held: bool, rule: str) -> None:
 async def _opened(
     make: Callable[[], Source], case: SourceCase, place: _Place = _ORIGIN
 ) -> AsyncIterator[tuple[Source, tuple[int, ...]]]:
-    """A source that stands at `place`, as an engine opens it: with one seek."""
+    """Open a source at `place` as an engine does, with one seek, and close it."""
     source = make()
     try:
         partitions = await source.open(case.origin)

@@ -1,11 +1,11 @@
-"""Taint: private values that a composite mechanism may add and pass on, and nothing else.
+"""Taint: private values that a composite mechanism may only add and pass on.
 
 A composite mechanism that runs on tainted rows through a `TaintedComposition` shows, while it runs, the destination
-and response properties of [HSV] 6.3: no message is chosen, addressed or answered by private data. Rules: adding,
-slicing and handing a row to a sub-mechanism are allowed; whatever lets a value decide, leave or be formatted raises
-`TaintError`, whose text never holds the value. The states of sub-mechanisms never reach the composite at all; each
-state of the composition is used once, and noise is the composite's own. A test-time instrument: production runs the
-same code on bare arrays and sealed states.
+and response properties of [HSV] 6.3: no message is chosen, addressed or answered by private data. Rules: a
+composite may add and slice rows and pass them to a sub-mechanism. Any operation that lets a value decide, leave or
+be formatted raises `TaintError`, whose text never contains the value. The states of sub-mechanisms never reach the
+composite; each state of the composition is used once, and noise is the composite's own. An instrument for tests:
+production runs the same code on plain arrays and sealed states.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -52,7 +52,7 @@ class Tainted:
         object.__setattr__(self, "_value", value)
 
     def __add__(self, other: "Tainted | Plain") -> "Tainted":
-        """The sum, tainted."""
+        """Return the sum, tainted."""
         return Tainted(reveal(self) + (reveal(other) if isinstance(other, Tainted) else other))
 
     __radd__ = __add__
@@ -60,14 +60,14 @@ class Tainted:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
     ) -> "Tainted":
-        """Plain array + tainted value comes here; every other numpy function is refused."""
+        """Handle plain array + tainted value; refuse every other numpy function."""
         if ufunc is not np.add or method != "__call__" or options:
             raise TaintError("numpy work on a tainted value other than a fresh sum")
         left, right = (reveal(x) if isinstance(x, Tainted) else x for x in inputs)
         return Tainted(left + right)
 
     def __getitem__(self, place: int | slice) -> "Tainted":
-        """A public part of it, tainted."""
+        """Return a part at a public place, tainted."""
         parts = (place.start, place.stop, place.step) if isinstance(place, slice) else (place,)
         if any(isinstance(part, Tainted) for part in parts):
             raise TaintError("the place taken from a row depends on private data")
@@ -98,17 +98,17 @@ class Tainted:
 
 
 def reveal(value: Tainted) -> Any:
-    """What is inside, for tests and for `TaintedComposition`; a mechanism that calls this is broken."""
+    """Return the value inside, for tests and for `TaintedComposition`; a mechanism that calls this is broken."""
     return object.__getattribute__(value, "_value")
 
 
 class Elsewhere:
-    """What a composite finds where it opens a seal: the state is elsewhere."""
+    """Stands in for a sub-mechanism's state, which a composite must not open."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse."""
+        """Raise TaintError."""
         raise TaintError("a composite opened the state of a sub-mechanism")
 
 
@@ -116,8 +116,8 @@ class Elsewhere:
 class TaintedComposition(ConcurrentComposition):
     """The composition in which private data reaches the sub-mechanisms, and no other part of a composite.
 
-    What it hands out holds no state: the real ones stay here, each until the next message to it. `noise`, where given,
-    is the only noise that sub-mechanisms may draw from.
+    The states it returns are empty: the real ones stay here, each until the next message to it. If `noise` is
+    given, sub-mechanisms may only draw from it.
     """
 
     noise: Noise | None = None
@@ -126,18 +126,18 @@ class TaintedComposition(ConcurrentComposition):
     )
 
     def init(self, noise: Noise | None = None) -> CompositionState:
-        """Return the first state: no mechanism yet."""
+        """Return the first state, without mechanisms."""
         return self._hand_out(ConcurrentComposition.init(self, noise))
 
     def step(
         self, state: CompositionState, message: CompositionMessage, noise: Noise
     ) -> tuple[CompositionState, IntArray | None]:
-        """Take a message as the composition does; nothing except an update's row may be private.
+        """Take a message as the composition does; only an update's row may be private.
 
         Raises:
             TaintError: a destination, a created mechanism's parameter or a threshold is tainted; a state is used a
-                second time (a question asked again has new noise, and the mean of many answers none); the noise is
-                not the composite's own.
+            second time (a repeated question has new noise, and the mean of many answers has none); the noise is not
+            the composite's own.
         """
         if isinstance(message, Create) and _holds_taint(message.mechanism):
             raise TaintError(
@@ -155,14 +155,14 @@ class TaintedComposition(ConcurrentComposition):
         return self._hand_out(after), answer
 
     def _hand_out(self, state: CompositionState) -> CompositionState:
-        """A state with nothing in it, which stands for this one."""
+        """Return an empty state that stands for this one."""
         live = {index: Child(child.mechanism, Elsewhere()) for index, child in state.live.items()}
         shown = CompositionState(state.created, live)
         self._heads.append((shown, state))
         return shown
 
     def _place(self, shown: CompositionState) -> int:
-        """Where the state is that this one stands for."""
+        """Return the index of the real state for this one."""
         for place, (head, _) in enumerate(self._heads):
             if head is shown:
                 return place
@@ -170,7 +170,7 @@ class TaintedComposition(ConcurrentComposition):
 
 
 def _entering(message: Message | CompositionMessage) -> Message | CompositionMessage:
-    """The message with its row unwrapped; a tainted threshold is refused."""
+    """Return the message with its row unwrapped; refuse a tainted threshold."""
     match message:
         case Update(row) if isinstance(row, Tainted):
             return Update(reveal(row))
@@ -190,10 +190,10 @@ def _holds_taint(value: object) -> bool:
 def tainted_step(
     mechanism: Mechanism[S], state: S, message: Message, noise: Noise
 ) -> tuple[S, IntArray | None]:
-    """One step of a composite whose input row is tainted.
+    """Run one step of a composite on a tainted input row.
 
     Raises:
-        TaintError: the mechanism decided by, or answered with, private data.
+        TaintError: the mechanism decided by private data, or answered with it.
     """
     if isinstance(message, Update):
         message = Update(Tainted(message.row))  # type: ignore[arg-type]  # stands in for a row

@@ -1,8 +1,9 @@
 """stream_dp in a Faust app: the engine as a service, messages, releases, and events that agents have enriched.
 
-Rules: safety never rests on Faust. One engine runs because the lease is one; what agents feed counts once because
-each partition's head lies in the transaction that feeds it; releases are checked by their sequence. Faust delivers at
-least once, and nothing here asks more of it. Loading this folder loads Faust; nothing else does.
+Rules: safety never depends on Faust. Only one engine runs because there is one lease. Records that agents feed
+count once because each partition's head is part of the transaction that feeds them. Releases are checked by their
+sequence numbers. Faust delivers at least once, and nothing here needs more. Only importing this folder imports
+Faust.
 """
 
 from stream_dp.integrations.faust.asking import FaustQueries, Reply

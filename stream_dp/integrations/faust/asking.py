@@ -1,9 +1,9 @@
 """The messages of docs/messages.md as awaitable calls, from any worker of an app, with typed answers.
 
-Rules: a message is signed here and travels by Kafka, so it is answered wherever the engine runs, also by the one that
-takes over from a worker that was killed. A message that is sent again with its id gets the answer that it had: who
-keeps the id across a crash learns what became of the message, and nothing is done twice. Another message with a used id
-is refused. Messages go one after the other.
+Rules: a message is signed here and sent by Kafka, so it is answered wherever the engine runs, also by the engine
+that takes over from a killed worker. A message sent again with its id gets its former answer: a caller that keeps
+the id across a crash learns the outcome, and nothing is done twice. Another message with a used id is refused.
+Messages are sent one after the other.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Reply(Generic[T]):
     """The answer to a message: `number` counts a pipeline's answers from 1, `tick` is the last tick before the cut.
 
-    `content` is what was answered, `body` the exact public line in `NAME.answers`.
+    `content` is the answer's content, `body` the exact public line in `NAME.answers`.
     """
 
     number: int
@@ -42,12 +42,12 @@ class Reply(Generic[T]):
 class FaustQueries:
     """The engine of the pipeline `name`, asked by `analyst` ("": the operator) with `token`.
 
-    Every method takes `message_id`, one of one's own (default: a fresh one), and `seconds`, how long to wait at most.
+    Every method takes `message_id`, the caller's own id (default: a fresh one), and `seconds`, the longest wait.
 
     Raises, in every method:
-        NotAccepted: the id was used for another message, among others; nothing has changed.
-        UsageError, BudgetRefused: what the engine says of the message; nothing has changed.
-        WorldError: no engine answered in time, or no brokers; the same asked again with the same id is done once.
+        NotAccepted: for example, the id was used for another message; nothing has changed.
+        UsageError, BudgetRefused: raised by the engine; nothing has changed.
+        WorldError: no engine answered in time, or no brokers; a repeated message with the same id is done once.
     """
 
     def __init__(self, settings: KafkaSettings, name: str, token: str, analyst: str = "") -> None:
@@ -61,7 +61,7 @@ class FaustQueries:
     async def ask(
         self, series: str, *, message_id: str = "", seconds: float = SECONDS, **parameters: Any
     ) -> Reply[Mapping[str, Any]]:
-        """Ask a series: `keys`, or `from_` and `to`, `window` of a released one; `watch`, `threshold` of a monitor."""
+        """Ask a series: `keys`, or `from_` and `to`, `window`; for a monitor `watch`, `threshold`."""
         said = {key.removesuffix("_"): value for key, value in parameters.items()}
         return await self._told("ask", {"series": series, **said}, message_id, seconds)
 
@@ -75,7 +75,7 @@ class FaustQueries:
     ) -> Reply[Created]:
         """Charge and start a series, an entry of `series:`, at the next cut between two ticks.
 
-        What fires mostly by noise is refused, unless `accept_noise` says that it shall run all the same.
+        A series that fires mostly by noise is refused unless `accept_noise` is set.
         """
         content = {"series": series, **_accepting(accept_noise)}
         return await self._told("create", content, message_id, seconds, Created.documented)
@@ -95,7 +95,7 @@ class FaustQueries:
         return await self._told("halt", content, message_id, seconds, Halted.documented)
 
     async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Reply[QueryList]:
-        """Return every series, halted ones too."""
+        """Return all series, including halted ones."""
         return await self._told("list", {}, message_id, seconds, _listed)
 
     async def watch(
@@ -107,7 +107,7 @@ class FaustQueries:
         message_id: str = "",
         seconds: float = SECONDS,
     ) -> Reply[Mapping[str, Any]]:
-        """Add a watch, an entry of `watch:`, to a monitor; `accept_noise` as of `create`."""
+        """Add a watch, an entry of `watch:`, to a monitor; `accept_noise` as in `create`."""
         content = {"series": series, "watch": watch, **_accepting(accept_noise)}
         return await self._told("watch", content, message_id, seconds)
 
@@ -118,7 +118,7 @@ class FaustQueries:
         return await self._told("unwatch", {"series": series, "watch": watch}, message_id, seconds)
 
     async def close(self) -> None:
-        """Give the connections back; the next message opens them again."""
+        """Close the connections; the next message opens them again."""
         messages, self._messages = self._messages, None
         if messages is not None:
             await messages.close()
@@ -131,7 +131,7 @@ class FaustQueries:
         seconds: float,
         form: Callable[[Mapping[str, Any]], Any] = dict,
     ) -> Reply[Any]:
-        """The typed answer to a message; `form` makes what was answered of its keys."""
+        """Return the typed answer to a message; `form` makes its content from the answer's keys."""
         name = name or fresh_id()
         deadline = time.monotonic() + seconds
         messages = await self._opened(deadline)
@@ -149,7 +149,7 @@ class FaustQueries:
         return Reply(found.number, found.id, found.tick, found.end, form(found.answer), body)
 
     async def _opened(self, deadline: float) -> KafkaMessages:
-        """The connections; the engine makes its topics when it starts, which is waited for."""
+        """Return the connections; wait until the engine has made its topics at its start."""
         waits = backing_off()
         async with self._opening:
             while self._messages is None:

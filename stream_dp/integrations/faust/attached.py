@@ -1,9 +1,9 @@
-"""What an app gets when a pipeline is attached to it, and the parts of that for an app that only reads or feeds.
+"""A pipeline attached to a Faust app, and its parts for an app that only reads or feeds.
 
-The engine is a service of the app. It begins on the app's leader, and then stays with its worker: a rebalance that
-elects another leader moves no engine. Every further leader stands by, and takes over once no engine is there; the
-lease, not Faust, makes it one. It ends with the app, after the commit in flight; no signal handler is set, for the
-worker has its own. An error ends the app.
+The engine is a service of the app. It starts on the app's leader and stays with that worker: a rebalance that
+elects another leader does not move the engine. Every later leader stands by, and takes over once no engine runs;
+the lease, not Faust, ensures that there is only one. The engine ends with the app, after the commit in flight. No
+signal handler is set, because the worker has its own. An error ends the app.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
 
 class Attached:
-    """A pipeline whose engine runs in an app; `queries` asks it, from any worker."""
+    """A pipeline whose engine runs in an app; `queries` sends it messages from any worker."""
 
     def __init__(self, app: App, spec: PipelineSpec, queries: FaustQueries) -> None:
         self._app = app
@@ -46,10 +46,10 @@ class Attached:
         return ReleaseStream(self._app, settings_for(source), self._spec.name, seen)
 
     def from_agent(self, stream: Stream[Any], enrich: Enrich) -> Awaitable[None]:
-        """Feed what `enrich` makes of each value of an agent's stream into the pipeline's source, exactly once.
+        """Feed the results of `enrich` for an agent's stream into the pipeline's source, each exactly once.
 
-        `enrich` returns a mapping (written as JSON), bytes as they are, or None for what is not to count; it must
-        depend on its value alone, or one event changes what others count as.
+        `enrich` returns a mapping (written as JSON), bytes that stay unchanged, or None for a value that must not
+        count. It must depend on its value alone; otherwise one event changes how others count.
         """
         return _agent_source(self._app, self._spec, enrich).feed(stream)
 
@@ -67,12 +67,12 @@ def attach(
 ) -> Attached:
     """Run the engine of a pipeline as a service of this app, on its leader; other leaders stand by.
 
-    `key_file` is the operator's key (default: `STREAM_DP_KEY_FILE`), `token_file` that of `analyst`'s token, for
-    `queries` (default: the operator's). The others are those of `Pipeline.run`. Privacy claim: that of the plan, as
-    of `stream-dp run --standby`: the same engine, journal and topics.
+    `key_file` is the operator's key (default: `STREAM_DP_KEY_FILE`). `token_file` holds `analyst`'s token for
+    `queries` (default: the operator's). The other arguments are those of `Pipeline.run`. Privacy claim: the plan's,
+    as with `stream-dp run --standby`: the same engine, journal and topics.
 
     Raises:
-        UsageError: no valid pipeline, one without a Kafka journal, or no key.
+        UsageError: the pipeline is not valid or has no Kafka journal, or there is no key.
     """
     path, key = Path(pipeline), None if key_file is None else Path(key_file)
     spec = _on_kafka(path)
@@ -97,7 +97,7 @@ def releases(
     """Return the releases of a pipeline whose engine runs elsewhere, for an agent of this app.
 
     Raises:
-        UsageError: no valid pipeline, or one without a Kafka journal.
+        UsageError: the pipeline is not valid, or has no Kafka journal.
     """
     spec = _on_kafka(Path(pipeline))
     source = settled(spec.source, KafkaSourceSpec)
@@ -108,7 +108,7 @@ async def from_agent(app: App, pipeline: str | Path, stream: Stream[Any], enrich
     """Feed a pipeline whose engine runs elsewhere: see `Attached.from_agent`.
 
     Raises:
-        UsageError: no valid pipeline, one without a Kafka journal, or a stream that is not its topic's own.
+        UsageError: the pipeline is not valid or has no Kafka journal, or the stream is not its topic's own.
     """
     await _agent_source(app, _on_kafka(Path(pipeline)), enrich).feed(stream)
 
@@ -134,7 +134,7 @@ _LOOK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine runs: what `stream-dp run` takes by flags of the same names."""
+    """Options of the engine, as flags of `stream-dp run`."""
 
     pipeline: Path
     run: RunOptions
@@ -151,7 +151,7 @@ class EngineService(Service):
     _work: "asyncio.Task[None] | None" = None
 
     async def on_stop(self) -> None:
-        """End the engine after the commit in flight, then give back what others of the app have opened."""
+        """End the engine after the commit in flight, then close the app's other connections."""
         if self._work is not None:
             if self.running is not None:
                 self.running.stop()
@@ -161,7 +161,7 @@ class EngineService(Service):
         await self.close()
 
     async def on_start(self) -> None:
-        """Begin, once the worker is the leader."""
+        """Start a task that waits until the worker is the leader."""
         self._work = asyncio.create_task(self._until_stopped())
 
     async def _until_stopped(self) -> None:
@@ -185,7 +185,7 @@ class EngineService(Service):
 
     @asynccontextmanager
     async def _ending(self, run: Run) -> AsyncIterator[None]:
-        """What ends the run: the app's own end."""
+        """End the run when the app ends."""
         self.running = run
         if self.should_stop:
             run.stop()
@@ -198,6 +198,6 @@ class EngineService(Service):
 def engine_service(
     app: App, options: EngineOptions, close: Callable[[], Awaitable[None]]
 ) -> type[Service]:
-    """Return the service of this app that runs this engine; `close` is called at its end."""
+    """Return the service class of this app that runs this engine; `close` is called at its end."""
     named = {"options": options, "app": app, "close": staticmethod(close)}
     return type("StreamDPEngine", (EngineService,), named)

@@ -1,10 +1,11 @@
-"""From an agent into a pipeline's source: what an app makes of its events, each exactly once.
+"""From an agent into a pipeline's source: records that an app makes of its events, each exactly once.
 
-Rules: Faust delivers at least once, so every record is compared with its partition's head (origin_writer.py), and is
-acknowledged to Faust only when what was made of it is durable. It must come from the topic itself: a stream that was
-grouped or sent through another topic has repeats at places of their own, and an agent that runs several times shuts
-itself out; both are refused. What an app's own code cannot make anything of is fed as an empty record, which the
-engine's dead letters count. Records that come within a tenth of a second, or while a transaction runs, share one.
+Rules: Faust delivers at least once, so every record is compared with its partition's head (origin_writer.py), and
+is acknowledged to Faust only when its result is durable. The stream must come from the topic itself. Two kinds are
+refused: a stream that was grouped or sent through another topic, because repeats have new offsets there; and an
+agent that runs several times, because its writers fence each other. A record on which the app's code fails is fed
+as an empty record, which the engine's dead letters count. Records that arrive within a tenth of a second, or while
+a transaction runs, share one transaction.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ Enrich: TypeAlias = Callable[[Any], Content | Awaitable[Content]]
 _Waiting: TypeAlias = tuple[EventT[Any], bytes | None]
 
 _MOST = 2000
-_GATHER_S = 0.1  # what comes meanwhile shares a transaction, which costs more than a record
+_GATHER_S = 0.1  # records of this time share a transaction, which is costly
 _DEAD = b""
 
 
@@ -34,7 +35,7 @@ def refuse_reordered(stream: Stream[Any]) -> None:
     """Refuse a stream whose records do not come from their topic in its order.
 
     Raises:
-        UsageError: an agent that runs several times at once, or a stream that was grouped or sent on.
+        UsageError: the agent runs several times at once, or the stream was grouped or sent through another topic.
     """
     if stream.concurrency_index is not None:
         raise UsageError(
@@ -48,9 +49,9 @@ def refuse_reordered(stream: Stream[Any]) -> None:
 
 
 async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
-    """Return what the engine's source gets for a value: JSON, bytes as they are, or nothing for None.
+    """Return the record for a value: JSON, unchanged bytes, or None for a value that must not count.
 
-    What cannot be made, or written as JSON, is an empty record: a dead letter of the engine.
+    If `enrich` fails, or its result cannot be written as JSON, return an empty record: a dead letter of the engine.
     """
     try:
         made = enrich(value)
@@ -60,12 +61,12 @@ async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
             if content is None or isinstance(content, bytes)
             else msgspec.json.encode(content)
         )
-    except Exception:  # noqa: BLE001 - one bad record must not stop the others, and its text may hold data
+    except Exception:  # noqa: BLE001 - one bad record must not stop others; the text may hold data
         return _DEAD
 
 
 class AgentSource:
-    """What one agent of this worker feeds into the source of a pipeline."""
+    """Feeds the records of one agent of this worker into the source of a pipeline."""
 
     def __init__(self, app: App, target: Target, enrich: Enrich) -> None:
         self._app = app
@@ -76,7 +77,7 @@ class AgentSource:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(_MOST)
 
     async def feed(self, stream: Stream[Any]) -> None:
-        """Feed what is made of the stream's records, until the agent is stopped."""
+        """Feed the results for the stream's records until the agent is stopped."""
         feeding: asyncio.Task[None] | None = None
         try:
             refuse_reordered(stream)
@@ -111,7 +112,7 @@ class AgentSource:
         await stop_app(self._app, error)
 
     async def _fed(self, stream: Stream[Any], waiting: list[_Waiting]) -> None:
-        """Feed these, the partitions beside each other, then acknowledge what is durable."""
+        """Feed these records, partitions in parallel, then acknowledge the durable ones."""
         parts = defaultdict[TP, list[_Waiting]](list)
         for event, payload in waiting:
             parts[event.message.tp].append((event, payload))
@@ -125,7 +126,7 @@ class AgentSource:
                 await stream.ack(event)
 
     async def _open_all(self, topics: set[str]) -> None:
-        """Open all partitions of this worker: what a killed one left open is ended, and holds up nobody."""
+        """Open all partitions of this worker, which ends transactions that killed workers left open."""
         fresh = [
             tp for tp in self._app.consumer.assignment()
             if tp.topic in topics and tp not in self._writers

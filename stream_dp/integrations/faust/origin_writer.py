@@ -1,14 +1,14 @@
-"""The writer of what an app makes of one partition of an origin: every record of it at most once, whoever repeats it.
+"""Writes the records that an app makes of one partition of an origin, each at most once despite repeats.
 
-Rules: what is fed and the head that says so are one transaction, of a producer whose transactional id names pipeline,
-topic and partition. So whoever opens it shuts out every other writer of the partition, ends what those left open, and
-then reads a head that nobody else can move, never ahead of what was fed nor behind. After any error the writer is
-opened anew and what it was to feed is compared with the head again: what became of the transaction shows there. A
-record's partition in the source is a function of the record alone.
+Rules: fed records and the head that covers them are one transaction, of a producer whose transactional id names
+pipeline, topic and partition. So a writer that opens fences every other writer of the partition, ends their open
+transactions, and then reads a head that no one else can move, which exactly matches the fed records. After any
+error the writer is opened again and its records are compared with the head again: the head shows whether the
+transaction counted. A record's partition in the source is a function of the record alone.
 
-Heads: an offset that was jumped over is a hole: a record that comes for it late was never fed, and is fresh. So in any
-order each record is fresh once, as long as no more than `HOLES` holes lie open behind it; a partition that is read in
-its order opens holes only where it has no record. Offsets are private, so a head shows none.
+Heads: an offset that was jumped over is a hole: a record that arrives there later was never fed, and is fresh. So
+in any order each record is fresh once, as long as at most `HOLES` holes are open; a partition that is read in order
+has holes only at offsets without a record. Offsets are private, so a head's repr shows none.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from stream_dp.kafka.log.reader import reading
 HEAD_VERSION = 1
 _HeadContent: TypeAlias = tuple[str, int, tuple[tuple[int, int], ...]]
 HOLES = 1000
-"""How many holes are remembered; markers of transactions leave one each, and none of those is ever filled."""
+"""The most holes kept in a head; each transaction marker leaves one, which is never filled."""
 _RULES = {
     "cleanup.policy": "compact",
     "unclean.leader.election.enable": KEPT["unclean.leader.election.enable"],
@@ -49,9 +49,9 @@ _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 
 @dataclass(frozen=True, slots=True)
 class OriginHead:
-    """`next` is the first offset that nothing is known of; `holes` are ranges before it that brought no record.
+    """`next` is the first unknown offset; `holes` are ranges before it without a record.
 
-    `origin` is what tells this topic from a later one of the same name.
+    `origin` is the topic's id, which distinguishes it from a later topic with the same name.
     """
 
     origin: str
@@ -59,7 +59,7 @@ class OriginHead:
     holes: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
     def take(self, offset: int) -> tuple[bool, "OriginHead"]:
-        """Return whether the record at this offset is fresh, and the head with it."""
+        """Return whether the record at this offset is fresh, and the head that includes it."""
         if offset >= self.next:
             jumped = ((self.next, offset - 1),) if offset > self.next else ()
             return True, OriginHead(self.origin, offset + 1, (*self.holes, *jumped)[-HOLES:])
@@ -75,12 +75,12 @@ class OriginHead:
         return False, self
 
     def encoded(self) -> bytes:
-        """The head as it is stored."""
+        """Return the head in its stored form."""
         return msgspec.msgpack.encode((HEAD_VERSION, self.origin, self.next, self.holes))
 
 
 class Made(NamedTuple):
-    """What was made of the record at `offset`; None: nothing that is to be counted."""
+    """The result for the record at `offset`; None if nothing is to be counted."""
 
     offset: int
     payload: bytes | None
@@ -90,7 +90,7 @@ class Made(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The source of `pipeline`: the topic that its engine reads, and where in it a record belongs."""
+    """The source of `pipeline`: the topic that its engine reads, and the function that places its records."""
 
     settings: KafkaSettings
     pipeline: str
@@ -99,12 +99,12 @@ class Target(NamedTuple):
 
     @property
     def heads(self) -> str:
-        """The topic of heads, which is private: they are exact counts."""
+        """The topic of heads, which is private because heads are exact counts."""
         return f"{self.pipeline}.private.origins"
 
 
 class OriginWriter:
-    """Feeds what is made of a partition of the topic `origin`; `ours` says whether that is still this worker's."""
+    """Feeds the results of a partition of the topic `origin`; `ours` says whether this worker still owns it."""
 
     def __init__(
         self, target: Target, origin: str, partition: int, ours: Callable[[], bool]
@@ -119,27 +119,27 @@ class OriginWriter:
         self._turn = asyncio.Lock()
 
     async def feed(self, made: Sequence[Made]) -> bool:
-        """Feed what is fresh of it, durable on return; False: another worker has this partition now, and will.
+        """Feed the fresh records, durable on return; False: another worker owns the partition and feeds them.
 
         Raises:
-            FailClosed: the origin was deleted and made anew, or its head is damaged.
-            UsageError: nothing says in which of the source's partitions records belong.
-            WorldError: no answer for a long while, or access denied.
+            FailClosed: the origin was deleted and made again, or its head is damaged.
+            UsageError: no partitioner says in which of the source's partitions records belong.
+            WorldError: the brokers do not answer for a long while, or deny access.
         """
         return await self._patiently(lambda: self._fed(made))
 
     async def open(self) -> bool:
-        """Shut out every other writer of the partition, and learn how far it is; a second call does nothing."""
+        """Fence every other writer of the partition, and read its head; a second call does nothing."""
         return await self._patiently(self._opened)
 
     async def close(self) -> None:
-        """Give the connection back; what is in flight is decided by the next writer."""
+        """Close the connection; the next writer decides the transaction in flight."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await disconnect(producer)
 
     async def _patiently(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do it, opened anew after each error that may pass; False where the partition is another worker's."""
+        """Do the work, opening again after each error that may pass; False if another worker owns the partition."""
         errors, settings = library(".errors"), self._target.settings
         waits, waited = backing_off(), 0.0
         async with self._turn:
@@ -185,7 +185,7 @@ class OriginWriter:
         self._producer = producer
 
     async def _identity(self) -> str:
-        """What tells the origin from a later topic of its name; nothing where it is not of this cluster."""
+        """Return the origin's topic id; empty if it is not in this cluster."""
         eyes = TopicEyes(self._target.settings, self._origin)
         try:
             await eyes.start()
@@ -195,7 +195,7 @@ class OriginWriter:
         return "" if found is None else found.id
 
     async def _recorded(self, identity: str) -> OriginHead:
-        """The head of the partition: nobody else can move it now."""
+        """Return the head of the partition, which no other writer can move now."""
         what = f"topic {self._target.heads!r}: the head of {self._origin!r}"
         found = OriginHead(identity)
         async with reading(self._target.settings, self._target.heads) as log:
@@ -246,7 +246,8 @@ def decoded_head(stored: bytes, what: str) -> OriginHead:
     """Return a stored head; `what` names it in errors.
 
     Raises:
-        FailClosed: it is none.  UnknownFormat: one of another form.
+        FailClosed: the bytes are not a head.
+        UnknownFormat: it is a head in another form.
     """
     try:
         version, *content = msgspec.msgpack.decode(stored, type=list[Any])

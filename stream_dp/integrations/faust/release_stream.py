@@ -1,10 +1,10 @@
 """The releases of a pipeline in an agent of a Faust app: typed, each once, in order, without a gap.
 
-Rules: the topic has one partition, so one worker of the app has it at a time; when that dies, another goes on behind
-what was committed, and what it sees again is dropped where `seen` outlives the process. Releases are numbered from 1
-without gaps, and a body never changes: a number that was handed out is a repeat (dropped, if its body is the one that
-was seen), the next one is fresh, and any other is a gap. What is wrong with the releases ends the app: an agent alone
-would be started again, behind what is wrong.
+Rules: the topic has one partition, so one worker of the app reads it at a time. If that worker dies, another
+continues after the committed offset, and repeats are dropped if `seen` outlives the process. Releases are numbered
+from 1 without gaps, and a body never changes: a number that was already returned is a repeat (dropped if its body
+is the same), the next number is fresh, and any other is a gap. An error in the releases ends the app: Faust would
+restart a failed agent after the faulty release.
 """
 
 import hashlib
@@ -22,21 +22,22 @@ from stream_dp.kafka.log.public import ensure_public
 from stream_dp.python.public_release import PublicRelease
 
 REMEMBERED = 10_000
-"""Of how many releases the body is remembered, to know another version of one."""
+"""Digests of this many releases are kept, to detect another version of one."""
 
 
 class ReleaseStream:
-    """The releases of the pipeline `name`: `topic` is what an agent reads, and a call checks its stream.
+    """The releases of the pipeline `name`: `topic` is for an agent, whose stream a call of this object checks.
 
-    `seen` keeps how far it has come: a dict (the default) as long as the process lives, a Faust table with one
-    partition beyond that. A release counts as dealt with when the next one is asked for, so the one at which a worker
-    died comes again: `sequence` tells it.
+    `seen` stores the position: a dict (the default) as long as the process lives, a Faust table with one partition
+    beyond that. A release counts as done when the next one is requested, so the release at which a worker died
+    comes again; its `sequence` identifies it.
 
     Examples
     --------
     ::
 
         alerts = engine.releases()
+
 
         @app.agent(alerts.topic)
         async def react(stream):
@@ -60,7 +61,7 @@ class ReleaseStream:
         """Yield the releases of the agent's stream.
 
         Raises:
-            FailClosed: a gap, another version, or no release; the app ends.
+            FailClosed: there is a gap, another version, or bytes that are not a release; the app ends.
         """
         check = ReleaseCheck(self._name, self._seen)
         try:
@@ -75,13 +76,13 @@ class ReleaseStream:
 
 
 def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
-    """The topic as Faust reads it; where there is none yet, it is made as the engine makes it."""
+    """Return the topic for Faust; a missing topic is made in the engine's way."""
 
     class PublicTopicOfOurs(Topic):
         """Declared by the rules of public topics, not by those of the app."""
 
         async def maybe_declare(self) -> None:
-            """Make it, or check it."""
+            """Make the topic, or check it."""
             await ensure_public(settings, name)
 
     return PublicTopicOfOurs(
@@ -91,14 +92,14 @@ def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
         key_serializer="raw",
         value_serializer="raw",
         partitions=1,
-        internal=True,  # Faust declares those only
+        internal=True,  # Faust declares internal topics only
     )
 
 
 class ReleaseCheck:
-    """The releases of `pipeline`, the ones after what `seen` holds under this name: [last number, digest of its body].
+    """Checks that releases follow the position in `seen` under `pipeline`: [last number, digest of its body].
 
-    `seen` may be a dict, or what outlives the process, such as a Faust table.
+    `seen` may be a dict, or a mapping that outlives the process, such as a Faust table.
     """
 
     def __init__(self, pipeline: str, seen: MutableMapping[str, Any] | None = None) -> None:
@@ -110,7 +111,7 @@ class ReleaseCheck:
         """Return the release, or None for a repeat.
 
         Raises:
-            FailClosed: no release, a gap, or another body under a number that was seen.
+            FailClosed: the bytes are not a release, or there is a gap, or another body under a known number.
         """
         release, found = PublicRelease.of(body), _digest(body)
         number, known = release.sequence, self._seen.get(self._pipeline)
@@ -126,7 +127,7 @@ class ReleaseCheck:
         return release
 
     def done(self, release: PublicRelease) -> None:
-        """Note that a release was handed out and dealt with: it is a repeat from now on."""
+        """Note that a release was handled: from now on it is a repeat."""
         digest = _digest(release.body)
         self._remember(release.sequence, digest)
         self._seen[self._pipeline] = [release.sequence, digest]

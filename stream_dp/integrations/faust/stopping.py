@@ -1,8 +1,8 @@
-"""The end of an app whose engine, or whose stream, must not go on: with the true cause, and its exit code.
+"""Ends an app whose engine or stream must not go on, with the true cause and its exit code.
 
-Rules: an agent that raises is started again by Faust, so an error that must stop is handed to the app itself. What
-is logged is the text of our errors, which carry no content; of any other error its type alone, for libraries put data
-into their texts. The error is logged without its traceback.
+Rules: Faust restarts an agent that raises, so an error that must stop the app is passed to the app itself. The text
+of our own errors is logged, because it contains no content; of any other error only its type, because libraries put
+data into their texts. The error is logged without its traceback.
 """
 
 from mode import Service
@@ -11,7 +11,7 @@ from stream_dp.errors import StreamDPError
 
 
 class EngineStopped(SystemExit):
-    """Why the app ended: `error` says it; a worker's process exits with the code of the command line."""
+    """The reason why the app ended, in `error`; a worker's process exits with the command line's exit code."""
 
     def __init__(self, error: StreamDPError) -> None:
         super().__init__(error.exit_code)
@@ -25,7 +25,7 @@ class EngineStopped(SystemExit):
 
 
 def told(error: BaseException) -> StreamDPError:
-    """The error itself where it is ours; else one that names its type, and nothing of its text."""
+    """Return our own errors unchanged, and for any other an error with its type but not its text."""
     if isinstance(error, StreamDPError):
         return error
     return StreamDPError(
@@ -35,7 +35,7 @@ def told(error: BaseException) -> StreamDPError:
 
 
 async def stop_app(service: Service, error: BaseException) -> None:
-    """End the app to which this service belongs, and all beside it; the first cause counts."""
+    """End the app of this service, and everything in it; the first cause counts."""
     reason = EngineStopped(told(error))
     reason.__suppress_context__ = True
     await service.crash(reason)

@@ -1,4 +1,4 @@
-"""Clients, settings, topics and rights: how a cluster is reached, and how its errors become ours.
+"""Clients, settings, topics and rights: how to reach a cluster, and how its errors become ours.
 
 Begin with `clients`.
 """

@@ -1,10 +1,10 @@
 """Kafka settings, clients, and the one place where the client library's errors are translated.
 
-Rules: the library is imported on first use only, and its loggers are silenced there, for they write offsets
-and group names. Its exceptions never leave: `speaking` turns them into one line that names the topic or
-broker and what to do, without offsets, counts or contents. What may pass by itself is an `Outage`: look-ups are
-repeated by `patiently`, nothing else is. `KEPT` is what topics of ours are set to. This file knows no commit and no
-tick.
+Rules: the library is imported on first use only, and its loggers are silenced there, because they write offsets and
+group names. Its exceptions never leave this package: `speaking` turns each into one line that names the topic or
+broker and the remedy, without offsets, counts or contents. An error that may pass by itself is an `Outage`; only
+look-ups are repeated, by `patiently`. `KEPT` is the configuration of the pipeline's own topics. This file knows no
+commit and no tick.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ KEPT: Mapping[str, str] = {
     "unclean.leader.election.enable": "false",
 }
 RECORD_BYTES = 8 * 1024 * 1024
-"""The largest record of ours."""
+"""The largest record that this program writes."""
 _CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 _UNKNOWN_USER = ("Authentication", "Sasl")
@@ -38,14 +38,14 @@ _PASSING = (
     "KafkaTimeoutError", "KafkaUnavailableError", "BrokerNotAvailableError", "ReplicaNotAvailableError",
     "UnknownError", "RebalanceInProgressError", "ReassignmentInProgress", "InvalidReplicationFactorError",
 )  # fmt: skip
-"""What brokers say that are about to go or have just come, beside what the library itself would repeat."""
+"""Errors of brokers that are stopping or starting, besides the errors that the library calls retriable."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
     """How to reach a cluster; secrets stay in files.
 
-    `patience_s` bounds every wait for an answer, `retry_s` how long a look-up that gets none is repeated.
+    `patience_s` limits each wait for an answer, `retry_s` the repetition of a look-up without an answer.
     """
 
     bootstrap: str
@@ -56,7 +56,7 @@ class KafkaSettings:
     retry_s: float = 30.0
 
     def client(self) -> dict[str, Any]:
-        """The arguments that every client of the library takes; files of secrets are read anew.
+        """Return the arguments that every client of the library takes; files with secrets are read again.
 
         Raises:
             WorldError, UsageError: a file with a secret or certificate cannot be used; names its key.
@@ -72,7 +72,7 @@ class KafkaSettings:
 
 
 def library(part: str = "") -> Any:
-    """The client library (or its submodule `part`), silenced.
+    """Return the client library (or its submodule `part`), silenced.
 
     Raises:
         UsageError: it is not installed.
@@ -89,7 +89,7 @@ def library(part: str = "") -> Any:
 
 @contextmanager
 def speaking(settings: KafkaSettings, about: str) -> Iterator[None]:
-    """Translate what the library raises while it speaks to the cluster about `about`."""
+    """Translate the library's exceptions while it talks to the cluster about `about`."""
     errors = library(".errors")
     try:
         yield
@@ -102,7 +102,7 @@ def speaking(settings: KafkaSettings, about: str) -> Iterator[None]:
 
 
 def deleted(about: str) -> FailClosed:
-    """The error for a source or journal that lost records."""
+    """Return the error for a source or journal that lost records."""
     return FailClosed(
         f"{about}: records the journal has not seen were deleted, or the topic was made anew; what "
         "remains would be counted wrongly. Give the topic a longer retention; a new start needs a "
@@ -111,7 +111,7 @@ def deleted(about: str) -> FailClosed:
 
 
 def damaged(topic: str, partition: int) -> Outage:
-    """The error for what came over the wire broken; reading it again may help."""
+    """Return the error for bytes that arrived damaged; reading them again may help."""
     return Outage(
         f"topic {topic!r}: what its broker sends of partition {partition} is damaged; if it "
         "stays so, look at the broker's disk and the network"
@@ -119,7 +119,7 @@ def damaged(topic: str, partition: int) -> Outage:
 
 
 def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldError:
-    """The error for an answer that did not come or said no: an `Outage` where that may pass by itself."""
+    """Return the error for a missing or negative answer: an `Outage` if it may pass by itself."""
     name, where = type(error).__name__, settings.bootstrap
     if "Authorization" in name:
         return WorldError(
@@ -131,7 +131,7 @@ def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldE
         )
     cut_off = isinstance(
         error, ssl.SSLEOFError | ssl.SSLZeroReturnError
-    )  # as a broker that goes does it
+    )  # as a stopping broker does
     if isinstance(error, ssl.SSLError) and not cut_off:
         return WorldError(
             f"{about}: no TLS connection to Kafka at {where} ({_tls_reason(error)}); check that this listener speaks "
@@ -150,7 +150,10 @@ def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldE
 
 
 def passing(error: BaseException) -> bool:
-    """Say whether an error of the library may pass by itself; a nameless one is what is left when brokers go away."""
+    """Return whether an error of the library may pass by itself.
+
+    A plain `KafkaError` may: it is what remains when brokers go away.
+    """
     nameless = type(error) is library(".errors").KafkaError
     retriable = nameless or bool(getattr(error, "retriable", False))
     return retriable or isinstance(error, OSError) or type(error).__name__ in _PASSING
@@ -164,13 +167,13 @@ def _tls_reason(error: ssl.SSLError) -> str:
 async def patiently(
     settings: KafkaSettings, about: str, look_up: Callable[[], Awaitable[_T]]
 ) -> _T:
-    """Return what `look_up` answers; where brokers do not answer, repeat it with back-off, for `settings.retry_s`.
+    """Return the answer of `look_up`; if brokers do not answer, repeat it with back-off for `settings.retry_s`.
 
-    For what changes nothing at the brokers: it may be done any number of times.
+    Only for look-ups, which change nothing at the brokers, because they may run any number of times.
 
     Raises:
-        Outage: no answer in all that time; the last cause is named.
-        FailClosed, WorldError: at once, where waiting would not help.
+        Outage: no answer in that time; the last cause is named.
+        FailClosed, WorldError: at once, if waiting would not help.
     """
     deadline, waits = time.monotonic() + settings.retry_s, backing_off()
     while True:
@@ -185,7 +188,7 @@ async def patiently(
 
 
 def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
-    """Yield the seconds to wait before each next attempt: twice as long each time, up to `longest`, for ever."""
+    """Yield the seconds to wait before each next attempt for ever: doubled each time, up to `longest`."""
     wait = _FIRST_WAIT_S
     while True:
         yield wait
@@ -193,10 +196,10 @@ def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
 
 
 async def connect(settings: KafkaSettings, client: Any) -> None:
-    """Start a client of the library; gives it back if that fails.
+    """Start a client of the library; close it if that fails.
 
     Raises:
-        WorldError: no broker answers (an `Outage`), or none accepts these credentials.
+        WorldError: no broker answers (an `Outage`), or no broker accepts these credentials.
     """
     errors = library(".errors")
     try:
@@ -212,7 +215,7 @@ async def connect(settings: KafkaSettings, client: Any) -> None:
 
 
 async def _why_not(settings: KafkaSettings, error: BaseException) -> WorldError:
-    """Why no client could be started: the library keeps the causes to itself, so each address is tried once more."""
+    """Return why no client could be started: the library hides the causes, so each address is tried again."""
     causes = [error] if "Authorization" in type(error).__name__ else await _causes(settings)
     for cause in causes:
         found = refused(settings, "no connection", cause)
@@ -227,7 +230,7 @@ async def _why_not(settings: KafkaSettings, error: BaseException) -> WorldError:
 
 
 async def _causes(settings: KafkaSettings) -> list[BaseException]:
-    """What goes wrong with each address of a broker, those that can be reached left out; within some seconds."""
+    """Return the error of each broker address that cannot be reached; takes some seconds at most."""
     options = settings.client()
     options.pop("bootstrap_servers")
     options.pop("retry_backoff_ms")
@@ -248,12 +251,13 @@ async def _causes(settings: KafkaSettings) -> list[BaseException]:
 
 
 async def some_broker(client: Any) -> Any:
-    """Return the id of a broker for a low client of the library to ask.
+    """Return the id of a broker that a low-level client of the library can ask.
 
-    Brokers that have just begun, or are shut out for a moment, tell of none; the library would not ask again.
+    Brokers that have just begun, or are shut out for a moment, name no broker; then ask once more, which the
+    library would not do.
 
     Raises:
-        KafkaConnectionError: of the library; there is none still.
+        KafkaConnectionError: of the library; still no broker is known.
     """
     if client.get_random_node() is None:
         await client.force_metadata_update()
@@ -264,9 +268,10 @@ async def some_broker(client: Any) -> Any:
 
 
 async def disconnect(client: Any) -> None:
-    """Close a client of the library, whatever state it is in, within some seconds.
+    """Close a client of the library in any state, within some seconds.
 
-    In a task of its own: the library cancels tasks of its own in `stop` and lets that out, as if it were ours.
+    A separate task closes it: the library cancels its own tasks in `stop` and lets the CancelledError out, as if
+    the caller were cancelled.
     """
     closing = asyncio.create_task(_close(client))
     try:
@@ -279,7 +284,7 @@ async def disconnect(client: Any) -> None:
 
 
 async def _close(client: Any) -> None:
-    """Close the client, then the parts that it left open; a cancellation goes on with the next part."""
+    """Close the client, then the parts that it left open; after a cancellation, continue with the next part."""
     await _quietly(client.close if hasattr(client, "close") else client.stop)
     fetcher = getattr(client, "_fetcher", None)
     if fetcher is not None:

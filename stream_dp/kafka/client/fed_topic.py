@@ -1,7 +1,7 @@
-"""What a replay topic holds: whose marks it has, up to which tick, and whether there is anything else.
+"""The content of a replay topic: the feed of its marks, the last marked tick, and whether there are records.
 
-Rules: only what was committed counts, and a transaction of somebody else that stays open is told. Whole batches are
-read, so no record can end the look. The feed of the first mark is that of the topic: later ones may be copies.
+Rules: only committed records count, and another program's open transaction is an error. Whole batches are read, so
+no single record can stop the inspection. The first mark names the topic's feed: later marks may be copies.
 """
 
 import time
@@ -26,7 +26,7 @@ _POLL_MS = 100
 
 
 class FedTopic(NamedTuple):
-    """The feed of the first mark (None: no mark can be read), the last tick marked (-1: none), records of any kind."""
+    """The feed of the first mark (None: no mark), the last marked tick (-1: none), whether there are records."""
 
     feed: str | None
     last: int
@@ -34,13 +34,13 @@ class FedTopic(NamedTuple):
 
 
 async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequence[int]) -> FedTopic:
-    """Return what the topic of `marks` holds; the marks of the first partition tell for all.
+    """Return what the topic of `marks` holds; the marks of the first partition stand for all partitions.
 
-    That partition is read from its beginning: what lies at its end may be copies of marks.
+    That partition is read from its beginning, because the records at its end may be copies of marks.
 
     Raises:
         FailClosed: a transaction of another program stays open.
-        WorldError: no answer, or access denied.
+        WorldError: the brokers do not answer, or deny access.
     """
     async with reading(settings, marks.topic) as log:
         await log.bounds()
@@ -70,7 +70,7 @@ async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequenc
 async def _committed(
     settings: KafkaSettings, reader: Any, topic: str, partition: int
 ) -> AsyncIterator[RecordBatch]:
-    """The batches of a partition that hold records which count, up to what is its end now."""
+    """Yield the batches of a partition with committed records, up to its present end."""
     place = library().TopicPartition(topic, partition)
     at = (await reader.beginning_offsets([place]))[place]
     end = (await reader.end_offsets([place]))[place]

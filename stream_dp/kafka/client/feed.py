@@ -1,9 +1,9 @@
-"""The writer of a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
+"""Writes a topic for a replay clock: records in time order, and a mark in every partition after each tick.
 
-Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
-never sends a record twice, whatever others write there. A topic belongs to the feed of its first mark; one that holds
-anything else before it is refused, because the records of both would count. A record's partition is a function of
-the record alone (`engine.ticks.placement`). This file knows no mechanism and no release.
+Rules: a chunk of whole ticks is one transaction. A killed feed therefore continues after its last complete tick and
+never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first
+mark; a topic with anything before that mark is refused, because the records of both would count. A record's
+partition is a function of the record alone (`engine.ticks.placement`). This file knows no mechanism and no release.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ class KafkaFeed:
         """Fence other feeds and return the next tick to send: the one after the last mark in the topic.
 
         Raises:
-            FailClosed: the topic holds what another feed, or nobody with this key, start and step, has sent.
-            UsageError: nothing says in which of its partitions records belong.
-            WorldError: no such topic, no answer, or access denied.
+            FailClosed: the topic holds records of another feed, or none signed with this key, start and step.
+            UsageError: no partitioner says in which of its partitions records belong.
+            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
         """
         async with administering(self._settings, f"topic {self._topic}") as admin:
             if await existing(admin, self._topic) is None:
@@ -97,7 +97,7 @@ class KafkaFeed:
         return await self._producer.send_batch(batch, self._topic, partition=partition)
 
     def _batches(self, lane: Sequence[_Item]) -> Iterator[Any]:
-        """The lane's items in full record batches."""
+        """Yield the lane's items in full record batches."""
         batch = self._producer.create_batch()
         for value, headers in lane:
             if batch.append(key=None, value=value, timestamp=None, headers=headers) is None:

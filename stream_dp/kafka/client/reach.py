@@ -1,7 +1,7 @@
-"""Why a broker cannot be spoken to, address by address: its name, its port, TLS, the login.
+"""Why a broker cannot be reached, for each address: its name, its port, TLS, the login.
 
-Rules: the client library keeps these causes to itself (it goes on with the next address and says in the end that none
-answers), so each address is tried here on its own. Nothing is changed at the brokers, and no secret is in any text.
+Rules: the client library hides these causes (it tries the next address and reports at the end that none answers),
+so each address is tried here separately. Nothing is changed at the brokers, and no text contains a secret.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _BAD_LOGIN = ("SaslAuthenticationFailed", "AuthenticationFailedError")
 
 
 class Reached(NamedTuple):
-    """What became of one address: `cause` is empty where all is well, `mend` says what to look at."""
+    """The result for one address: `cause` is empty if it works, `mend` says what to check."""
 
     address: str
     cause: str = ""
@@ -27,7 +27,7 @@ class Reached(NamedTuple):
 
 
 async def reach(settings: KafkaSettings) -> list[Reached]:
-    """Try every address of `settings.bootstrap`, then every address that the brokers themselves name.
+    """Try every address of `settings.bootstrap`, then every address that the brokers name.
 
     Raises:
         WorldError, UsageError: a file of `security` cannot be used.
@@ -48,7 +48,7 @@ async def reach(settings: KafkaSettings) -> list[Reached]:
 async def _each(
     hosts: Sequence[tuple[str, int]], options: dict[str, Any]
 ) -> tuple[list[Reached], list[tuple[str, int]]]:
-    """What became of each address, and the addresses of brokers that they named."""
+    """Return the result for each address, and the addresses that the brokers named."""
     outcomes = await asyncio.gather(*(_one(host, port, options) for host, port in hosts))
     return [one for one, _ in outcomes], [at for _, named in outcomes for at in named]
 
@@ -69,7 +69,7 @@ async def _one(
             connection.close()
     if (
         not answer.brokers
-    ):  # the library goes on where a token was refused, and reads that as an answer
+    ):  # after a refused token the library goes on and reads the refusal as an answer
         return Reached(address, *_TOKEN), []
     return Reached(address), [(broker[1], broker[2]) for broker in answer.brokers]
 
@@ -78,7 +78,7 @@ _TOKEN = ("the broker refuses the bearer token", "source.security.token_file: is
 
 
 def why(error: BaseException, options: dict[str, Any]) -> tuple[str, str]:
-    """The cause of a failed connection in words, and what to look at; `options` are the client's."""
+    """Return the cause of a failed connection in words, and what to check; `options` are the client's."""
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):
         error = cause
@@ -111,7 +111,7 @@ def why(error: BaseException, options: dict[str, Any]) -> tuple[str, str]:
 
 
 def _tls(error: ssl.SSLError) -> tuple[str, str]:
-    """What went wrong with TLS: the broker's certificate, this client's, or there is no TLS at this port."""
+    """Return the TLS error: the broker's certificate, this client's certificate, or a port without TLS."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         code = error.verify_code

@@ -1,9 +1,9 @@
-"""What a user may do at a cluster (ACLs), asked without changing anything.
+"""A user's rights at a cluster (ACLs), asked without changing anything.
 
-Rules: brokers say themselves which operations they would allow on a topic or a group, whether it exists or not. For a
-transactional id they do not, so a step of a transaction is tried that cannot be one, for no producer has its id: it is
-refused, and how it is refused tells. Making a topic is asked for with `validate_only`. Nothing here reads a record.
-Source: the Kafka protocol, Metadata version 8 and DescribeGroups version 3.
+Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for
+a transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is
+always refused, and the kind of refusal shows the right. The right to make a topic is asked with `validate_only`.
+Nothing here reads a record. Source: the Kafka protocol, Metadata version 8 and DescribeGroups version 3.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _PATIENCE_S, _POLL_S = 10.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class TopicRights:
-    """A topic as this user sees it; `exists` is unknown (None) where it may not be looked at."""
+    """A topic as this user sees it; `exists` is None (unknown) if the user may not see it."""
 
     name: str
     exists: bool | None
@@ -37,7 +37,7 @@ class TopicRights:
 
 
 async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRights]:
-    """How this user sees these topics; none is created."""
+    """Return how this user sees these topics; creates none."""
     answer = await client.send(client.get_random_node(), _requests()["topics"](list(names)))
     found = {}
     for code, name, _, partitions, bits in answer.topics:
@@ -49,14 +49,14 @@ async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRight
 
 
 async def group_rights(client: Any, group: str) -> frozenset[str]:
-    """What this user may do with the group."""
+    """Return this user's rights on the group."""
     kind, request = library(".client").CoordinationType.GROUP, _requests()["groups"](group)
     answer = await _coordinated(client, kind, group, request, lambda one: one.groups[0][0])
     return frozenset() if answer is None or answer.groups[0][0] else _rights(answer.groups[0][6])
 
 
 async def may_transact(client: Any, transactional_id: str, group: str) -> bool:
-    """Say whether this user may run transactions under this id."""
+    """Return whether this user may run transactions under this id."""
     kind = library(".client").CoordinationType.TRANSACTION
     make = library(".protocol.transaction").AddOffsetsToTxnRequest
     request = make(transactional_id, _NOBODY, 0, group)
@@ -65,7 +65,7 @@ async def may_transact(client: Any, transactional_id: str, group: str) -> bool:
 
 
 async def may_create(admin: Any, topic: str) -> bool:
-    """Say whether this user may make this topic; it is not made."""
+    """Return whether this user may make this topic; does not make it."""
     new = library(".admin").NewTopic(topic, 1, 1)
     answer = await admin.create_topics([new], validate_only=True)
     return bool(answer.topic_errors[0][1] not in (_DENIED_TOPIC, _DENIED_CLUSTER))
@@ -74,9 +74,9 @@ async def may_create(admin: Any, topic: str) -> bool:
 async def _coordinated(
     client: Any, kind: Any, key: str, request: Any, code: Callable[[Any], int]
 ) -> Any:
-    """What the coordinator of this group or transactional id answers; None where this user may not know who that is.
+    """Return the answer of the coordinator of this group or transactional id; None if this user may not know it.
 
-    A cluster that never had one first makes a topic for them, which takes a moment.
+    A cluster without groups or transactions so far first makes a topic for them, which takes a moment.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -98,7 +98,7 @@ def _rights(bits: int) -> frozenset[str]:
 
 @cache
 def _requests() -> dict[str, Any]:
-    """The two requests that the library has no class for, or a broken one."""
+    """Return two request classes that the library lacks or implements wrongly."""
     api, types = library(".protocol.api"), library(".protocol.types")
     text, int16, int32, many = types.String("utf-8"), types.Int16, types.Int32, types.Array
 

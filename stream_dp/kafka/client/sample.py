@@ -1,7 +1,8 @@
-"""A sample of what a topic holds: its newest or its oldest records, read once, with no group and no commit.
+"""A sample of a topic: its newest or its oldest records, read once, with no group and no commit.
 
-Rules: bounded in records and in bytes. Record batches that cannot be unpacked are part of the sample, as refusals; an
-open transaction ends it, and what was aborted is no part of it. Offsets are private. This file knows no schema.
+Rules: the sample is limited in records and in bytes. Record batches that cannot be unpacked are part of it, as
+refusals. An open transaction ends it, and aborted records are not part of it. Offsets are private. This file knows
+no schema.
 """
 
 import time
@@ -21,7 +22,7 @@ from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
 
 MOST_BYTES = 64 * 2**20
-"""How much a sample may hold in all."""
+"""The largest size of a sample."""
 _SLICE_MS = 100
 _SILENCE_S = 3.0
 
@@ -34,7 +35,7 @@ class SampledBatch(NamedTuple):
 
 
 class SampledTopic(NamedTuple):
-    """The partitions of a topic, and batches of it."""
+    """The partitions of a topic, and sampled batches."""
 
     partitions: Sequence[int]
     batches: Sequence[SampledBatch]
@@ -49,12 +50,12 @@ async def sample_topic(
     newest: bool = True,
     limit: int = LIMIT_BYTES,
 ) -> SampledTopic:
-    """Return what the `most` newest offsets of each partition hold (or the oldest); `marks`: look for tick marks.
+    """Return the records at the `most` newest (or oldest) offsets of each partition; `marks`: look for tick marks.
 
     A record batch that would expand beyond `limit` bytes is refused.
 
     Raises:
-        WorldError: no such topic, no answer, or access denied.
+        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
     """
     eyes = TopicEyes(settings, topic)
     reader = consumer(settings, wait=True, fetch_wait_ms=_SLICE_MS)
@@ -81,7 +82,7 @@ def _span(begin: int, end: int, most: int, *, newest: bool) -> range:
 
 
 async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> list[SampledBatch]:
-    """Read these offsets; where nothing comes for a while, what lies there is no part of the sample."""
+    """Return the batches at these offsets; stop when nothing arrives for a while."""
     found: list[SampledBatch] = []
     left, size, heard = [at for at, span in spans.items() if span], 0, time.monotonic()
     reader.assign(left)
@@ -99,7 +100,7 @@ async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> lis
 
 
 def _inside(batch: RecordBatch, span: range, unpacker: Unpacker) -> Unpacked:
-    """What of the batch lies behind the start of the span."""
+    """Return the part of the batch from the start of the span on."""
     if batch.kind not in (Kind.DATA, Kind.FOREIGN):
         return Unpacked([], range(0), [], {})
     return unpacker.unpack(batch).behind(span.start)

@@ -1,8 +1,9 @@
-"""How a client of the library shows who it is, and whom it believes: TLS, certificate, password, token.
+"""How a client proves its identity and checks the broker's: TLS, certificate, password, token.
 
-Rules: the names are those of `source.security` in a pipeline file, so an error names the very key. A secret is read
-from its file whenever a client is made, a token at each new connection; one that everybody on the machine may read is
-refused. No error, repr or log holds one. `token` names code, which is imported: who writes it there is trusted.
+Rules: names are those of `source.security` in a pipeline file, so an error names the exact key. A secret is read
+from its file whenever a client is made, a token at each new connection. A secret that everybody on the machine may
+read is refused. No error, repr or log contains a secret. `token` names code, which is imported: the author of the
+pipeline file is trusted.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, b64token
 
 @dataclass(frozen=True, slots=True)
 class KafkaSecurity:
-    """What `source.security` says; the files are read by `arguments`."""
+    """The keys of `source.security`; `arguments` reads the files."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str | None = None
@@ -56,7 +57,7 @@ class KafkaSecurity:
         return self.protocol.startswith("SASL")
 
     def arguments(self) -> dict[str, Any]:
-        """The library's arguments for all of this.
+        """Return the library's arguments for these settings.
 
         Raises:
             WorldError: a file cannot be read, or holds no certificate, key, password or token.
@@ -96,7 +97,7 @@ class KafkaSecurity:
         hidden(*guarded)
         named = self.key_password_file
         password = "" if named is None else secret("key_password_file", named)
-        try:  # with a password, be it empty, for without one the library of TLS would ask on the terminal
+        try:  # an empty password too: without one the TLS library would ask on the terminal
             context.load_cert_chain(certificate, self.key_file, password)
         except (ssl.SSLError, OSError, ValueError):
             raise WorldError(
@@ -121,7 +122,7 @@ OPEN = KafkaSecurity()
 
 
 class BearerTokens:
-    """The token of each new connection, from `source`: a function or a coroutine function without arguments."""
+    """Returns a token for each new connection, from the function or coroutine function `source`."""
 
     def __init__(self, source: Callable[[], Any]) -> None:
         self._source = source
@@ -130,7 +131,7 @@ class BearerTokens:
         """Return a fresh token.
 
         Raises:
-            OSError: there is none; the library takes it for a connection that failed.
+            OSError: there is no token; the library treats this as a failed connection.
         """
         try:
             if inspect.iscoroutinefunction(self._source):
@@ -146,17 +147,17 @@ class BearerTokens:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file that holds a token, read at each call: who renews it replaces the file."""
+    """A file with a token, read at each call; to renew the token, replace the file."""
 
     path: Path
 
     def __call__(self) -> str:
-        """Return the token that the file holds now."""
+        """Return the present token in the file."""
         return secret("token_file", self.path).strip()
 
 
 def hook(named: str) -> Callable[[], Any]:
-    """The function that `package.module:function` names; its module is imported.
+    """Import and return the function named by `package.module:function`.
 
     Raises:
         UsageError: there is no such function.
@@ -175,10 +176,11 @@ def hook(named: str) -> Callable[[], Any]:
 
 
 def secret(key: str, path: Path) -> str:
-    """The one line of text in this file of `security.KEY`, without the line break at its end.
+    """Return the one line of text in this file of `security.KEY`, without its line break.
 
     Raises:
-        WorldError: it cannot be read, or is empty. UsageError: everybody may read it.
+        WorldError: the file cannot be read, or is empty.
+        UsageError: everybody may read it.
     """
     content = readable(key, path)
     hidden(key, path)
@@ -192,10 +194,10 @@ def secret(key: str, path: Path) -> str:
 
 
 def readable(key: str, path: Path) -> bytes:
-    """What this file of `security.KEY` holds.
+    """Return the content of this file of `security.KEY`.
 
     Raises:
-        WorldError: it cannot be read.
+        WorldError: the file cannot be read.
     """
     try:
         return path.read_bytes()
@@ -204,10 +206,12 @@ def readable(key: str, path: Path) -> bytes:
 
 
 def hidden(key: str, path: Path) -> None:
-    """Refuse a secret that everybody on this machine may read or change (a group may: that is how secrets are mounted).
+    """Refuse a secret that everybody on this machine may read or change.
+
+    A group may read it, because secrets are mounted that way.
 
     Raises:
-        UsageError: it is open to others.
+        UsageError: the file is open to others.
     """
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
         raise UsageError(f"security.{key} {path} is open to others; run `chmod o= {path}`")

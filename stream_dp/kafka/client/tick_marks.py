@@ -1,9 +1,10 @@
-"""Tick marks of a replay topic: who made them, and what they say.
+"""Tick marks of a replay topic: their signature and their content.
 
-Rules: a mark is the header `stream-dp-tick` of a record without a value, and counts only with the signature of the
-operator's key for this topic, partition and grid. So whoever may only write there can close no tick: what is not such
-a mark is refused alone, like any other bad record, and a mark that is copied within its partition says what was said
-before. Marks say nothing of the records. The form is public (docs/replay.md): other feeders may make them.
+Rules: a mark is the header `stream-dp-tick` of a record without a value. It counts only with the signature of the
+operator's key for this topic, partition and grid, so a program that may only write to the topic cannot close a
+tick. A false mark is refused alone, like any other bad record. A copy of a mark within its partition repeats what
+was known. Marks contain nothing about the records. The form is public (docs/replay.md): other feeders may make
+marks.
 """
 
 import hmac
@@ -19,7 +20,7 @@ _FORM = re.compile(rb"1\.(0|[1-9][0-9]{0,17})\.([0-9a-f]{32})\.([0-9a-f]{64})")
 
 
 class Mark(NamedTuple):
-    """The tick that is over, and the feed that says so, as 32 hexadecimal digits."""
+    """The tick that is over, and the feed that marked it, as 32 hexadecimal digits."""
 
     tick: int
     feed: str
@@ -28,12 +29,12 @@ class Mark(NamedTuple):
 class TickMarks:
     """Makes and reads the marks of one topic.
 
-    A copy of a mark in another partition or topic, or for another grid or key, is none. A mark may skip ahead: it
-    closes every tick up to its own.
+    A copy of a mark in another partition or topic, or for another grid or key, is not a mark. A mark may skip
+    ahead: it closes every tick up to its own.
     """
 
     def __init__(self, key: bytes, topic: str, grid: TickGrid, feed: str = UNNAMED) -> None:
-        """Take the key of marks (`Sealer.mark_key`), and the feed, 32 hexadecimal digits, that new marks name."""
+        """Take the key of marks (`Sealer.mark_key`) and the feed, 32 hexadecimal digits, that new marks name."""
         self.topic = topic
         self.feed = feed
         self._key = key
@@ -52,14 +53,14 @@ class TickMarks:
     def read(self, partition: int, value: bytes) -> int | None:
         """Return the tick that a header's value marks in this partition.
 
-        None where it is malformed, beyond the grid, or not signed with the operator's key for this topic, partition and
-        grid.
+        Return None if the value is malformed, beyond the grid, or not signed with the operator's key for this
+        topic, partition and grid.
         """
         mark = self.read_whole(partition, value)
         return None if mark is None else mark.tick
 
     def read_whole(self, partition: int, value: bytes) -> Mark | None:
-        """Return what a header's value says in this partition; None as `read`."""
+        """Return the mark in a header's value in this partition; None as `read`."""
         form = _FORM.fullmatch(value)
         if form is None or (tick := int(form[1])) not in self._grid:
             return None
@@ -74,9 +75,10 @@ class TickMarks:
 
 
 def claimed(headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bytes | None:
-    """Return what a record with these headers and this value claims to mark; None where it claims nothing.
+    """Return the value of a record's tick header; None without such a header.
 
-    Empty, so no mark, where it has the header twice or has a value of its own.
+    Return an empty value, which is never a valid mark, if the record has the header twice or has a value of its
+    own.
     """
     claims = [said for name, said in headers if name == TICK_HEADER]
     if not claims:

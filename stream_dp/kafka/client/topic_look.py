@@ -1,8 +1,8 @@
 """A fresh look at a topic: its id and its partitions, in one request.
 
-Rules: one client that reads nothing, so that the answer waits behind no fetch. The id of a topic tells it from one of
-the same name that was made after it was deleted. Source: the Metadata request of the Kafka protocol, version 12; the
-client library stops at 5, so the version is written out here. Older brokers tell no id.
+Rules: the client reads no records, so its answer never waits behind a fetch. The id distinguishes a topic from a
+later one with the same name, made after it was deleted. Source: the Metadata request of the Kafka protocol, version
+12; the client library stops at 5, so the version is written out here. Older brokers return no id.
 """
 
 from functools import cache
@@ -22,14 +22,14 @@ _UNKNOWN_TOPIC = 3
 
 
 class TopicLook(NamedTuple):
-    """A topic as a broker knows it now; `id` is empty where brokers tell none."""
+    """A topic as a broker knows it now; `id` is empty if the broker returns none."""
 
     id: str
     partitions: tuple[int, ...]
 
 
 class TopicEyes:
-    """Looks at one topic."""
+    """Reads the id and the partitions of one topic."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -41,10 +41,10 @@ class TopicEyes:
         await self._client.bootstrap()
 
     async def look(self) -> TopicLook | None:
-        """Return the topic as it is now; None where there is none, or it may not be seen.
+        """Return the present topic; None if it does not exist or may not be seen.
 
         Raises:
-            WorldError: brokers do not answer for a while (an `Outage`), or deny.
+            WorldError: brokers do not answer for a while (an `Outage`), or deny access.
         """
         return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
 
@@ -60,12 +60,12 @@ class TopicEyes:
         return TopicLook("" if identity == _NO_ID else identity.hex(), found)
 
     async def stop(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         await disconnect(self._client)
 
 
 def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
-    """The error for a topic that was never there, or may not be seen."""
+    """Return the error for a topic that does not exist, or may not be seen."""
     return WorldError(
         f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
         "check its name and its ACL"
@@ -74,7 +74,7 @@ def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
 
 @cache
 def _request() -> Any:
-    """The class of the request, made of the library's parts."""
+    """Return the request class, built from the library's parts."""
     api, types = library(".protocol.api"), library(".protocol.types")
     text, tags = types.CompactString("utf-8"), ("tags", types.TaggedFields)
     many, int16, int32 = types.CompactArray, types.Int16, types.Int32

@@ -1,7 +1,8 @@
-"""Checks of topics: those of ours are made or checked, those of a source only looked at.
+"""Checks of topics: the pipeline's own are made or checked, a source's is only checked.
 
-Rules: topics of ours have one partition and keep all they hold; a topic that does not is refused, never altered.
-A refusal names the setting to change, and the command that does it. This file knows no commit and no tick.
+Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused,
+never altered. A refusal names the setting to change, and the command that changes it. This file knows no commit and
+no tick.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ _POLL_S = 0.05
 
 @asynccontextmanager
 async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
-    """An admin client."""
+    """Yield a connected admin client."""
     client = library(".admin").AIOKafkaAdminClient(**settings.client())
     await connect(settings, client)
     try:
@@ -45,7 +46,7 @@ async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[An
 
 
 async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
-    """The partitions of a topic, or None where there is no such topic; never creates it."""
+    """Return the partitions of a topic, or None if it does not exist; never creates it."""
     for found in await admin.describe_topics():
         if found["topic"] == topic and found["partitions"]:
             return sorted(found["partitions"], key=lambda one: int(one["partition"]))
@@ -53,7 +54,7 @@ async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
 
 
 async def config(admin: Any, topic: str) -> dict[str, str]:
-    """The effective configuration of a topic."""
+    """Return the effective configuration of a topic."""
     kinds = library(".admin.config_resource")
     resource = kinds.ConfigResource(kinds.ConfigResourceType.TOPIC, topic)
     (answer,) = await admin.describe_configs([resource])
@@ -64,13 +65,13 @@ async def config(admin: Any, topic: str) -> dict[str, str]:
 
 
 async def cluster_of(settings: KafkaSettings) -> str:
-    """The id that the cluster gave itself when it was made; empty where it tells none."""
+    """Return the id that the cluster gave itself when it was made; empty if it returns none."""
     async with administering(settings, "the cluster's id") as admin:
         return str((await admin.describe_cluster()).get("cluster_id") or "")
 
 
 def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
-    """What to set, and the command that does it."""
+    """Return the settings to change and the command that changes them."""
     values = [f"{key}={value}" for key, value in wanted.items()]
     return (
         f"set {', '.join(values)} on it, with any tool or by: kafka-configs.sh "
@@ -80,7 +81,7 @@ def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> s
 
 
 async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse a source whose brokers remove older records of a key: one event would remove another.
+    """Refuse a source whose brokers remove older records of a key, because one event would remove another.
 
     Raises:
         FailClosed: the topic is compacted.
@@ -93,7 +94,7 @@ async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
 
 
 async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse a source whose records carry stamps of their producers.
+    """Refuse a source whose records carry time stamps of their producers.
 
     Raises:
         FailClosed: its brokers do not stamp records on arrival.
@@ -113,14 +114,14 @@ async def ensure(
     hints: Mapping[str, str] = MappingProxyType({}),
     wrong: str = "could lose or alter what it holds; if it is still whole,",
 ) -> str:
-    """Create the topic with one partition, or check it against `rules`; return what could be safer.
+    """Create the topic with one partition, or check it against `rules`; return advice for safer settings, or "".
 
-    `hints` are set at creation only; `warnings` makes lines of what is returned. `wrong` says of a topic that does not
-    keep the rules what that means.
+    `hints` are set at creation only; `warnings` formats the advice. `wrong` says what it means that a topic breaks
+    the rules.
 
     Raises:
-        FailClosed: the topic exists with other settings; the text says which to mend.
-        WorldError: no answer, or access denied.
+        FailClosed: the topic exists with other settings; the text says which to change.
+        WorldError: the brokers do not answer, or deny access.
     """
     async with administering(settings, f"topic {topic!r}") as admin:
         partitions = await existing(admin, topic)
@@ -128,7 +129,7 @@ async def ensure(
             partitions = await make_topic(settings, admin, topic, {**hints, **rules})
         if len(partitions) != 1:
             raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
-        # another broker may be asked than the one that knows the topic already
+        # this request may reach a broker that does not know the new topic yet
         found = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
         broken = {key: value for key, value in rules.items() if found.get(key) != value}
         if broken:
@@ -138,7 +139,7 @@ async def ensure(
 
 
 def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
-    """What production would mend of a topic, by where the brokers say that they are; calm where all is tried out here.
+    """Return what a production setup should change, from the brokers' hosts; mild if one local broker is tried out.
 
     >>> _could_be_safer(1, 1, ["127.0.0.1"])
     'kept once, by the one broker on this machine: enough to try things out; real data want three brokers'
@@ -155,7 +156,7 @@ def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
 
 
 def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
-    """One line for all topics of which `ensure` said the same."""
+    """Return one line for all topics with the same advice from `ensure`."""
     lines: dict[str, list[str]] = {}
     for topic, what in found.items():
         if what:
@@ -166,7 +167,9 @@ def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
 async def make_topic(
     settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str], *, spread: bool = False
 ) -> list[dict[str, Any]]:
-    """Make a topic of ours; return its partitions once brokers lead them: one, or with `spread` one for each broker.
+    """Make one of the pipeline's own topics and return its partitions once brokers lead them.
+
+    The topic has one partition, or with `spread` one for each broker.
 
     Raises:
         KafkaError: of the library; brokers deny or do not answer.
@@ -174,7 +177,7 @@ async def make_topic(
     brokers = len((await admin.describe_cluster())["brokers"])
     copies = min(
         3, brokers
-    )  # also where one of three is away just now: one copy would stay one for good
+    )  # count a broker that is away: a topic made with one copy keeps one copy
     wanted["min.insync.replicas"] = str(min(2, copies))
     new = library(".admin").NewTopic(topic, brokers if spread else 1, copies, topic_configs=wanted)
     answer = await admin.create_topics([new])

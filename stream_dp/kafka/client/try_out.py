@@ -1,7 +1,7 @@
-"""A producer for trying a pipeline out: records into a topic, each acknowledged by all replicas that are in sync.
+"""A producer for trying a pipeline out: each record is acknowledged by all in-sync replicas.
 
 Rules: a record's partition is a function of the record alone (`engine.ticks.placement`). The topic is never made
-here. No content and no count leaves with an error. This file knows no format.
+here. Errors contain no content and no count. This file knows no format.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from stream_dp.kafka.client.clients import (
 from stream_dp.kafka.client.topics import STAMPED, administering, config, existing
 
 AT_ONCE = 1000
-"""How many records may be on their way."""
+"""The largest number of unacknowledged records."""
 
 
 class TryOutProducer:
-    """Sends records to one topic; a context in which it is open."""
+    """Sends records to one topic while its context is open."""
 
     def __init__(self, settings: KafkaSettings, topic: str, place: Placement = by_content) -> None:
         self._settings = settings
@@ -35,10 +35,10 @@ class TryOutProducer:
         self.stamped = False
 
     async def __aenter__(self) -> "TryOutProducer":
-        """Look at the topic and connect; `stamped` then says whether its brokers stamp records on arrival.
+        """Check the topic and connect; `stamped` then says whether its brokers stamp records on arrival.
 
         Raises:
-            WorldError: no such topic, no answer, or access denied.
+            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
         """
         settings, topic = self._settings, self._topic
         async with administering(settings, f"topic {topic}") as admin:
@@ -58,15 +58,15 @@ class TryOutProducer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         if self._producer is not None:
             await disconnect(self._producer)
 
     async def send(self, payload: bytes) -> None:
-        """Send a record; where `AT_ONCE` are on their way, wait until all of them are acknowledged.
+        """Send a record; when `AT_ONCE` records are unacknowledged, wait for all acknowledgements.
 
         Raises:
-            WorldError: it, or one before it, was not acknowledged.
+            WorldError: this record, or an earlier one, was not acknowledged.
         """
         (partition,) = self._place((payload,), self._partitions)
         with speaking(self._settings, f"topic {self._topic}"):
@@ -75,7 +75,7 @@ class TryOutProducer:
             await self.acknowledged()
 
     async def acknowledged(self) -> None:
-        """Wait until all that was sent is acknowledged; raises as `send`."""
+        """Wait until all sent records are acknowledged; raises as `send`."""
         sent, self._sent = self._sent, []
         with speaking(self._settings, f"topic {self._topic}"):
             await asyncio.gather(*sent)

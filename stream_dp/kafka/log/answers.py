@@ -1,7 +1,7 @@
 """Answers to messages as a public Kafka topic, `PIPELINE.answers`.
 
-Rules: those of every public topic (kafka_public.py). Key = the message's id (none where the answer has none), value =
-body, timestamp = the end of the last tick before the cut as the body names it.
+Rules: those of every public topic (`public`). Key = the message's id (no key if the answer has no id), value =
+body, timestamp = the end of the last tick before the cut, as in the body.
 """
 
 from stream_dp.journal.answer_body import answer_head

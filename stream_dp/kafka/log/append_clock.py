@@ -1,8 +1,8 @@
-"""What time it is at the brokers, and how far that is from this machine's time.
+"""The brokers' time, and its difference from this machine's time.
 
-Rules: a topic of our own, `NAME.private.clock`, is stamped on arrival. It has one partition for each broker that there
-is when it is made, so that each of them tells its own clock. What it holds is empty records, forgotten soon. A
-stamp lies between the moments of sending and of the answer: an answer that took long says little, and never that clocks
+Rules: the topic `NAME.private.clock` is stamped on arrival. It has one partition for each broker that exists when
+it is made, so that each broker's clock can be read. It holds empty records, which are deleted soon. A stamp lies
+between the moments of sending and of the answer: a slow answer says little, and never makes clocks appear to
 differ. An append changes nothing else, so it may be repeated. Nothing here knows a record or a tick.
 """
 
@@ -35,24 +35,24 @@ WANTED = {
     "unclean.leader.election.enable": "true",  # a clock needs no memory
     **STAMPED,
 }
-"""What the topic is set to where it is made; it must stamp on arrival, and nothing else matters."""
+"""The configuration of a new clock topic; only the stamp on arrival is required of an existing one."""
 _ON_ARRIVAL = 1
 
 
 def clock_topic(pipeline: str) -> str:
-    """The topic of this pipeline by which brokers tell their clocks."""
+    """Return the name of this pipeline's clock topic."""
     return f"{pipeline}.private.clock"
 
 
 class Difference(NamedTuple):
-    """A broker's clock minus this machine's lies between `least` and `most`, in milliseconds."""
+    """A broker's clock minus this machine's: between `least` and `most` milliseconds."""
 
     least: int
     most: int
 
 
 class Stamp(NamedTuple):
-    """A broker's clock, `stamp`, at some moment between `sent` and `told` of this machine's; all in milliseconds."""
+    """A broker's clock `stamp` at a moment between `sent` and `told` of this machine's clock; milliseconds."""
 
     broker: str
     sent: int
@@ -61,12 +61,12 @@ class Stamp(NamedTuple):
 
     @property
     def difference(self) -> Difference:
-        """How far the broker's clock is from this machine's."""
+        """The broker's clock minus this machine's."""
         return Difference(self.stamp - self.told, self.stamp - self.sent)
 
 
 class BrokerClocks:
-    """The clocks of the brokers that lead a partition of `topic`; `now` is this machine's, in milliseconds."""
+    """The clocks of the brokers that lead a partition of `topic`; `now` is this machine's clock in milliseconds."""
 
     def __init__(self, settings: KafkaSettings, topic: str, now: Callable[[], int]) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class BrokerClocks:
         """Make the topic if it is missing, or check that it stamps on arrival; needs no `start`.
 
         Raises:
-            WorldError: no answer, or this user may not make or describe the topic.
+            WorldError: the brokers do not answer, or this user may not make or describe the topic.
             FailClosed: the topic keeps the stamps of its producers.
         """
         settings, topic = self._settings, self._topic
@@ -90,22 +90,22 @@ class BrokerClocks:
             raise self._unstamped()
 
     async def start(self) -> None:
-        """Connect; the first append waits for connections, so it would say little."""
+        """Connect and append once: the first append waits for connections, so its stamp would say little."""
         self._producer = library().AIOKafkaProducer(acks=1, **self._settings.client())
         await connect(self._settings, self._producer)
         await self.ask()
 
     async def ask(self) -> list[Stamp]:
-        """Append an empty record to each partition, and return what the brokers' clocks said.
+        """Append an empty record to each partition, and return the brokers' stamps.
 
         Raises:
-            WorldError: brokers do not answer for a while (an `Outage`), or deny.
+            WorldError: brokers do not answer for a while (an `Outage`), or deny access.
             FailClosed: the topic keeps the stamps of its producers.
         """
         return await patiently(self._settings, self._about, self._ask_once)
 
     async def stop(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         if self._producer is not None:
             await disconnect(self._producer)
 
@@ -148,7 +148,7 @@ def earliest(stamps: Sequence[Stamp], most: int) -> int:
     """Return the earliest of the brokers' clocks, in milliseconds.
 
     Raises:
-        FailClosed: one of them differs from this machine's clock by more than `most` milliseconds for certain.
+        FailClosed: a broker's clock certainly differs from this machine's by more than `most` milliseconds.
     """
     for one in stamps:
         ahead, behind = -one.difference.most, one.difference.least
@@ -164,10 +164,10 @@ def earliest(stamps: Sequence[Stamp], most: int) -> int:
 
 
 async def append_differences(settings: KafkaSettings, pipeline: str) -> list[Difference]:
-    """The difference of each broker's clock from this machine's; makes the topic of clocks if it is missing.
+    """Return the difference of each broker's clock from this machine's; make the clock topic if it is missing.
 
     Raises:
-        WorldError: no answer, or access denied.
+        WorldError: the brokers do not answer, or deny access.
         FailClosed: the topic keeps the stamps of its producers.
     """
     clocks = BrokerClocks(settings, clock_topic(pipeline), system_ms)

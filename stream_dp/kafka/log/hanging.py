@@ -1,12 +1,15 @@
-"""A transaction that its coordinator has ended and its partition has not: readers of what is committed wait for ever.
+"""Transactions that their coordinator has ended but their partition has not: they block readers for ever.
 
-Why: where a broker dies, Kafka 4.3.1 may take a partition that has no leader for a deleted one, and book a commit or
-an abort as complete without writing its marker there. Rules: only who holds the lease ends such a transaction, by an
-empty one of its own, for every life of a pipeline has one producer id; those of others stay. What was booked is not
-known here any more. A commit of the journal that was acknowledged is followed by its releases and answers, and nothing
-else is: so it is committed where any of them was ever written to its public topic, also in vain, and else aborted, and
-then no reader has seen anything of it. What hangs in a public topic is durable in the journal: it is aborted, and the
-same bytes are published again. An acknowledged commit without either is lost with its marker.
+Why: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and record a commit
+or an abort as complete without writing its marker to that partition.
+
+Rules: only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a
+pipeline has the same producer id. Transactions of others are left alone. Here it is unknown whether the coordinator
+recorded a commit or an abort. A journal commit that was acknowledged is followed by its releases and answers, and
+by nothing else. So a hanging transaction of the journal is committed if any of these was ever written to its public
+topic, even in vain, and aborted otherwise; in the latter case no reader has seen anything of it. A hanging
+transaction of a public topic is durable in the journal: it is aborted, and the same bytes are published again. An
+acknowledged commit without releases and answers is lost with its marker.
 """
 
 import logging
@@ -18,20 +21,20 @@ from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.kafka.log.reader import reading
 
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
-"""The headers of a journal's record that tell the numbers of its commit's first release and answer, public as they are.
+"""Headers of a journal record with the numbers of its commit's first release and first answer, which are public.
 """
 _ABOUT: Mapping[str, PublicSequence[Any]] = {FIRST_RELEASE: RELEASES, FIRST_ANSWER: ANSWERS}
-"""For each header the public sequence that it is about."""
+"""The public sequence of each header."""
 
 _log = logging.getLogger(__name__)
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
-    """End what hangs in a public topic.
+    """End a hanging transaction of a public topic.
 
     Raises:
         FailClosed: the lease is lost.
-        WorldError: no answer, or access denied.
+        WorldError: the brokers do not answer, or deny access.
     """
     if await _hanging(lease, topic) is not None:
         what = "it is aborted now, and what it holds is published again"
@@ -39,11 +42,11 @@ async def settle_public(lease: KafkaLease, topic: str) -> None:
 
 
 async def settle_journal(lease: KafkaLease, topic: str) -> None:
-    """End what hangs in the journal's topic: commit it where anything of it is public, or was.
+    """End a hanging transaction of the journal's topic: commit it if any of it is or was public, else abort it.
 
     Raises:
         FailClosed: the lease is lost.
-        WorldError: no answer, or access denied.
+        WorldError: the brokers do not answer, or deny access.
     """
     hanging = await _hanging(lease, topic)
     if hanging is not None:
@@ -57,14 +60,14 @@ async def settle_journal(lease: KafkaLease, topic: str) -> None:
 
 
 async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
-    """Where what is not decided begins and ends, after it was waited for."""
+    """Return begin and end of the undecided part after waiting for it, or None."""
     async with reading(lease.settings, topic) as log:
         decided, end = await log.ends()
     return (decided, end) if decided < end else None
 
 
 async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[str, int]:
-    """What the headers say that a part of the journal begins with, decided or not."""
+    """Return the numbers in the headers of this part of the journal, decided or not."""
     found: dict[str, int] = {}
     async with reading(lease.settings, topic, "read_uncommitted") as log:
         async for records in log.records(begin, end):
@@ -76,7 +79,7 @@ async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[s
 
 
 async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
-    """Say whether any of what begins with these numbers was ever written to its public topic."""
+    """Return whether a release or answer from these numbers on was ever written to its topic."""
     for header, first in firsts.items():
         if first <= await _last_written(lease, header):
             return True
@@ -84,7 +87,7 @@ async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
 
 
 async def _last_written(lease: KafkaLease, header: str) -> int:
-    """The last number that was ever written to the public topic of this header, -1 where none was."""
+    """Return the last number ever written to the public topic of this header, -1 if none."""
     sequence = _ABOUT[header]
     public = f"{lease.pipeline}.{sequence.name}"
     async with reading(lease.settings, public, "read_uncommitted") as log:

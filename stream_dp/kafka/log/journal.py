@@ -1,10 +1,11 @@
 """The journal as a private Kafka topic: one transaction holds a commit and its positions.
 
-Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the headers
-stream-dp-journal (the version of this form), sequence, part and parts, and where it has some first-release and
-first-answer (the numbers of its first release and its first answer); a missing part or commit, or another version,
-stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them with the
-last commit, which tells a wiped or restored journal. The topic keeps everything; its access is for the engine alone.
+Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
+headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
+first-release and first-answer (the numbers of its first release and first answer). A missing part or commit, or
+another version, stops the engine. The source's positions are the offsets of a group that nobody joins: `verify`
+compares them with the last commit, which detects a wiped or restored journal. The topic keeps everything; only the
+engine has access to it.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from stream_dp.kafka.log.reader import reading
 PART_BYTES = 500_000
 EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
 WITHOUT_OFFSETS = "went-on-without-offsets"
-"""What is noted beside the marks of the lease's holders, in the first commit after the offsets had expired."""
+"""Note in the lease's topic that comes with the first commit after the offsets had expired."""
 VERSION = 1
 _FORM = "stream-dp-journal"
 _COORDINATOR_MOVES = (14, 15, 16)
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @cache
 def _warn_once(warning: str) -> None:
-    """Log it, once in a process: an engine that rides out trouble opens its journal again."""
+    """Log the warning once in a process: after an outage the engine opens its journal again."""
     _log.warning(warning)
 
 
@@ -65,15 +66,15 @@ class KafkaJournal:
         self._next: int | None = None
         self._expired = False
         self.cluster = ""
-        """The cluster that holds the topics, once they are open."""
+        """The cluster's id, once the topics are open."""
         self.warnings: tuple[str, ...] = ()
 
     async def open(self) -> None:
-        """Take the lease, then create or check the topic; `warnings` says what production would mend.
+        """Take the lease, then create or check the topic; `warnings` then holds advice for production.
 
         Raises:
             FailClosed: the topic could lose records or has lost some, or has a foreign writer.
-            WorldError: no answer, or access denied.
+            WorldError: the brokers do not answer, or deny access.
         """
         await self._lease.start()
         self.cluster = await cluster_of(self._lease.settings)
@@ -87,10 +88,10 @@ class KafkaJournal:
         self._next = 0 if last is None else self._part(last).sequence + 1
 
     async def exists(self) -> bool:
-        """Say whether the journal's topic exists; takes no lease.
+        """Return whether the journal's topic exists; takes no lease.
 
         Raises:
-            WorldError: no answer, or access denied.
+            WorldError: the brokers do not answer, or deny access.
         """
         async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
@@ -124,9 +125,9 @@ class KafkaJournal:
         """Compare the group's offsets with the last commit's positions (none for an empty journal).
 
         Raises:
-            Unconfirmed: there are none: they expired, or were deleted.
+            Unconfirmed: the group has no offsets: they expired, or were deleted.
             FailClosed: they differ: this journal is not the one that was written last.
-            WorldError: no answer, or access denied.
+            WorldError: the brokers do not answer, or deny access.
         """
         found = await _committed(self._lease.settings, self._group)
         self._expired = bool(self._next) and bool(positions) and not found
@@ -150,11 +151,11 @@ class KafkaJournal:
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Make the commit and its positions durable, both or none.
+        """Make the commit and its positions durable, both or neither.
 
         Raises:
             FailClosed: another engine took over, or this is not the next commit.
-            WorldError: no answer; whether the commit is durable shows at the next open.
+            WorldError: the brokers do not answer; the next open shows whether the commit is durable.
         """
         if commit.sequence != self._next:
             raise FailClosed(
@@ -174,7 +175,7 @@ class KafkaJournal:
         self._next, self._expired = commit.sequence + 1, False
 
     async def close(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         self._next = None
         await self._lease.close()
 
@@ -210,9 +211,9 @@ class KafkaJournal:
 
 
 async def _committed(settings: KafkaSettings, group: str) -> dict[tuple[str, int], int]:
-    """All offsets that the group has committed, by topic and partition.
+    """Return all offsets that the group has committed, by topic and partition.
 
-    The library's own call takes a coordinator that is still loading for a group without offsets.
+    The library's own call cannot distinguish a coordinator that is still loading from a group without offsets.
     """
     client = library(".client").AIOKafkaClient(**settings.client())
     request = library(".protocol.commit").OffsetFetchRequest(group, None)
@@ -231,7 +232,7 @@ async def _fetch(
     kind = library(".client").CoordinationType.GROUP
     while True:
         try:
-            await some_broker(client)  # the library asserts that it knows one
+            await some_broker(client)  # else an assertion of the library fails
             answer = await client.send(await client.coordinator_lookup(kind, group), request)
             code = max([answer.error_code, *(one[3] for _, many in answer.topics for one in many)])
             if code == 0:

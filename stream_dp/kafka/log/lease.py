@@ -1,11 +1,12 @@
 """The lease of a pipeline, which is one transactional producer.
 
-Rules: starting fences every other engine of the pipeline, and leaves the mark of its holder in `NAME.private.lease`, in
-a transaction of the fence, so that a fenced one cannot leave any. Who held the lease in this process takes it again
-only while that mark is its own: an engine that lost its brokers goes on, one that was replaced stops, whatever it
-noticed first. A transaction is awaited to its end, never cancelled; the future of every record in it is awaited,
-because a refused record does not stop a commit. After any error the lease is dead: what became of the transaction is
-decided by the next start, never here. This file knows no sealed commit and no release.
+Rules: starting fences every other engine of the pipeline, and writes the mark of its holder to
+`NAME.private.lease`. The fencing producer writes the mark in a transaction, so a fenced engine cannot write one. An
+engine that held the lease in this process takes it again only while that mark is its own: an engine that lost its
+brokers continues, and an engine that was replaced stops, whatever it noticed first. A transaction is awaited to its
+end, never cancelled; the future of every record in it is awaited, because a refused record does not stop a commit.
+After any error the lease is dead: the next start decides whether the transaction counts, never this one. This file
+knows no sealed commit and no release.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
 
 
 class Outgoing(NamedTuple):
-    """A record for partition 0 of a topic of ours."""
+    """A record for partition 0 of one of the pipeline's own topics."""
 
     topic: str
     value: bytes
@@ -49,7 +50,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class Holder:
-    """Who holds a lease: one run of a pipeline, through all its attempts; `held` once it has held it."""
+    """The holder of a lease: one run of a pipeline with all its attempts; `held`: it has held the lease."""
 
     name: str = field(default_factory=lambda: fresh_seed()[:8].hex())
     held: bool = False
@@ -58,7 +59,7 @@ class Holder:
 class KafkaLease:
     """The lease of a pipeline; the journal and the sink of one engine share it.
 
-    `holder` is the same one for every lease that one run takes, after the other.
+    `holder` is the same for all leases that one run takes, one after the other.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class KafkaLease:
 
     @property
     def phase(self) -> LeasePhase:
-        """What is known of the lease."""
+        """The known phase of the lease."""
         return self._lifecycle.phase
 
     async def start(self) -> None:
@@ -111,14 +112,14 @@ class KafkaLease:
 
         Raises:
             FailClosed: another engine took over, or the transaction failed; nothing more is accepted.
-            WorldError: no answer in time; the outcome shows at the next start.
+            WorldError: no answer in time; the next start shows the outcome.
         """
         await self._awaited(lambda held: self._transaction(held, records, offsets or {}, group))
 
     async def end_hanging(self, topic: str, *, commit: bool) -> None:
-        """End the transaction of a former life that hangs in a topic of ours, by an empty one.
+        """End a former run's hanging transaction in one of the pipeline's topics, by an empty transaction.
 
-        The partition knows producers by their id, and every life of this pipeline has the same one.
+        That works because partitions know a producer by its id, and every life of this pipeline has the same id.
 
         Raises:
             FailClosed: as `transact`.
@@ -127,7 +128,7 @@ class KafkaLease:
         await self._awaited(lambda held: _empty(held, topic, commit))
 
     async def _awaited(self, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        """Do what ends a transaction of the producer; after any error the lease is lost."""
+        """Run `work`, which ends a transaction of the producer; after any error the lease is lost."""
         async with self._lock:
             task = self._running = asyncio.create_task(work(self._held()))
             try:
@@ -146,11 +147,11 @@ class KafkaLease:
             self._held()
 
     def noted(self, what: str) -> Outgoing:
-        """A record for a transaction, by which the lease's topic tells for good that `what` happened."""
+        """Return a record that notes in the lease's topic for ever that `what` happened."""
         return Outgoing(self._topic, self._holder.name.encode(), headers=((_NOTE, what.encode()),))
 
     async def close(self) -> None:
-        """Let a running transaction end, then give the lease back; may be called again."""
+        """Wait for a running transaction, then release the lease; may be called again."""
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running}, timeout=self._limit_s)
         producer, self._producer = self._producer, None
@@ -169,14 +170,14 @@ class KafkaLease:
 
     @property
     def _limit_s(self) -> float:
-        """The coordinator aborts after its timeout, and looks every ten seconds."""
+        """The longest wait in seconds: the coordinator's timeout, and 10 s because it checks only so often."""
         return self.settings.transaction_timeout_ms / 1000 + 10
 
     async def _fence(self) -> Any:
-        """Start the transactional producer, which shuts every other one of this pipeline out, and leave the mark.
+        """Start the transactional producer, which fences all others of this pipeline, and write the mark.
 
         Raises:
-            FailClosed: another engine holds the lease that this run held before; it was left alone.
+            FailClosed: another engine holds the lease that this run held before; that engine was not fenced.
         """
         settings = self.settings
         if self._holder.held and await self._other_holder():
@@ -199,7 +200,7 @@ class KafkaLease:
         return producer
 
     async def _mark(self, producer: Any) -> None:
-        """Say in the lease's topic who holds it now."""
+        """Write the present holder to the lease's topic."""
         await ensure(self.settings, self._topic, KEPT)
         mark = Outgoing(self._topic, self._holder.name.encode(), headers=((_MARK, b"1"),))
         try:
@@ -211,7 +212,7 @@ class KafkaLease:
             raise await self._verdict(error) from None
 
     async def _other_holder(self) -> bool:
-        """Say whether the last mark is not this run's; also one whose transaction came to nothing counts."""
+        """Return whether the last mark is not this run's; marks of aborted transactions count too."""
         async with reading(self.settings, self._topic, "read_uncommitted") as log:
             last = await log.last()
         return last is not None and last.value != self._holder.name.encode()
@@ -223,7 +224,7 @@ class KafkaLease:
         )
 
     def _held(self) -> Any:
-        """The producer, while the lease is held; else why it is not."""
+        """Return the producer while the lease is held; otherwise raise the reason why it is not."""
         if self._why is not None:
             raise type(self._why)(str(self._why))
         if not self._lifecycle.at(LeasePhase.HELD):
@@ -231,7 +232,7 @@ class KafkaLease:
         return self._producer
 
     def _lose(self, why: StreamDPError) -> None:
-        """Accept nothing more; the next start decides what became of the transaction."""
+        """Accept nothing more; the next start decides whether the transaction counts."""
         self._why = why
         if not self._lifecycle.at(LeasePhase.CLOSED):
             self._lifecycle.move(LeasePhase.LOST)
@@ -249,13 +250,13 @@ class KafkaLease:
             if offsets:
                 await producer.send_offsets_to_transaction(dict(offsets), group)
             await producer.commit_transaction()
-        except Exception as error:  # noqa: BLE001 - assertions too, once it is fenced
+        except Exception as error:  # noqa: BLE001 - a fenced producer raises assertions too
             raise _first_cause(error, sent) from None
 
     async def _verdict(self, error: BaseException) -> StreamDPError:
-        """What an error of a transaction means; the library gives unspecific ones once it is fenced.
+        """Return the error that a failed transaction means; a fenced producer gives unspecific errors.
 
-        Fenced is a producer whose transaction took too long, too: the mark tells who holds the lease.
+        A producer whose transaction took too long is fenced too; the mark shows who holds the lease.
         """
         error = _unwrapped(error)
         name, pipeline = type(error).__name__, self.pipeline
@@ -287,36 +288,36 @@ class KafkaLease:
 
 
 def _of_the_library(error: BaseException) -> bool:
-    """Whether the library raises this where a transaction was ended by others, by its state machine also."""
+    """Return whether the library raises such an error, also in its state machine, if others ended a transaction."""
     errors = library(".errors")
     return isinstance(error, errors.KafkaError | errors.IllegalOperation | AssertionError)
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """The cause of an error that the library's sender gave the name of them all, where it kept it."""
+    """Return the original cause of an error whose class the library's sender made general, if kept."""
     while type(error) is library(".errors").KafkaError and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _first_cause(error: Exception, sent: Sequence[asyncio.Future[Any]]) -> BaseException:
-    """Of all that failed together, the error that says we were fenced."""
+    """Return the error that says that the producer was fenced, among those that failed together; else `error`."""
     outcomes = [one.exception() for one in sent if one.done() and not one.cancelled()]
     return next((one for one in outcomes if type(one).__name__ in _FENCED), error)  # type: ignore[return-value]
 
 
 async def _empty(producer: Any, topic: str, commit: bool) -> None:
-    """A transaction that has the partition and no record in it."""
+    """Run a transaction that includes the partition and no record."""
     await producer.begin_transaction()
     partition = library().TopicPartition(topic, 0)
-    producer._txn_manager.maybe_add_partition_to_txn(partition)  # noqa: SLF001 - else records do it
+    producer._txn_manager.maybe_add_partition_to_txn(partition)  # noqa: SLF001 - the first record would do it
     await (producer.commit_transaction() if commit else producer.abort_transaction())
 
 
 async def _abandon(producer: Any) -> None:
-    """Cut the producer off without ending its transaction; `stop` would wait for records to arrive."""
-    producer._closed = True  # noqa: SLF001 - or it complains when it is collected
-    task = producer._sender.sender_task  # noqa: SLF001 - `stop` flushes first, for ever without a broker
+    """Close the producer without ending its transaction; its `stop` would wait for records to be delivered."""
+    producer._closed = True  # noqa: SLF001 - else its destructor warns
+    task = producer._sender.sender_task  # noqa: SLF001 - `stop` flushes, for ever without a broker
     for _ in range(3):
         if task is not None and not task.done():
             task.cancel()
@@ -324,7 +325,7 @@ async def _abandon(producer: Any) -> None:
     queued = producer._message_accumulator._batches.values()  # noqa: SLF001 - see below
     outcomes = [batch._drain_waiter for batches in queued for batch in batches]  # noqa: SLF001
     outcomes.append(producer._txn_manager.wait_for_transaction_end())  # noqa: SLF001
-    for outcome in outcomes:  # nobody waits for them, and the event loop would log their errors
+    for outcome in outcomes:  # else the event loop logs their errors, since nobody awaits them
         if outcome is not None and outcome.done() and not outcome.cancelled():
             outcome.exception()
     with suppress(Exception):

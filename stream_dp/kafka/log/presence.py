@@ -1,8 +1,9 @@
-"""Whether an engine of a pipeline is alive, as the brokers tell: it is a member of the group `NAME.lease`.
+"""Whether an engine of a pipeline is alive: a living engine is a member of the group `NAME.lease`.
 
-Rules: safety never rests on it, that is the lease's business; it only says when nobody is there and a standby may try.
-A process that dies leaves the group when its session ends, `SESSION_S` later. The group commits nothing. Errors of the
-brokers are no answer: who waits goes on waiting. This file knows no journal and no engine.
+Rules: safety never depends on presence; the lease is for safety. Presence only shows when no engine is there, so
+that a standby may try. A process that dies leaves the group when its session ends, `SESSION_S` later. The group
+commits nothing. An error of the brokers is not an answer: a standby goes on waiting. This file knows no journal and
+no engine.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ from stream_dp.kafka.client.topics import administering, ensure
 from stream_dp.noise import fresh_seed
 
 SESSION_S = 6.0
-"""The shortest session that brokers take by default."""
+"""The shortest session that brokers allow by default."""
 _LOOK_S = 0.5
 _NEVER_MS = 2**31 - 1
 
 
 class Presence:
-    """A pipeline's place among the living; `join` takes it, `leave` gives it back."""
+    """A pipeline's group of running engines; `join` enters it, `leave` leaves it."""
 
     def __init__(self, settings: KafkaSettings, pipeline: str) -> None:
         self._settings = settings
@@ -38,10 +39,11 @@ class Presence:
         self._member: Any = None
 
     async def join(self) -> None:
-        """Become a member, with all that it needs; a second call does nothing.
+        """Join the group and make what that needs; a second call does nothing.
 
         Raises:
-            WorldError: no answer, or access denied.  FailClosed: the lease's topic could lose what it holds.
+            WorldError: the brokers do not answer, or deny access.
+            FailClosed: the lease's topic could lose its records.
         """
         if self._member is not None:
             return
@@ -69,10 +71,10 @@ class Presence:
         self._member = member
 
     async def members(self) -> int:
-        """Return how many are there now, this one included.
+        """Return the present number of members, including this one.
 
         Raises:
-            WorldError: no answer, or access denied.
+            WorldError: the brokers do not answer, or deny access.
         """
         about = f"group {self._group!r}"
         async with administering(self._settings, about) as admin:
@@ -87,10 +89,10 @@ class Presence:
             return await patiently(self._settings, about, asked)
 
     async def alone(self) -> None:
-        """Join once nobody else is there; of several that wait, one.
+        """Join once nobody else is there; if several wait, only one returns.
 
         Raises:
-            WorldError: access denied; a silent broker is waited for.
+            WorldError: access is denied; a silent broker is waited for.
         """
         waits = backing_off()
         while True:
@@ -107,25 +109,24 @@ class Presence:
                 await asyncio.sleep(next(waits))
 
     async def leave(self) -> None:
-        """Give the place back; may be called again."""
+        """Leave the group; may be called again."""
         member, self._member = self._member, None
         if member is not None:
             await disconnect(member)
 
 
 class _Joined:
-    """Learns that the brokers have taken it in."""
+    """Sets an event once the brokers have accepted the member."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
 
     def listener(self) -> Any:
-        """What the library tells it to."""
         event = self.event
 
         class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
             def on_partitions_revoked(self, revoked: Any) -> None:
-                """Nothing to give back."""
+                """Do nothing."""
 
             def on_partitions_assigned(self, assigned: Any) -> None:
                 event.set()

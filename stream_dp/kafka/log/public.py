@@ -1,8 +1,8 @@
 """A public topic of a pipeline: the exact bytes that the journal already holds, in one partition.
 
-Rules: `publish` is one transaction of its own, so readers see what belongs together at once, and markers in the log
-follow what is published, never the load. No headers. What is visible already is never written again, in no version.
-The lease is the journal's.
+Rules: each `publish` is one transaction, so readers see releases that belong together at once, and the number of
+transaction markers depends on what is published, never on the load. Records have no headers. A visible body is
+never written again in any version. The lease is the journal's.
 """
 
 from abc import ABC, abstractmethod
@@ -21,12 +21,12 @@ _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 
 
 async def ensure_public(settings: KafkaSettings, topic: str) -> str:
-    """Create a public topic, or check it; return what could be safer. Errors as of `PublicTopic.open`."""
+    """Create or check a public topic; return advice for safer settings. Raises as `PublicTopic.open`."""
     return await ensure(settings, topic, _RULES, _HINTS)
 
 
 class PublicTopic(ABC, Generic[P]):
-    """The topic of a public sequence, `PIPELINE.` and its name; the subclass says what its records are."""
+    """The topic of a public sequence, `PIPELINE.` and its name; a subclass makes its records."""
 
     def __init__(self, lease: KafkaLease, sequence: PublicSequence[P]) -> None:
         self._lease = lease
@@ -38,14 +38,14 @@ class PublicTopic(ABC, Generic[P]):
 
     @abstractmethod
     def _record(self, one: P) -> Outgoing:
-        """The record that publishes it."""
+        """Return the record that publishes it."""
 
     async def open(self) -> None:
         """Take the lease unless the journal has, then create or check the topic.
 
         Raises:
-            FailClosed: the topic has several partitions, or could lose or alter what it holds.
-            WorldError: no answer, or access denied.
+            FailClosed: the topic has several partitions, or could lose or alter its records.
+            WorldError: the brokers do not answer, or deny access.
         """
         await self._lease.start()
         found = await ensure_public(self._lease.settings, self._topic)
@@ -53,7 +53,7 @@ class PublicTopic(ABC, Generic[P]):
         await settle_public(self._lease, self._topic)
 
     async def last(self) -> bytes | None:
-        """The body that is visible last, or None."""
+        """Return the last visible body, or None."""
         async with reading(self._lease.settings, self._topic) as log:
             record = await log.last()
         self._last = None if record is None else record.value
@@ -61,7 +61,7 @@ class PublicTopic(ABC, Generic[P]):
         return self._last
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """All visible bodies after the number `beyond`, oldest first; what comes before is hardly looked at."""
+        """Yield all visible bodies after the number `beyond`, oldest first; reads few of the bodies before."""
         async with reading(self._lease.settings, self._topic) as log:
             begin, end = await log.bounds()
             if beyond >= 0:
@@ -72,11 +72,11 @@ class PublicTopic(ABC, Generic[P]):
                         yield record.value
 
     async def publish(self, durable: Sequence[P]) -> None:
-        """Make visible, all at once, what is not visible yet.
+        """Make all entries visible at once that are not visible yet.
 
         Raises:
-            FailClosed: another engine took over, or something is visible with other bytes.
-            WorldError: no answer; the next start publishes what is missing.
+            FailClosed: another engine took over, or an entry is visible with other bytes.
+            WorldError: the brokers do not answer; the next start publishes the missing entries.
         """
         last = self._last if self._known else await self.last()
         fresh = self._sequence.not_yet_visible(durable, last, f"topic {self._topic!r}")
@@ -88,5 +88,5 @@ class PublicTopic(ABC, Generic[P]):
         return self._sequence.after(body, beyond, f"topic {self._topic!r}")
 
     async def close(self) -> None:
-        """Give the lease back; the journal's is the same one."""
+        """Release the lease, which is also the journal's."""
         await self._lease.close()

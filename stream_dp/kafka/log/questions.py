@@ -1,10 +1,10 @@
-"""Messages of analysts as a Kafka topic, `PIPELINE.queries`, to which they write and which the engine only reads.
+"""Messages of analysts as a Kafka topic, `PIPELINE.queries`: analysts write, the engine only reads.
 
-Rules: the brokers stamp what arrives: a sender's own time counts for nothing. Whole record batches are read, committed
-ones only, and no record stops the reader: what cannot be read is an empty message at its place, and so is a tombstone,
-and what is too large to be one; of what was fetched one batch is unpacked at a time. Who may write here may open a
-transaction if its brokers allow that, and then messages wait for its end. The topic forgets; what is gone before it was
-read is not answered. Places are offsets. Nothing here looks into a message.
+Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read,
+and no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place.
+Of a fetch, one batch at a time is unpacked. A writer may open a transaction if the brokers allow that; later
+messages then wait for its end. The topic deletes old messages; a message deleted before it was read is not
+answered. Places are offsets. Nothing here looks into a message.
 """
 
 import heapq
@@ -31,7 +31,7 @@ from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.live.envelope import LARGEST_ENVELOPE
 
 RULES = {**STAMPED, **UNCOMPACTED}
-"""What the topic must be set to."""
+"""The required configuration of the topic."""
 _DAY_MS = 24 * 3_600_000
 _HINTS = {
     **PLAIN,
@@ -59,8 +59,8 @@ class KafkaQuestions:
         """Create or check the topic, and connect.
 
         Raises:
-            FailClosed: the topic has several partitions, is compacted, or stamps nothing on arrival.
-            WorldError: no answer, or access denied.
+            FailClosed: the topic has several partitions, is compacted, or does not stamp on arrival.
+            WorldError: the brokers do not answer, or deny access.
         """
         await ensure(self._settings, self._topic, RULES, _HINTS, wrong=_WRONG)
         self._unpacker = Unpacker(marks=False, limit=_EXPANDED_BYTES)
@@ -75,7 +75,7 @@ class KafkaQuestions:
             raise
 
     async def seek(self, place: int) -> None:
-        """Continue at this place; where it is gone, or none (-1), at the first record that is there."""
+        """Continue at this place; if it is deleted or -1 (none), at the first existing record."""
         with speaking(self._settings, f"topic {self._topic!r}"):
             begin = (await self._offsets.begins([0]))[0]
             end = (await self._offsets.ends([0]))[0]
@@ -87,10 +87,10 @@ class KafkaQuestions:
         self._reader.seek(self._place, self._next)
 
     async def read(self) -> Sequence[Question]:
-        """Wait for the next messages, in the order of their places; some hundreds at most.
+        """Wait for the next messages and return some hundreds at most, ordered by place.
 
         Raises:
-            WorldError: no answer; or what the broker sends is damaged (an `Outage`).
+            WorldError: the brokers do not answer, or the data they send are damaged (an `Outage`).
         """
         with speaking(self._settings, f"topic {self._topic!r}"):
             while not (found := self._some()):
@@ -99,13 +99,13 @@ class KafkaQuestions:
         return found
 
     async def close(self) -> None:
-        """Give the connections back; may be called again."""
+        """Close the connections; may be called again."""
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
 
     def _some(self) -> list[Question]:
-        """The next of what was fetched: some hundreds, and about a megabyte."""
+        """Return the next fetched messages: some hundreds, and about a megabyte."""
         found: list[Question] = []
         size = 0
         while len(found) < _MOST and size < _MOST_BYTES:
@@ -120,13 +120,13 @@ class KafkaQuestions:
         return library().TopicPartition(self._topic, 0)
 
     async def _fetched(self) -> Iterator[Question]:
-        """What one fetch brings; where the next place is gone, reading goes on with the first record there is."""
+        """Return the messages of one fetch; if the next place is deleted, continue at the first existing record."""
         try:
             fetched = await self._reader.getmany(self._place, timeout_ms=_FETCH_MS)
         except library(".errors").OffsetOutOfRangeError:
             await self.seek(self._next)
             return iter(())
-        found = (  # one after the other: unpacked all at once they might take gigabytes
+        found = (  # lazily: unpacking all batches at once might take gigabytes
             self._questions(batch)
             for batch in batches(fetched.get(self._place, ()))
             if batch.kind in (Kind.DATA, Kind.FOREIGN, Kind.DAMAGED)
@@ -134,7 +134,7 @@ class KafkaQuestions:
         return (each for each in chain.from_iterable(found) if each.place >= self._next)
 
     def _questions(self, batch: RecordBatch) -> Iterator[Question]:
-        """The messages of a batch; those that its brokers did not stamp say nothing.
+        """Return the messages of a batch; they are empty if the broker did not stamp the batch.
 
         Raises:
             Outage: the batch is damaged.

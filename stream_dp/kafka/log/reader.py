@@ -1,7 +1,7 @@
-"""A reader of one partition of ours.
+"""A reader of one of the pipeline's own topics, which have one partition.
 
-Rules: it sees committed records only, and waits for open transactions, unless it is told to look at what was written
-at all. This file knows no sealed commit and no release.
+Rules: the reader sees committed records only and waits for open transactions, unless it is opened at the level
+`read_uncommitted`, which shows all written records. This file knows no sealed commit and no release.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ class PartitionLog:
         self._partition = library().TopicPartition(topic, 0)
 
     async def bounds(self) -> tuple[int, int]:
-        """Return where the log begins and ends, once no transaction is open on it.
+        """Return begin and end of the log, once no transaction is open on it.
 
         Raises:
-            FailClosed: a transaction stays open: of someone else, or of an engine that was killed just now.
+            FailClosed: a transaction stays open: another program's, or that of an engine that was killed just now.
         """
         decided, end = await self.ends()
         if decided < end:
@@ -53,13 +53,13 @@ class PartitionLog:
         return await self.begin(), decided
 
     async def begin(self) -> int:
-        """Return where the log begins."""
+        """Return the first offset of the log."""
         return await self._asked(self._raw.beginning_offsets)
 
     async def ends(self) -> tuple[int, int]:
-        """Return where what is decided ends, and where the log ended when this was asked.
+        """Return the end of the decided part, and the end of the log at the time of the call.
 
-        It is the same place once no transaction is open; one that stays open is waited for, but not for ever.
+        The two are equal once no transaction is open; wait some seconds at most for an open one.
         """
         deadline = time.monotonic() + self._settings.patience_s
         end = await self._asked(self._raw.end_offsets)
@@ -70,13 +70,13 @@ class PartitionLog:
         return decided, end
 
     async def _asked(self, offsets: Callable[[list[Any]], Awaitable[dict[Any, int]]]) -> int:
-        """One of the library's look-ups of offsets."""
+        """Call one of the library's look-ups of offsets."""
         one = [self._partition]
         found = await patiently(self._settings, f"topic {self._topic!r}", lambda: offsets(one))
         return int(found[self._partition])
 
     async def records(self, begin: int, end: int) -> AsyncGenerator[list[Any]]:
-        """The visible records from `begin` up to `end`, in groups."""
+        """Yield the visible records from `begin` up to `end`, in groups."""
         self._committed.seek(self._partition, begin)
         seen = time.monotonic()
         while await self._committed.position(self._partition) < end:
@@ -89,7 +89,7 @@ class PartitionLog:
                 raise refused(self._settings, f"topic {self._topic!r}", TimeoutError())
 
     async def start_of(self, begin: int, end: int, wanted: Callable[[bytes], bool]) -> int:
-        """A place at or before the first record that is `wanted`, where those at the end are; found from the end."""
+        """Return a place at or before the first `wanted` record; wanted ones are at the end. Searches backwards."""
         window, start = _WINDOW, end
         while start > begin:
             start = max(begin, end - window)
@@ -101,7 +101,7 @@ class PartitionLog:
         return start
 
     async def last(self) -> Any | None:
-        """The last visible record; the log may end with markers and aborted records."""
+        """Return the last visible record; the log may end with markers and aborted records."""
         begin, end = await self.bounds()
         window, start = _WINDOW, end
         while start > begin:
@@ -117,7 +117,7 @@ class PartitionLog:
 async def reading(
     settings: KafkaSettings, topic: str, level: str = "read_committed"
 ) -> AsyncIterator[PartitionLog]:
-    """Open the log of a topic of ours; at the level `read_uncommitted` it shows what was ever written."""
+    """Open the log of one of the pipeline's own topics; `read_uncommitted` shows all records ever written."""
     clients = [
         library().AIOKafkaConsumer(
             isolation_level=level,

@@ -1,7 +1,7 @@
 """The sink as a public Kafka topic, `PIPELINE.releases`.
 
-Rules: those of every public topic (kafka_public.py). Key = series, value = body, timestamp = the tick's end as the
-body names it.
+Rules: those of every public topic (`public`). Key = series, value = body, timestamp = the tick's end as in the
+body.
 """
 
 from stream_dp.journal.commit import Release

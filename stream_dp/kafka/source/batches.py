@@ -1,12 +1,13 @@
-"""A consumer that hands out whole record batches instead of records.
+"""A consumer that returns whole record batches instead of records.
 
-The client library makes an object of each record, and unpacks and decodes everything before anybody can refuse it. A
-consumer made here keeps the library's connections, leaders, retries and positions, and gives `RecordBatch`es. How: the
-library's fetcher makes its iterator of records through two names in its module; both are replaced by classes that do
-as before, but for consumers that carry our sign in the place of a deserializer. Rules: nothing is raised inside of that
-iterator, or good batches of the same fetch would be lost; other consumers in the process are left as they are. The
-library's version is pinned; where its inside is not what this file expects, `fitting` says so and consumers give
-batches made of the records that the library has unpacked.
+The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it.
+A consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es.
+How: the library's fetcher makes its iterator of records through two names in its module. Both are replaced by
+classes that behave as before, except for consumers that carry our marker in place of a deserializer.
+
+Rules: nothing is raised inside that iterator, or good batches of the same fetch would be lost; other consumers in
+the process are not affected. The library's version is pinned; if its inside is not as this file expects, `fitting`
+returns False and consumers return batches made of the records that the library has unpacked.
 """
 
 import inspect
@@ -38,7 +39,7 @@ _NOTHING = memoryview(b"")
 
 
 class WholeBatches:
-    """The sign that a consumer wants batches, joined in cells of stamps (see `record_batches`); never called."""
+    """The marker of a consumer that wants batches, joined in cells of stamps (see `record_batches`)."""
 
     def __init__(self, cell: Cell | None) -> None:
         self.cell = cell
@@ -51,7 +52,7 @@ class WholeBatches:
 def consumer(
     settings: KafkaSettings, *, wait: bool, fetch_wait_ms: int, cell: Cell | None = None
 ) -> Any:
-    """A consumer, not yet started, for partitions assigned by hand.
+    """Return a consumer, not yet started, for partitions assigned by hand.
 
     With `wait` it waits behind open transactions. `cell` says which batches may be joined (see `record_batches`).
     """
@@ -70,7 +71,7 @@ def consumer(
 
 
 def fitting() -> bool:
-    """Whether the library's inside is what this file expects."""
+    """Return whether the library's inside is as this file expects."""
     fetcher = library(".consumer.fetcher")
     made = getattr(fetcher, "PartitionRecords", None)
     if isinstance(made, _Chosen):
@@ -89,7 +90,7 @@ def fitting() -> bool:
 
 
 def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
-    """What a consumer of ours gave for one partition, as batches."""
+    """Return the fetched records of one partition, from a consumer made here, as batches."""
     if not fetched or isinstance(fetched[0], RecordBatch):
         return fetched
     runs = groupby(fetched, key=lambda one: (one.timestamp, one.timestamp_type))
@@ -97,7 +98,7 @@ def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
 
 
 def _of_records(run: list[Any]) -> RecordBatch:
-    """Records that the library has unpacked, all of one stamp."""
+    """Return a batch of records that the library has unpacked; they have the same stamp."""
     marks = {
         at: mark
         for at, one in enumerate(run)
@@ -119,7 +120,7 @@ def _install() -> None:
 
 
 def _kept(memory_records: Any) -> Any:
-    """The library's class, which also keeps the bytes that it was made of."""
+    """Return the library's class, extended so that it keeps its input bytes."""
 
     class KeptRecords(memory_records):  # type: ignore[misc]
         def __init__(self, fetched: bytes) -> None:
@@ -130,7 +131,7 @@ def _kept(memory_records: Any) -> Any:
 
 
 class _Chosen:
-    """Makes the library's iterator, or ours for a consumer with our sign."""
+    """Makes the library's iterator, or ours for a consumer with our marker."""
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
@@ -144,7 +145,7 @@ class _Chosen:
 
 
 class _Batches:
-    """An iterator of batches, and where the next fetch begins."""
+    """An iterator of batches, and the offset at which the next fetch begins."""
 
     def __init__(self, offset: int, found: Iterator[RecordBatch]) -> None:
         self.next_fetch_offset = offset
@@ -160,7 +161,7 @@ class _Batches:
 
 
 def _read(fetched: bytes, offset: int, cell: Cell | None) -> Iterator[RecordBatch]:
-    """The batches; the last one is damaged if the bytes are."""
+    """Yield the batches; if the bytes are damaged, the last one is DAMAGED."""
     try:
         for batch in record_batches(fetched, offset, cell):
             yield batch
@@ -172,9 +173,9 @@ def _read(fetched: bytes, offset: int, cell: Cell | None) -> Iterator[RecordBatc
 def _decided(
     found: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
 ) -> Iterator[RecordBatch]:
-    """The batches of a fetch of committed records with the list of aborted transactions that came with it.
+    """Yield the batches of a fetch of committed records; `aborted` lists the aborted transactions in it.
 
-    Those of committed transactions count where they lie.
+    Records of committed transactions count where they lie.
     """
     waiting = sorted(aborted or (), key=lambda one: one[1])
     never: set[int | None] = set()

@@ -1,27 +1,29 @@
 # ruff: noqa: SLF001 - the inside of the client library is what this file is about
-"""Answers of brokers read into one buffer per connection, in place of a stream that grows with every answer.
+"""Brokers' answers are read into one buffer per connection, instead of a stream that grows with each answer.
 
-The client library reads its connections through `asyncio.StreamReader`, which appends what comes to a bytearray and
-pauses the socket each time it holds 128 KiB: for large records that is most of what reading them costs. `buffered`
-makes one client of the library read through `Frames` instead. Rules: a connection is handed over before its first
-request of ours, so nothing lies between the two; other clients in the process are left as they are; where a connection
-is not as this file expects, it stays with its stream, which is slower and gives the same.
+The client library reads its connections through `asyncio.StreamReader`, which appends received bytes to a bytearray
+and pauses the socket each time it holds 128 KiB: for large records that is most of the cost of reading them.
+`buffered` makes one client of the library read through `Frames` instead.
+
+Rules: a connection is handed over before our first request, so no bytes are lost between the two readers; other
+clients in the process are not affected. A connection that is not as this file expects keeps its stream, which is
+slower and returns the same bytes.
 """
 
 import asyncio
 from typing import Any
 
 _ROOM = 64 * 1024
-"""Bytes of a new buffer, and the least that is free in it at a reading."""
+"""Bytes of a new buffer, and the least free space for a read."""
 _STEP = 1024 * 1024
 _KEPT = 8 * 1024 * 1024
-"""A buffer that has grown larger goes with the answer it was for."""
+"""A larger buffer is freed after the answer that needed it."""
 
 
 class Frames(asyncio.BufferedProtocol):
-    """A protocol that receives into its buffer, and the part of `StreamReader` that the library uses.
+    """A protocol that receives into its buffer, with the part of `StreamReader`'s interface that the library uses.
 
-    `theirs`, the protocol before this one, still learns of the end of the connection and of full pipes.
+    `theirs`, the former protocol, is still notified of the end of the connection and of full pipes.
     """
 
     def __init__(self, theirs: asyncio.BaseProtocol) -> None:
@@ -34,7 +36,7 @@ class Frames(asyncio.BufferedProtocol):
         self._lost: Exception | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to write what comes next; enough for what is waited for, a step at a time."""
+        """Return the free part of the buffer; it grows in steps up to the awaited size."""
         held = self._end - self._begin
         if held == 0:
             self._begin = self._end = 0
@@ -43,7 +45,7 @@ class Frames(asyncio.BufferedProtocol):
         return self._buffer[self._end :]
 
     def _make_room(self, held: int) -> None:
-        """Move what is held to the front, of a larger buffer where this one is too small."""
+        """Move the held bytes to the front, of a larger buffer if this one is too small."""
         needed = max(self._wanted, held + _ROOM)
         room = self._buffer
         if len(room) < needed:
@@ -52,30 +54,30 @@ class Frames(asyncio.BufferedProtocol):
         self._buffer, self._begin, self._end = room, 0, held
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Wake the reader when there is enough for it."""
+        """Wake the reader when enough bytes are there."""
         self._end += nbytes
         if self._end - self._begin >= self._wanted:
             self._wake()
 
     def eof_received(self) -> bool | None:
-        """Let the reader know that nothing more comes."""
+        """Tell the reader that nothing more comes."""
         self._ended = True
         self._wake()
         kept: bool | None = self._theirs.eof_received()
         return kept
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let the reader know why, and whoever waits for the end of the connection."""
+        """Tell the reader the cause, and the former protocol that the connection ended."""
         self._ended, self._lost = True, exc
         self._wake()
         self._theirs.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Tell who writes."""
+        """Tell the former protocol."""
         self._theirs.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell who writes."""
+        """Tell the former protocol."""
         self._theirs.resume_writing()
 
     async def readexactly(self, n: int) -> bytes:
@@ -84,7 +86,7 @@ class Frames(asyncio.BufferedProtocol):
         Raises:
             ValueError: `n` is negative.
             OSError: the connection broke.
-            IncompleteReadError: it ended before.
+            IncompleteReadError: the connection ended before.
         """
         if n < 0:
             raise ValueError("readexactly size can not be less than zero")
@@ -105,7 +107,7 @@ class Frames(asyncio.BufferedProtocol):
         return found
 
     def at_eof(self) -> bool:
-        """Whether nothing more comes and nothing is left."""
+        """Return whether nothing more comes and nothing is left."""
         return self._ended and self._begin == self._end
 
     def _wake(self) -> None:
@@ -129,7 +131,7 @@ def buffered(client: Any) -> None:
 
 
 def hand_over(connection: Any) -> None:
-    """Read a connection of the library, of which nothing is awaited, through `Frames`; or leave it as it is."""
+    """Make a connection of the library read through `Frames` if it has no pending requests."""
     try:
         theirs, transport = connection._protocol, connection._writer.transport
         reading, begin = connection._read_task, connection._create_reader_task

@@ -1,8 +1,8 @@
-"""Unpacking of what is compressed in a record batch, up to a limit and never beyond.
+"""Unpacking of compressed record batches up to a size limit.
 
-Rules: whatever the bytes are, no more than `limit` bytes come out of them, and little more than that is ever held;
-what would be more is refused unread. What follows the last gzip or the first lz4 frame is ignored, as by Kafka itself.
-This file knows no record.
+Rules: for any input, at most `limit` bytes are returned, and little more than that is ever held in memory; an input
+that would expand to more is refused. Bytes after the last gzip frame or the first lz4 frame are ignored, as by
+Kafka itself. This file knows no record.
 """
 
 import struct
@@ -22,18 +22,18 @@ _FIRST_GUESS, _GROWTH, _SMALLEST = 8, 4, 1 << 16
 
 
 class TooLargeError(Exception):
-    """It would expand beyond the limit."""
+    """The input would expand beyond the limit."""
 
 
 class DamagedError(Exception):
-    """It cannot be unpacked."""
+    """The input cannot be unpacked."""
 
 
 def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes | bytearray:
-    """Return what `data` expands to, `limit` bytes at most.
+    """Return the unpacked `data`, `limit` bytes at most.
 
     Raises:
-        TooLargeError: it would be more.
+        TooLargeError: it would expand to more.
         DamagedError: it cannot be unpacked, or the codec is not known.
     """
     unpack = _UNPACK.get(codec)
@@ -50,7 +50,7 @@ def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes | bytearr
 def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
     found: list[bytes] = []
     while bytes(data[:2]) == _GZIP_FRAME:
-        if len(found) == _GZIP_FRAMES:  # each one copies what follows it
+        if len(found) == _GZIP_FRAMES:  # each frame copies the bytes after it
             raise DamagedError
         frame = zlib.decompressobj(zlib.MAX_WBITS | 16)
         found.append(frame.decompress(data, limit + 1))
@@ -86,7 +86,7 @@ def _unsnappy(data: bytes | memoryview, limit: int) -> bytearray:
 
 
 def _snappy_blocks(data: bytes | memoryview) -> list[bytes]:
-    """One block, or those of the framing that Java's library writes."""
+    """Return the single block, or the blocks in the framing that Java's library writes."""
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
         return [bytes(data)]
     blocks, at = [], _XERIAL_HEADER
@@ -103,7 +103,7 @@ def _snappy_blocks(data: bytes | memoryview) -> list[bytes]:
 def _grown(
     into: Callable[[Any, bytearray], int], data: bytes | memoryview, limit: int
 ) -> bytearray:
-    """Unpack into room that grows up to the limit."""
+    """Unpack into a buffer that grows up to the limit."""
     size = min(limit, max(_SMALLEST, _FIRST_GUESS * len(data)))
     while True:
         room = bytearray(size)
@@ -120,7 +120,7 @@ def _grown(
 
 
 def _lz4_end(data: bytes | memoryview) -> int:
-    """Where the first frame ends, the only one that counts."""
+    """Return the end of the first frame; later frames are ignored."""
     if bytes(data[:4]) != _LZ4_FRAME:
         raise DamagedError
     flags = data[4]

@@ -1,7 +1,7 @@
-"""Where the partitions of a topic begin and end, and where a moment lies in them.
+"""Begin and end of a topic's partitions, and the offset of a moment in them.
 
-Rules: one client without partitions, so that answers wait behind no fetch; a look-up is repeated for a while. Offsets
-are private.
+Rules: the client has no partitions, so answers never wait behind a fetch; a look-up is repeated for a while.
+Offsets are private.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,7 +13,7 @@ from stream_dp.kafka.client.clients import KafkaSettings, disconnect, library, p
 class KafkaOffsets:
     """Looks up offsets of one topic.
 
-    Its methods raise WorldError where brokers do not answer for a while (an `Outage`), or deny.
+    Its methods raise WorldError if brokers do not answer for a while (an `Outage`), or deny access.
     """
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
@@ -28,21 +28,22 @@ class KafkaOffsets:
         await self._consumer.start()
 
     async def stop(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await disconnect(self._consumer)
 
     async def begins(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the first offset that each partition still holds."""
+        """Return the first existing offset of each partition."""
         return await self._found(self._consumer.beginning_offsets, self._places(partitions))
 
     async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offset behind the last record of each partition."""
+        """Return the offset after the last record of each partition."""
         return await self._found(self._consumer.end_offsets, self._places(partitions))
 
     async def cuts(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
-        """Return what the brokers say is the first offset with a stamp at or beyond `moment`, at most the end.
+        """Return the first offset with a stamp at or after `moment` as the brokers report it, at most the end.
 
-        They say what a record says of its own offset, which may lie in either direction.
+        The brokers' answer relies on the offset that a record states about itself, which may be wrong in either
+        direction.
         """
         places = self._places(partitions)
 

@@ -1,8 +1,8 @@
-"""Transactions of a partition whose end has not been met: what they hold until then.
+"""Open transactions of a partition, with their batches until they end.
 
-Rules: a transaction is known by its producer's id alone (one that timed out is ended under another epoch). Batches are
-held as they were sent; beyond the room that all partitions share, only where they lie is kept, and they are fetched
-again when they count.
+Rules: a transaction is identified by its producer's id alone (a transaction that timed out ends under another
+epoch). Batches are held as they were sent. If all partitions together hold more than the shared room allows, only
+the offsets of a transaction are kept, and its batches are fetched again when they count.
 """
 
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ ROOM_BYTES = 64 * 2**20
 
 @dataclass(slots=True)
 class Room:
-    """How many bytes may still be held, over all partitions."""
+    """How many more bytes may be held, over all partitions."""
 
     left: int = ROOM_BYTES
 
 
 @dataclass(slots=True, repr=False)
 class Transaction:
-    """Its batches lie from `first` up to `end`; `batches` is None where there was no room for them."""
+    """A transaction with batches from `first` up to `end`; `batches` is None if there was no room for them."""
 
     first: int
     end: int
@@ -38,11 +38,11 @@ class OpenTransactions:
 
     @property
     def first(self) -> int | None:
-        """The first offset of them all; None where none is open."""
+        """The first offset of all open transactions; None if none is open."""
         return min((one.first for one in self._open.values()), default=None)
 
     def hold(self, producer: int, batch: RecordBatch) -> None:
-        """Add a batch to the transaction of its producer, which begins with its first one."""
+        """Add a batch to its producer's transaction; the first batch begins the transaction."""
         one = self._open.get(producer)
         if one is None:
             one = self._open[producer] = Transaction(batch.base, batch.base)
@@ -59,11 +59,11 @@ class OpenTransactions:
             one.batches.append(batch.kept())
 
     def get(self, producer: int) -> Transaction | None:
-        """The transaction of this producer, if one is open."""
+        """Return the open transaction of this producer, or None."""
         return self._open.get(producer)
 
     def drop(self, producer: int) -> None:
-        """Forget the transaction of this producer, if one is open."""
+        """Forget the open transaction of this producer, if any."""
         one = self._open.pop(producer, None)
         if one is not None:
             self._give_back(one)

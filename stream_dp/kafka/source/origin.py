@@ -1,9 +1,9 @@
-"""Where a partition is read from so that nothing stamped at or beyond a moment lies before it.
+"""The offset from which to read a partition so that no record stamped at or after a moment is missed.
 
-Rules: the broker's look-up by time is believed as an upper bound alone, for it answers with what a record says of its
-own offset, and such a record may lie; what lies before is decided by the stamps of whole batches. Stamps that brokers
-set step back by no more than `settle` ms in a partition. In doubt the answer is too early, which costs time and nothing
-else. Offsets are private.
+Rules: the broker's look-up by time is used only as an upper bound, because it relies on the offset that a record
+states about itself, and a record may lie. The stamps of whole batches decide about the part before that bound.
+Stamps that brokers set step back by no more than `settle` ms in a partition. In doubt the returned offset is too
+early, which only costs time. Offsets are private.
 """
 
 from typing import Any, NamedTuple
@@ -21,20 +21,20 @@ class Origin(NamedTuple):
     settle: int
 
     def follows(self, batch: RecordBatch) -> bool:
-        """Whether this batch, and so all before it, is older than the moment."""
+        """Return whether this batch, and so every batch before it, is older than the moment."""
         if batch.kind is Kind.DAMAGED:
             return False
         return batch.stamp < self.moment - (self.settle if batch.appended else 0)
 
 
 async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> int:
-    """Return an offset of `within`, or its end, before which everything is older than `origin`.
+    """Return an offset in `within`, or its end, before which every record is older than `origin`.
 
-    Bisects, beginning with the last offset: as many fetches of `reader`, a consumer of whole batches that nobody else
-    uses meanwhile, as the length of `within` has binary digits, and one more.
+    Bisects, starting with the last offset. The number of fetches is the number of binary digits of the length of
+    `within`, plus one. `reader` is a consumer of whole batches that nothing else uses meanwhile.
     """
     low, high = within.start, within.stop
-    if not within:  # the client is stuck for good where it has a partition and no place in it
+    if not within:  # with a partition but no position the client would hang for ever
         return low
     at = high - 1
     reader.assign([place])

@@ -1,6 +1,6 @@
 """A committed transaction that was too large to be held, fetched again batch by batch.
 
-Rules: it holds one fetch at a time. A call that was cancelled may be made again.
+Rules: one fetch at a time is held. A cancelled call may be repeated.
 """
 
 from typing import Any
@@ -27,15 +27,15 @@ class Recall:
         self._end = transaction.end
 
     def begin(self, reader: Any) -> None:
-        """Point `reader` at the transaction."""
+        """Move `reader` to the transaction."""
         reader.assign([self._place])
         reader.seek(self._place, self._next)
 
     async def more(self, reader: Any) -> bool:
-        """Count what one fetch of `reader` brings; say whether the transaction goes on.
+        """Count the batches of one fetch of `reader`; return whether the transaction continues.
 
         Raises:
-            Outage: what it brings is damaged.
+            Outage: the fetched data are damaged.
         """
         fetched = await reader.getmany(self._place, timeout_ms=_WAIT_MS)
         for batch in batches(fetched.get(self._place, ())):

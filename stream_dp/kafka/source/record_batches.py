@@ -1,9 +1,9 @@
-"""Record batches of format 2 as the brokers send them: where each begins and ends, and what its header says.
+"""Record batches of format 2 as the brokers send them: their boundaries and their headers.
 
-Rules: only headers are read here; nothing is unpacked and no record is looked at, but checksums are. A cut batch at
-the end of a fetch is left out, for the next fetch brings it whole. What is of an older format is told as such, with its
-offsets. Source:
-the message format of the Kafka protocol. This file knows no client, no clock and no tick.
+Rules: this file reads headers and checks checksums; it unpacks nothing and reads no record, except that of a
+control batch. A cut batch at the end of a fetch is skipped, because the next fetch brings it whole. A batch of an
+older format is reported as FOREIGN, with its offsets. Source: the message format of the Kafka protocol. This file
+knows no client, no clock and no tick.
 """
 
 import importlib
@@ -25,9 +25,9 @@ _FORMAT_AT, _CHECKED_FROM = 16, 21
 _CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
 _JOINED_BYTES = 256 * 1024
 _LARGE_BYTES = 64 * 1024
-"""A batch of so many bytes is large enough alone: joining would only copy it."""
+"""Batches of this size are not joined: joining would only copy them."""
 _JOINED_RECORDS = 2**15
-"""Joined batches have no more records, so that none is refused for those beside it (`unpacker.LIMIT_RECORDS`)."""
+"""The most records of a joined batch, below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal."""
 _CONTROL_KEY = struct.Struct(">hh")
 
 
@@ -35,7 +35,7 @@ Cell: TypeAlias = Callable[[int], range]
 
 
 class Kind(Enum):
-    """What a batch is."""
+    """The kind of a batch."""
 
     DATA = "records"
     COMMIT = "the end of a transaction that counts"
@@ -46,7 +46,7 @@ class Kind(Enum):
 
 
 class Unpacked(NamedTuple):
-    """Values with their offsets, spans of what cannot be read, and by index of a value what its tick header holds."""
+    """Values with their offsets, spans of unreadable records, and the tick headers by index of a value."""
 
     values: list[bytes]
     offsets: Sequence[int]
@@ -54,7 +54,7 @@ class Unpacked(NamedTuple):
     marks: dict[int, bytes]
 
     def behind(self, offset: int) -> "Unpacked":
-        """What lies at `offset` or behind it."""
+        """Return the part at `offset` or after it."""
         before = sum(each < offset for each in self.offsets)
         refused = [one._replace(first=max(one.first, offset)) for one in self.refused]
         return Unpacked(
@@ -66,10 +66,11 @@ class Unpacked(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """A batch by its header: offsets from `base` up to `next`, stamped `stamp` (ms) as its `attributes` say.
+    """A batch by its header: offsets from `base` up to `next`, with stamp `stamp` (ms) of the kind in `attributes`.
 
-    `producer` is the id of the producer of a transaction, None outside of transactions; `records` is how many the
-    header promises; `raw` the whole batch; `content` what is in it, where the client library has unpacked it.
+    `producer` is the id of a transaction's producer, None outside of transactions. `records` is the number of
+    records by the header. `raw` is the whole batch. `content` are its records if the client library has unpacked
+    them.
     """
 
     kind: Kind
@@ -84,26 +85,26 @@ class RecordBatch(NamedTuple):
 
     @property
     def appended(self) -> bool:
-        """Whether the stamp is that of its arrival."""
+        """Whether the stamp is the time of arrival."""
         return bool(self.attributes & APPENDED)
 
     @property
     def codec(self) -> int:
-        """How its records are compressed; 0 for not."""
+        """The compression of the records; 0 for none."""
         return self.attributes & CODEC
 
     @property
     def plain(self) -> bool:
-        """Whether its header says nothing but the usual."""
+        """Whether the header has only the usual content: stamped on arrival, uncompressed, no gaps."""
         return self.attributes == APPENDED and self.records == self.next - self.base
 
     def kept(self) -> "RecordBatch":
-        """Return this batch with bytes of its own, so that the rest of its fetch can go."""
+        """Return this batch with a copy of its bytes, so that the rest of the fetch can be freed."""
         return self._replace(raw=memoryview(bytes(self.raw)))
 
 
 class _Run:
-    """Plain batches that follow each other, with stamps in one cell, as one."""
+    """Consecutive plain batches with stamps in one cell, collected into one batch."""
 
     def __init__(self, first: RecordBatch, cell: range) -> None:
         self.next = first.next
@@ -115,7 +116,7 @@ class _Run:
         self._stamp = first.stamp
 
     def join(self, raw: memoryview, following: int, stamp: int) -> None:
-        """Add a batch that reaches up to `following`."""
+        """Add a batch that ends before offset `following`."""
         self.records += following - self.next
         self.next = following
         self.size += len(raw)
@@ -124,7 +125,7 @@ class _Run:
             self._stamp = stamp
 
     def batch(self) -> RecordBatch:
-        """Return it as one batch, with a header of its own."""
+        """Return the collected batch, with a new header if it has several parts."""
         if len(self._parts) == 1:
             return self._first
         base, stamp, records = self._first.base, self._stamp, self.records
@@ -140,13 +141,13 @@ class _Run:
 def record_batches(
     fetched: bytes, position: int, cell: Cell | None = None
 ) -> Iterator[RecordBatch]:
-    """The whole batches in `fetched` that reach to `position` or beyond, in order.
+    """Yield the whole batches in `fetched` that reach to `position` or beyond, in order.
 
-    With `cell`, plain batches that follow each other are joined to larger ones (of a fresh header), as long as their
-    stamps lie in one cell: the range of stamps that `cell` gives for the first one's.
+    With `cell`, consecutive plain batches are joined to larger ones (with a new header) while their stamps lie in
+    one cell: the range of stamps that `cell` returns for the first one's stamp.
 
     Raises:
-        ValueError: the bytes are not what a producer sent; reading them again may help.
+        ValueError: the bytes are not as a producer sent them; reading them again may help.
     """
     view, at, size = memoryview(fetched), 0, len(fetched)
     run: _Run | None = None
@@ -179,7 +180,7 @@ def record_batches(
 
 
 def _header(raw: memoryview) -> tuple[int, ...]:
-    """The fields of the header of a batch that is as it was sent."""
+    """Return the fields of a batch's header after checking its checksum."""
     if len(raw) < HEADER.size:
         raise ValueError("a batch without a header")
     header = HEADER.unpack_from(raw)
@@ -189,7 +190,7 @@ def _header(raw: memoryview) -> tuple[int, ...]:
 
 
 def _joins(run: _Run, header: tuple[int, ...]) -> bool:
-    """Whether this batch goes on with the run."""
+    """Return whether this batch continues the run."""
     return (
         header[_ATTRIBUTES] == APPENDED
         and header[0] == run.next
@@ -208,23 +209,23 @@ def _batch(header: tuple[int, ...], raw: memoryview) -> RecordBatch:
 
 
 def _foreign(raw: memoryview, last: int, position: int) -> RecordBatch:
-    """A batch of an older format, of which the last offset is known; the first one of a compressed set is not."""
+    """Return a batch of an older format; its last offset is known, but not the first one of a compressed set."""
     return RecordBatch(Kind.FOREIGN, min(last, position), last + 1, 0, 0, None, 0, raw)
 
 
 @cache
 def _checksum() -> Callable[[memoryview], int]:
-    """CRC-32C by the processor's instruction where its package is built; else by the client library's table."""
+    """Return CRC-32C by the processor's instruction if its package is built, else by the client library's table."""
     try:
         check: Callable[[bytes], int] = importlib.import_module("google_crc32c.cext").value
     except ImportError:
         slower: Callable[[memoryview], int] = library(".record.util").calc_crc32c
         return slower
-    return lambda part: check(bytes(part))  # it takes nothing but bytes; the copy is a tenth of it
+    return lambda part: check(bytes(part))  # it takes only bytes; the copy is a tenth of the cost
 
 
 def _control(raw: memoryview) -> Kind:
-    """What a control batch says: its one record has a key of (version, type)."""
+    """Return the kind of a control batch: its one record has a key of (version, type)."""
     record = next(walk(raw[HEADER.size :], 1, headers=False), None)
     if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
         return Kind.OTHER

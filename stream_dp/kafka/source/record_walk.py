@@ -1,22 +1,22 @@
-"""Records of a batch of format 2, read one by one, whatever they hold.
+"""The records of a batch of format 2, read one by one, whatever their content.
 
-Rules: a record that cannot be read harms none but itself, as long as its length can be read; behind one whose length
-is wrong nothing can. Headers are passed over unless they are asked for, and their names need not be UTF-8. Nothing
-raises. Source: the message format of the Kafka protocol. The C parser of the client library is faster and is used
-where nothing is amiss.
+Rules: an unreadable record affects only itself as long as its length can be read; after a record with a wrong
+length no record can be read. Headers are skipped unless they are asked for, and their names need not be UTF-8.
+Nothing raises. Source: the message format of the Kafka protocol. The C parser of the client library is faster and
+is used for intact batches.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 MOST_HEADERS = 64
-"""How many headers of a record are read; who writes tick marks writes one."""
+"""The most headers of a record that are read; a tick mark has one."""
 _MOST_BITS = 63
 _ONE_BYTE = 0x80
 
 
 class WalkedRecord(NamedTuple):
-    """A record: its key and value (None: null), and the headers that were asked for (name and value)."""
+    """A record: its key and value (None: null), and its headers if asked for (name and value)."""
 
     key: bytes | None
     value: bytes | None
@@ -24,7 +24,7 @@ class WalkedRecord(NamedTuple):
 
 
 def walk(data: bytes | memoryview, count: int, headers: bool) -> Iterator[WalkedRecord | None]:
-    """Yield `count` records of `data`, or fewer where a length cannot be read; None for one that cannot be read."""
+    """Yield `count` records of `data`, fewer if a length cannot be read; None for an unreadable record."""
     at = 0
     for _ in range(count):
         try:
@@ -49,9 +49,9 @@ class Stretch(NamedTuple):
 
 
 def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Stretch]:
-    """Cut the `count` records of `data` into pieces of `most` bytes or less, or of one record.
+    """Cut the `count` records of `data` into pieces of at most `most` bytes, or of one record.
 
-    Only the records' lengths are read; where one cannot be, the pieces end.
+    Only the records' lengths are read; the pieces end at a length that cannot be read.
     """
     begin = at = records = 0
     size = len(data)
@@ -77,12 +77,12 @@ def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Stretch]
 
 
 def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> WalkedRecord:
-    """The record that lies from `at` to `end`.
+    """Return the record that lies from `at` to `end`.
 
     Raises:
-        IndexError: something of it lies beyond its end.
+        IndexError: a part of the record lies beyond its end.
     """
-    _, at = _varint(data, at + 1)  # behind the attributes: when, and at which offset
+    _, at = _varint(data, at + 1)  # after the attributes: time and offset
     _, at = _varint(data, at)
     key, at = _bytes(data, at, end)
     value, at = _bytes(data, at, end)
@@ -92,7 +92,7 @@ def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> Walke
 
 
 def _headers(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[str, bytes | None]]:
-    """The headers that can be read."""
+    """Yield the readable headers."""
     try:
         count, at = _varint(data, at)
         for _ in range(min(count, MOST_HEADERS)):
@@ -113,7 +113,7 @@ def _bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, i
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The zigzag integer at `at`, and where it ends."""
+    """Return the zigzag integer at `at`, and the position after it."""
     byte = data[at]
     at += 1
     number, shift = byte & 0x7F, 0

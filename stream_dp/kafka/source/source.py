@@ -1,16 +1,20 @@
 """The source as a Kafka topic, read in whole record batches by hand-assigned partitions.
 
-Rules: a record's tick depends on the log alone. Live, it is the broker's append stamp. A tick passes in a
-partition at the first batch stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
-that moment of the brokers' clocks where all is read that they hold by then: so it passes at the same time with or
-without an event, and its publication is held until later. Clocks: no tick passes by the engine's. When that one says
-that a tick has settled, the brokers are asked what time it is, whatever was read: once a tick, and again where they say
-that it is too early. Where one of them differs from the engine's by more than `settle_ms` for certain, the engine
-stops. A record that is visible more than `settle_ms` after its stamp may be late (it goes to the late bin, and whether
-it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
-An open transaction holds nothing up (unless `wait`): its records count where it is committed. Before a tick passes the
-topic is looked at anew: a partition that was added is read from its first record on, and a topic made anew is refused.
-No record stops the reader. Nothing here decodes a payload, and nothing leaves but batches; errors carry no offset.
+Rules: a record's tick depends on the log alone. Live, it follows from the broker's append stamp. A tick passes in a
+partition at the first batch stamped `settle_ms` or more after the tick's end. In a silent partition it passes at
+that moment of the brokers' clocks, once everything is read that the brokers hold by then. So a tick passes at the
+same time with or without an event, and its publication is held until later.
+
+Clocks: no tick passes by the engine's clock. When the engine's clock says that a tick has settled, the brokers are
+asked for their time, whatever was read: once a tick, and again if they answer that it is too early. If a broker's
+clock certainly differs from the engine's by more than `settle_ms`, the engine stops. A record that becomes visible
+more than `settle_ms` after its stamp may be late (it goes to the late bin, and whether it is late may depend on
+another record's stamp). In replay, marks and a record's own time decide.
+
+An open transaction delays nothing (unless `wait`): its records count where it is committed. Before a tick passes,
+the topic is checked again: an added partition is read from its first record on, and a topic that was made again is
+refused. No record stops the reader. Nothing here decodes a payload, and only batches leave this file; errors carry
+no offset.
 """
 
 import asyncio
@@ -70,8 +74,8 @@ class ReplayTicks:
 class StampTicks:
     """Ticks of `step_ms` by append stamp; a partition passes a tick `settle_ms` after its end.
 
-    Publication must be held for longer than that: what is left is for the lookups and the commit. By appends to
-    `clock_topic` the brokers tell what time it is; it is made if it is missing.
+    Publication must be delayed by more than that; the difference is for the lookups and the commit. Appends to
+    `clock_topic` show the brokers' time; the topic is made if it is missing.
     """
 
     step_ms: int
@@ -88,8 +92,8 @@ class StampTicks:
 class KafkaSource:
     """The `Source` port over one topic; it never joins a group and commits nothing.
 
-    A record batch that would expand beyond `limit` bytes is refused. With `wait`, what lies behind an open transaction
-    waits for its end.
+    A record batch that would expand beyond `limit` bytes is refused. With `wait`, records after an open transaction
+    wait for its end.
     """
 
     def __init__(
@@ -132,21 +136,21 @@ class KafkaSource:
 
     @property
     def identity(self) -> str:
-        """The topic's id, once it is open: another one has the same name and another id."""
+        """The topic's id, once it is open; a topic made again has the same name and another id."""
         return self._looked.id
 
     @property
     def grows(self) -> bool:
-        """Whether partitions that are added are read: in a replay their ticks would never close."""
+        """Whether added partitions are read: in a replay their ticks would never close."""
         return isinstance(self._ticks, StampTicks)
 
     async def open(self, origin: int) -> tuple[int, ...]:
         """Connect and check the topic, whose tick 0 begins at `origin`; return the partitions.
 
         Raises:
-            WorldError: no such topic, no answer, or access denied.
-            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival; or a broker's
-                clock differs from this machine's by more than `settle_ms`.
+            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival; or a
+            broker's clock differs from this machine's by more than `settle_ms`.
         """
         if isinstance(self._ticks, StampTicks):
             self._grid = TickGrid(origin, self._ticks.step_ms)
@@ -184,10 +188,10 @@ class KafkaSource:
         return self._opened
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue at these positions, at the origin where there is none; marks may come again.
+        """Continue at these positions, and at the origin in partitions without one; marks may be repeated.
 
         Raises:
-            FailClosed: a position lies outside of what the topic still holds.
+            FailClosed: a position lies outside of the existing records.
         """
         every = self._looked.partitions
         with speaking(self._settings, f"topic {self._topic!r}"):
@@ -214,10 +218,10 @@ class KafkaSource:
         """Wait for records or marks.
 
         Raises:
-            FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic was
-                made anew, or a replay's has another partition; or a broker's clock differs from this machine's by more
-                than `settle_ms`.
-            WorldError: no answer.
+            FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic
+            was made again, or a replay's topic has a new partition; or a broker's clock differs from this machine's
+            by more than `settle_ms`.
+            WorldError: the brokers do not answer.
         """
         with speaking(self._settings, f"topic {self._topic!r}"):
             while not self._ready:
@@ -228,14 +232,14 @@ class KafkaSource:
         return ready
 
     def known_ends(self) -> Positions:
-        """Return where the partitions end, as the brokers said with the last fetch of each; private. No request."""
+        """Return the ends of the partitions from the last fetch of each; private. Makes no request."""
         if not self._clients:
             return {}
         known = {one: self._reader.highwater(self._place(one)) for one in self._logs}
         return {one: end for one, end in known.items() if end is not None}
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()
@@ -253,7 +257,7 @@ class KafkaSource:
         )
 
     async def _starts(self, begins: dict[int, int]) -> dict[int, int]:
-        """For each partition and what it begins with, where it is read from without a position."""
+        """Return where reading starts in partitions without a position; `begins` are their first offsets."""
         if self._grid is None or not begins:
             return begins
         origin = Origin(self._grid.origin, self._settle_ms)
@@ -269,7 +273,7 @@ class KafkaSource:
             self._reader.seek(self._place(partition), position)
 
     async def _step(self) -> None:
-        """Go on with the transaction in hand, with what was fetched, or with a fetch."""
+        """Continue with the present transaction, with fetched batches, or with a new fetch."""
         if self._recall is not None:
             if not await self._recall.more(self._again):
                 self._recall = None
@@ -282,7 +286,7 @@ class KafkaSource:
             await self._pass_silent({at.partition for at in fetched})
 
     async def _take(self) -> None:
-        """Take what was fetched, until there is enough for one reading; what is not taken yet stays."""
+        """Take fetched batches until there are enough for one `read`; the rest stays queued."""
         log, found = self._queue[0]
         while found:
             batch = found[0]
@@ -304,10 +308,10 @@ class KafkaSource:
         log.flush()
 
     async def _pass_silent(self, busy: set[int]) -> None:
-        """Mark the tick that has settled in partitions that have nothing older to come.
+        """Mark the settled tick in partitions where no older record can come.
 
-        The ends are asked for once the tick has settled by the brokers' clocks: what comes behind is stamped later.
-        Where something lies before them it is read first, and its stamp decides.
+        Their ends are asked for after the tick has settled by the brokers' clocks: later records have later stamps.
+        Records before these ends are read first, and their stamps decide.
         """
         if busy:
             self._heard = time.monotonic()
@@ -330,15 +334,15 @@ class KafkaSource:
             self._heard = time.monotonic()
 
     async def _caught_up(self, partition: int) -> bool:
-        """Whether the reader knows of nothing that it has not given; needs no request."""
+        """Return whether the reader knows of no unread record; makes no request."""
         at = self._place(partition)
         known = self._reader.highwater(at)
         return known is not None and await self._reader.position(at) >= known
 
     async def _look(self, moment: int = 0) -> None:
-        """Make sure that the topic is what it was, and read on with partitions that were added before `moment` or now.
+        """Check that the topic is unchanged, and start to read partitions that were added before `moment` or now.
 
-        Errors are those of `TopicWatch.look`.
+        Raises as `TopicWatch.look`.
         """
         found = await self._watch.look()
         if added := [one for one in found.partitions if one not in self._logs]:
@@ -360,7 +364,7 @@ class KafkaSource:
         )
 
     def _ask_when_due(self, grid: TickGrid) -> None:
-        """Ask what time it is, unless somebody asks already: a broker that is slow to tell holds no reading up."""
+        """Ask for the brokers' time if it is due, in a task: a slow broker must not delay reading."""
         if self._asking is not None and self._asking.done():
             asked, self._asking = self._asking, None
             asked.result()
@@ -368,18 +372,18 @@ class KafkaSource:
             self._asking = asyncio.create_task(self._ask_brokers(grid))
 
     async def _ask_brokers(self, grid: TickGrid) -> None:
-        """Learn from the brokers' clocks which tick has settled; the earliest of them decides."""
+        """Compute the settled tick from the brokers' clocks; the earliest clock decides."""
         stamps = await self._clocks.ask()
         self._stamp = max(self._stamp, earliest(stamps, self._settle_ms))
         self._ahead_ms = max(0, *(-one.difference.most for one in stamps))
         self._settled = max(self._settled, grid.passed(self._stamp - self._settle_ms))
 
     def _due(self, grid: TickGrid) -> int:
-        """The last tick that should have settled by now, by this machine's clock less what it is ahead for certain."""
+        """Return the last tick that should have settled by this machine's clock, less its certain lead."""
         return grid.passed(self._clock.now() - self._ahead_ms - self._settle_ms)
 
     def _wait_ms(self) -> int:
-        """Until the next tick is due, in slices, for the clock may be a manual one; short ones while brokers answer."""
+        """Return the time until the next tick is due, in slices: the clock may be manual, brokers may answer."""
         if self._grid is None:
             return _SLICE_MS
         if self._asking is not None:

@@ -1,10 +1,11 @@
-"""From the record batches of one partition to the port's batches: which records count in which tick, where marks lie.
+"""From the record batches of one partition to the port's batches: the ticks of records, the places of marks.
 
-Rules: all of it is a function of the log, whatever a fetch brings at once. Live, a record's tick is that of its append
-stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the tick's end. In replay,
-marks are records with a header, and a record's own time says its tick. The records of a transaction are met where its
-commit lies, so an open one holds nothing up: what was marked until then is late. What cannot be read is refused with
-its offsets. Sans I/O: this file knows no client; a transaction that was too large to be held is asked for again.
+Rules: the result is a function of the log, however the records are split into fetches. Live, a record's tick is
+that of its append stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the
+tick's end. In replay, marks are records with a header, and a record's own time gives its tick. The records of a
+transaction count where its commit lies, so an open transaction delays nothing: its records for ticks marked before
+are late. Unreadable records are refused with their offsets. Sans I/O: this file knows no client; it asks for a
+transaction again that was too large to be held.
 """
 
 from collections.abc import Sequence
@@ -20,12 +21,12 @@ from stream_dp.kafka.source.unpacker import Unpacker
 
 _ENDS = (Kind.COMMIT, Kind.ABORT)
 MOST = 8192
-"""How many records go into one batch of the port, about."""
+"""About the number of records in one batch of the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition is read from: `position`, and what must be given again before it."""
+    """Where to read a partition from: `position`, and earlier records that must be read again."""
 
     partition: int
     position: int
@@ -57,7 +58,8 @@ class PartitionTicks:
     def take(self, batch: RecordBatch) -> Transaction | None:
         """Take the next batch.
 
-        Return a transaction that it commits and that must be read again: its batches go to `again`, then call `ended`.
+        Return a transaction that the batch commits and that must be read again: pass its batches to `again`, then
+        call `ended`.
         """
         if batch.base < self._start:
             self._take_behind(batch)
@@ -85,19 +87,19 @@ class PartitionTicks:
             self._count(batch, skip)
 
     def ended(self, batch: RecordBatch) -> None:
-        """Go on behind `batch`."""
+        """Continue after `batch`."""
         if batch.kind in _ENDS and batch.producer is not None:
             self._open.drop(batch.producer)
         self._commit = None
         self._at(batch.next)
 
     def mark(self, tick: int) -> None:
-        """Mark that `tick` has passed here."""
+        """Mark that `tick` has passed in this partition."""
         self.marked = tick
         self._give(tick)
 
     def flush(self) -> None:
-        """Give what has been gathered."""
+        """Put the gathered records into `out`."""
         if self._values or self._refused:
             self._give(None)
 
@@ -113,14 +115,14 @@ class PartitionTicks:
         )  # fmt: skip
 
     def _meet(self, batch: RecordBatch) -> None:
-        """Mark what has passed where this batch lies."""
+        """Mark the ticks that have passed before this batch."""
 
     def _count(self, batch: RecordBatch, skip: int) -> None:
         """Add the records of a batch from offset `skip` on."""
         raise NotImplementedError
 
     def _take_behind(self, batch: RecordBatch) -> None:
-        """Before the position only what belongs to a transaction that is open there counts, and only later."""
+        """Take a batch before the position: only transactions open at the position count, and only later."""
         if batch.kind in _ENDS:
             if batch.producer is not None:
                 self._open.drop(batch.producer)
@@ -145,7 +147,7 @@ class PartitionTicks:
         self._refused += refused
 
     def _at(self, offset: int) -> None:
-        """Go on at `offset`, of the log or of the transaction that is being counted."""
+        """Continue at `offset`, of the log or of the transaction being counted."""
         if self._commit is None:
             self.position, self._done = offset, 0
         else:
@@ -173,7 +175,7 @@ class StampedTicks(PartitionTicks):
         self._within = range(0)
 
     def mark(self, tick: int) -> None:
-        """Mark that `tick` has passed here."""
+        """Mark that `tick` has passed in this partition."""
         super().mark(tick)
         self._due = self._grid.end(tick + 1) + self._settle
 
@@ -195,7 +197,7 @@ class StampedTicks(PartitionTicks):
 
 
 class MarkedTicks(PartitionTicks):
-    """Ticks that close on the records that `marks` takes for marks."""
+    """Ticks that close on the records that `marks` accepts as marks."""
 
     def __init__(
         self, place: Place, unpacker: Unpacker, room: Room, out: list[Batch], marks: TickMarks
@@ -223,7 +225,7 @@ class MarkedTicks(PartitionTicks):
 
 
 def cell_of(grid: TickGrid, settle: int) -> Cell:
-    """For a stamp, the stamps around it between which neither the tick nor what has passed changes."""
+    """Return the cell of a stamp: the stamps around it with the same tick and the same passed tick."""
 
     def cell(stamp: int) -> range:
         tick, passed = grid.tick_of(stamp), grid.passed(stamp - settle)
@@ -236,7 +238,7 @@ def cell_of(grid: TickGrid, settle: int) -> Cell:
 
 
 def _joined(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
-    """Both, as a range where they are one."""
+    """Return both, as a range if they form one."""
     if isinstance(one, range) and isinstance(other, range) and one.stop == other.start:
         return range(one.start, other.stop)
     return [*one, *other]

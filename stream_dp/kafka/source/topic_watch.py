@@ -1,8 +1,8 @@
-"""The topic that a source reads: whether it may be read, and whether it is still the one that it was.
+"""The topic of a source: whether it may be read, and whether it is still the same topic.
 
-Rules: a topic is known by its id, for one that was made anew has the same name. In a replay's topic partitions are
-fixed, as ticks would never end in one that was added; what becomes of those of a live one is for the source to say.
-Nothing here reads a record.
+Rules: a topic is identified by its id, because a topic that was made again has the same name. In a replay's topic
+the number of partitions is fixed, because ticks would never end in an added partition; for a live topic the source
+handles added partitions. Nothing here reads a record.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _PAUSE_S = 0.1
 
 
 class TopicWatch:
-    """Watches `topic`, which is read live, or replayed."""
+    """Watches `topic`, which is read live or replayed."""
 
     def __init__(self, settings: KafkaSettings, topic: str, *, live: bool) -> None:
         self._settings = settings
@@ -27,11 +27,11 @@ class TopicWatch:
         self._first: TopicLook | None = None
 
     async def check(self) -> None:
-        """Check that the topic is there and is set so that it can be read; needs no `start`.
+        """Check that the topic exists and that its settings allow reading it; needs no `start`.
 
         Raises:
-            WorldError: no such topic, no answer, or access denied.
-            FailClosed: it drops older records of a key, or a live one has no stamps set on arrival.
+            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+            FailClosed: it drops older records of a key, or a live topic has no stamps set on arrival.
         """
         async with administering(self._settings, f"topic {self._topic!r}") as admin:
             if await existing(admin, self._topic) is None:
@@ -45,11 +45,11 @@ class TopicWatch:
         await self._eyes.start()
 
     async def look(self) -> TopicLook:
-        """Return the topic as it is now, with a while of patience, for brokers that have just begun know no topic.
+        """Return the present topic; retry for a while, because brokers that have just begun know no topic.
 
         Raises:
-            FailClosed: it is another one than at the first look, or a partition was added to a replay's topic.
-            WorldError: it is gone, or brokers do not answer for a while (an `Outage`), or deny.
+            FailClosed: it is another topic than at the first look, or a partition was added to a replay's topic.
+            WorldError: the topic was deleted, or brokers do not answer for a while (an `Outage`), or deny access.
         """
         deadline = time.monotonic() + self._settings.patience_s
         while (found := await self._eyes.look()) is None:
@@ -68,7 +68,7 @@ class TopicWatch:
         return found
 
     async def stop(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         await self._eyes.stop()
 
     def _gone(self) -> WorldError:

@@ -1,8 +1,8 @@
-"""What the records of a batch hold: their values, where each lies, and what cannot be read.
+"""The records of a batch: their values, their offsets, and spans of unreadable records.
 
-Rules: what can be read is read, and what cannot is a refusal with its offsets; nothing that a batch holds raises.
-Unpacking is bounded. Headers are looked at where tick marks are asked for, and for them only. A record's offset is its
-place in the batch where the batch is whole, whatever the record says of itself. `null` is an empty value.
+Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch
+raises. Unpacking is bounded. Headers are read only if tick marks are asked for. A record's offset is its place in
+the batch, if the batch is whole, whatever the record states about itself. `null` is an empty value.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from stream_dp.kafka.source.record_walk import MOST_HEADERS, pieces, walk
 
 LIMIT_BYTES = 16 * 2**20
 LIMIT_RECORDS = 2**17
-"""How many records a batch may hold: many more than producers put into one, few enough to be read at once."""
+"""The most records of a batch: many more than producers send, few enough to read at once."""
 _PARSED_BYTES = 2**20
 _PIECE_BYTES = 2**16
 _ATTRIBUTES_AT = 5
@@ -35,7 +35,7 @@ _value = attrgetter("value")
 
 
 class Unpacker:
-    """Unpacks batches; `marks` says whether tick marks are looked for, `limit` bounds what a batch may expand to."""
+    """Unpacks batches; `marks` says whether to look for tick marks, `limit` bounds the expanded size of a batch."""
 
     def __init__(self, *, marks: bool, limit: int = LIMIT_BYTES) -> None:
         self._marks = marks
@@ -43,7 +43,7 @@ class Unpacker:
         self._parse = library(".record.default_records").DefaultRecordBatch
 
     def unpack(self, batch: RecordBatch) -> Unpacked:
-        """Everything in the batch."""
+        """Return all records of the batch."""
         if batch.content is not None:
             return batch.content
         if batch.kind is Kind.FOREIGN:
@@ -64,7 +64,7 @@ class Unpacker:
     ) -> Unpacked:
         if batch.records > LIMIT_RECORDS:
             return _refused(batch, TOO_LARGE)
-        if len(data) <= _PARSED_BYTES:  # a large one may hold millions of headers
+        if len(data) <= _PARSED_BYTES:  # a large batch may hold millions of headers
             try:
                 return Unpacked(*self._parsed(plain, batch.base))
             except Exception:  # noqa: BLE001, S110 - memory and Unicode errors too: it is read otherwise
@@ -72,7 +72,7 @@ class Unpacker:
         return self._pieces(batch, memoryview(data))
 
     def _pieces(self, batch: RecordBatch, data: memoryview) -> Unpacked:
-        """Piece by piece, so that what the parser does not take costs little beside it."""
+        """Unpack piece by piece, so that an unreadable record makes only its piece slow."""
         found = Unpacked([], [], [], {})
         base = batch.base
         for begin, end, records in pieces(data, batch.records, _PIECE_BYTES):
@@ -94,7 +94,7 @@ class Unpacker:
     def _parsed(
         self, plain: bytes | memoryview, base: int
     ) -> tuple[list[bytes], range, list[Span], dict[int, bytes]]:
-        """By the client library's parser, which takes all or nothing."""
+        """Parse with the client library's parser, which accepts all records or none."""
         marks: dict[int, bytes] = {}
         if not self._marks:
             values = list(map(_value, self._parse(plain)))
@@ -119,7 +119,7 @@ class Unpacker:
 
 
 def _join(found: Unpacked, more: Unpacked) -> None:
-    """Add what lies behind; the offsets of `found` are a list."""
+    """Append `more` to `found`, whose offsets are a list."""
     before = len(found.values)
     found.marks.update({before + at: mark for at, mark in more.marks.items()})
     found.values.extend(more.values)
@@ -128,7 +128,7 @@ def _join(found: Unpacked, more: Unpacked) -> None:
 
 
 def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
-    """What they claim to mark, by record."""
+    """Return the tick headers of records, by index."""
     return {
         index: mark
         for index, one in enumerate(records)
@@ -137,7 +137,7 @@ def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
 
 
 def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
-    """The batch as it would be without compression."""
+    """Return the batch as it would be without compression."""
     header = list(HEADER.unpack_from(raw))
     header[_LENGTH_AT] = HEADER.size - _BEFORE_LENGTH + len(data)
     header[_ATTRIBUTES_AT] &= ~CODEC
@@ -145,7 +145,7 @@ def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
 
 
 def _batch_of(data: memoryview, base: int, records: int) -> bytes:
-    """Records as a batch, for the parser."""
+    """Return records as a batch, for the parser."""
     length = HEADER.size - _BEFORE_LENGTH + len(data)
     return (
         HEADER.pack(base, length, -1, FORMAT, 0, 0, records - 1, 0, 0, -1, -1, -1, records) + data

@@ -1,1 +1,1 @@
-"""A journal examined: ledger, dead letters, trace against the theory. Begin with `journal_access`."""
+"""Examines a journal: ledger, dead letters, trace against the theory. Begin with `journal_access`."""

@@ -33,7 +33,7 @@ TOGETHER = "all series together"
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """What the games against one series show; `name` and `mechanism` say which."""
+    """Findings of the games against one series, which `name` and `mechanism` identify."""
 
     name: str
     mechanism: str
@@ -42,9 +42,9 @@ class Attacked:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What the games against a pipeline show; `filter` is the one that all series go through together.
+    """Findings of the games against a pipeline; `filter` is the filter over all its series.
 
-    `unit` is in which the two streams differ, of `relation`.
+    `unit` and `relation` say in what the two neighbouring streams differ.
     """
 
     pipeline: str
@@ -56,24 +56,24 @@ class Attack:
 
     @property
     def refuted(self) -> list[str]:
-        """The names of what has a larger epsilon than it claims."""
+        """Names of the claims for which the games found a larger epsilon."""
         return [each.name for each in self.claims if each.finding.violated]
 
     @property
     def claims(self) -> tuple[Attacked, ...]:
-        """All that is claimed: of each series, and of all together."""
+        """All attacked claims: of each series, and of all series together."""
         return (*self.series, Attacked(TOGETHER, "", self.together))
 
     @property
     def chosen_delta(self) -> Fraction:
-        """The delta at which claims are attacked that hold at every delta."""
+        """The delta at which claims that hold at every delta are attacked."""
         return STATED_AT
 
     def require_unrefuted(self) -> None:
-        """Do nothing where no claim is refuted.
+        """Return if no claim is refuted.
 
         Raises:
-            FailClosed: one is.
+            FailClosed: a claim is refuted.
         """
         if self.refuted:
             raise FailClosed(
@@ -82,7 +82,7 @@ class Attack:
             )
 
     def json(self) -> dict[str, Any]:
-        """The findings as plain values."""
+        """Return the findings as plain values."""
         return {
             "pipeline": self.pipeline,
             "violated": bool(self.refuted),
@@ -97,12 +97,12 @@ class Attack:
 def attack(
     pipeline: Path, *, runs: int, ticks: int, confidence: float, progress: Progress = unseen
 ) -> Attack:
-    """Play `runs` games of `ticks` ticks each; all bounds hold together with `confidence`.
+    """Play `runs` games of `ticks` ticks each; all bounds hold together with probability `confidence`.
 
-    `progress` learns how many games have begun.
+    `progress` receives the number of games begun.
 
     Raises:
-        UsageError: the file is no pipeline, or there are too few games or ticks.
+        UsageError: the pipeline file is invalid, or `runs` or `ticks` is too small.
     """
     built = build(load(pipeline))
     ticks = min(ticks, built.spec.clock.horizon or ticks)
@@ -135,11 +135,11 @@ def attack(
 
 
 def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
-    """What an adversary may send to all series at once; `claims` as in `audit_together`.
+    """Return the relation that limits what an adversary may send to all series; `claims` as in `audit_together`.
 
-    The pipeline's filter, where it takes each series by itself. Where it admits them as one block at a delta only (a
-    Gaussian series under basic or an approximate filter), the block's condition: these mechanisms, fixed before
-    ([HSV] Def 4.9).
+    If the pipeline's filter admits each series by itself, that filter is the relation. If it admits them only as
+    one block at a delta (a Gaussian series under basic or an approximate filter), the relation is the block's
+    condition: these mechanisms, fixed beforehand ([HSV] Def 4.9).
     """
     if all(_admissible(built.ledger, chosen.derivation) for chosen in built.chosen):
         return filtered(game_filter(built), lambda claim: claim.measure, own_or(claims))
@@ -148,7 +148,7 @@ def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
 
 
 def _admissible(ledger: Ledger, part: Derivation) -> bool:
-    """Whether the ledger's filter has a theorem for it."""
+    """Return whether a theorem lets the ledger's filter admit the part."""
     try:
         ledger.filter.cost(ledger.price(part))
     except BudgetRefused:
@@ -157,11 +157,12 @@ def _admissible(ledger: Ledger, part: Derivation) -> bool:
 
 
 def game_filter(built: Built) -> LedgerFilter:
-    """The pipeline's filter, the analysts' ledgers paid, before the first series ([HSV] Def 12.2).
+    """Return the pipeline's filter before the first series, with the analysts' ledgers paid ([HSV] Def 12.2).
 
-    It takes each series by itself. Under the pure and the basic filter the product charges the series as one block,
-    rounded up once, at the optimum of their composition. Here each is created, charged and rounded up by itself, so the
-    filter grants what the block saves, and a unit of 10^-12 for each but one.
+    It admits each series by itself. Under the pure and the basic filter the product charges all series as one
+    block, rounded up once, at the optimum of their composition. The game creates, charges and rounds up each series
+    separately, so its filter grants in addition the amount that the block saves, and 10^-12 for each series but
+    one.
     """
     privacy = built.spec.privacy
     if by_ticks(built.ledger.filter):
@@ -180,12 +181,12 @@ def _epsilon(part: Derivation, delta: Fraction) -> Fraction:
 
 
 def fresh_noise() -> Noise:
-    """The product's noise under a seed of its own, as for one committed step."""
+    """Return the product's noise with a fresh seed, as for one committed step."""
     return NoiseStream(fresh_seed(), 0)
 
 
 class _CountedNoise:
-    """Fresh noise for each game, and how many of all `games` have begun."""
+    """Gives fresh noise to each game and reports how many of all `games` have begun."""
 
     def __init__(self, progress: Progress, games: int) -> None:
         self._progress, self._games, self._begun = progress, games, 0

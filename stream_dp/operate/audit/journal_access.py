@@ -1,4 +1,4 @@
-"""The journal of a pipeline as others than its engine see it: sealed commits, read only, also while it runs."""
+"""Access to a pipeline's journal from outside its engine: sealed commits, read only, also during a run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,10 +27,10 @@ _AT_ONCE = 16
 
 
 async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
-    """Return whether a run of the specification has made its journal, as far as this user may see.
+    """Return whether a run of the pipeline has made its journal, as far as this user may see.
 
     Raises:
-        WorldError: brokers do not answer.
+        WorldError: the brokers do not answer.
     """
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
         return spec.journal.path.exists()
@@ -41,7 +41,7 @@ async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
 async def sealed_commits(
     spec: PipelineSpec, most: int = -1, progress: Progress = unseen
 ) -> AsyncIterator[bytes]:
-    """The first `most` sealed commits (all: -1) of the specification's journal, read only.
+    """Yield the first `most` sealed commits (-1: all) of the pipeline's journal, read only.
 
     Raises:
         UsageError: there is no journal yet.
@@ -69,10 +69,10 @@ async def sealed_commits(
 async def sealed_commits_of(
     path: Path, most: int = -1, progress: Progress = unseen
 ) -> AsyncIterator[bytes]:
-    """The first `most` sealed commits (all: -1) of an SQLite journal, some at a time.
+    """Yield the first `most` sealed commits (-1: all) of an SQLite journal, reading a few at a time.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: the file does not exist.
     """
     begin, there = 0, await asyncio.to_thread(count_sealed, path)
     while begin != most:
@@ -87,13 +87,14 @@ async def sealed_commits_of(
 
 
 async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
-    """Refuse before the lease is taken, so that a mistake does not stop an engine that runs well.
+    """Check that the journal belongs to this pipeline, and return whether there is no journal yet.
 
-    Whether there is no journal yet is returned. What cannot be read here is left to the engine, which looks again.
+    The check comes before the lease is taken, so that a mistake does not stop an engine that runs well. An
+    unreadable journal is left to the engine, which checks again.
 
     Raises:
-        FailClosed: the journal belongs to something else, was written with another key, or in a form that this version
-            does not read.
+        FailClosed: the journal belongs to another pipeline, was written with another key, or in a form that this
+        version does not read.
     """
     try:
         first = await _first(built.spec)
@@ -113,7 +114,11 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
 
 
 def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
-    """Refuse the journal of a file that named `GONE_FILTER`, and names `tight_approximate` now (FailClosed)."""
+    """Refuse the journal of a file that named `GONE_FILTER` and now names `tight_approximate`.
+
+    Raises:
+        FailClosed: the journal was written under `GONE_FILTER`.
+    """
     if header.parts.get("privacy") == under_gone_filter(spec):
         raise FailClosed(
             f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this version lacks, and a "
@@ -123,7 +128,7 @@ def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
 
 
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
-    """Return how many partitions the source had at the first start; None where there is no journal that says so."""
+    """Return the source's number of partitions at the first start; None if no readable journal states it."""
     try:
         headers = [_header(spec, sealer, sealed) for sealed in await _first(spec)]
     except StreamDPError:

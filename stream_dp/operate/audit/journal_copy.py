@@ -1,6 +1,6 @@
-"""A copy of a journal in one file, wherever the journal lies: for inquiries, and to be checked on another machine.
+"""A copy of any journal in one file: for inquiries, and for checks on another machine.
 
-Rules: what is copied stays sealed. A copy is for reading: no engine may ever run on it (docs/operations.md).
+Rules: the copied commits stay sealed. A copy is for reading: no engine may ever run on it (docs/operations.md).
 """
 
 import asyncio
@@ -17,12 +17,12 @@ _AT_ONCE = 64
 
 
 async def copy_journal(spec: PipelineSpec, to: Path, progress: Progress = unseen) -> None:
-    """Write the journal as it is now, also while its engine runs, into the new file `to`, an SQLite file of mode 0600.
+    """Write the present journal into the new SQLite file `to` with mode 0600; the engine may run meanwhile.
 
     Raises:
-        UsageError: there is such a file already, or no journal yet.
+        UsageError: the file `to` exists already, or there is no journal yet.
         FailClosed: commits are missing; no file is left.
-        WorldError: the file cannot be written, or brokers do not answer; no file is left.
+        WorldError: the file cannot be written, or the brokers do not answer; no file is left.
     """
     if await asyncio.to_thread(to.exists):
         raise UsageError(f"--copy: {to} is there already; name a new file")

@@ -1,8 +1,8 @@
 """A journal as a trace: its creations, ticks, queries and halts, sent to one composition with the recorded seeds.
 
-Rules: what was created is admitted and derived again (`engine.admission`), for mechanisms come from definitions; what
-was sent, in which order and under which seed is read off the commits here, by no code of the engine's. Rows and seeds
-are private. This file plays nothing.
+Rules: creations are admitted and derived again by `engine.admission`, because mechanisms are built from
+definitions. The messages, their order and their seeds are read from the commits by code of this module, not of the
+engine. Rows and seeds are private. This file plays nothing.
 """
 
 from collections.abc import Iterator
@@ -40,12 +40,12 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.routing.open_router import OpenRouter
 from stream_dp.verify.games.trace import SeedUse, Sent
 
-_ENOUGH = 16  # bytes of a seed tell it from all others
+_ENOUGH = 16  # this many bytes identify a seed
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AskedStep:
-    """A query of an analyst's, and the answer that was recorded for it."""
+    """An analyst's query and the recorded answer to it."""
 
     asked: Asked
     told: Answer
@@ -53,11 +53,11 @@ class AskedStep:
 
     @property
     def parameters(self) -> Any:
-        """What was asked; public."""
+        """The query's parameters; public."""
         return read_parameters(self.asked.parameters)
 
     def body(self, grid: TickGrid, series: Series, answer: IntArray, band: int | None) -> bytes:
-        """The bytes of the answer that tells this, with its half-width."""
+        """Return the bytes of the answer body for `answer`, with its half-width `band`."""
         standing = AnswerCut.before(self.asked.at, grid)
         told = series.told(self.parameters, answer, band)
         places = places_in(self.told.body)
@@ -66,9 +66,10 @@ class AskedStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TraceStep:
-    """A message of the trace. `release` is what was made of its answer, if anything, for `live` at `tick`.
+    """A message of the trace. `release` is the recorded release of `live` at `tick` for its answer, if any.
 
-    `row` is the whole row of the tick, where the message brings a part of it; `asked` is what an analyst asked.
+    `row` is the whole row of the tick if the message brings a part of that row; `asked` is set for analysts'
+    queries.
     """
 
     sent: Sent
@@ -81,16 +82,16 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MadeStep:
-    """A release that no message answers: `series` makes it of the releases of its tick that come before it."""
+    """A release without a message: `series` computes it from the earlier releases of the same tick."""
 
     series: MadeSeries
     release: Release
 
 
 class JournalTrace:
-    """Reads the commits of a journal of `built`, one after the other.
+    """Reads the commits of a journal of `built` in order and yields their messages.
 
-    `claims` are those that creations have made so far, where they are not the mechanisms' own guarantees.
+    `claims` holds a claim for each creation so far; None stands for the mechanism's own guarantee.
     """
 
     def __init__(self, built: Built) -> None:
@@ -109,15 +110,15 @@ class JournalTrace:
 
     @property
     def live(self) -> tuple[LiveSeries, ...]:
-        """The series that run after what was read, in the order of their numbers."""
+        """The series that run after the commits read so far, ordered by number."""
         return self._admission.registry.live
 
     def steps(self, commit: Commit) -> Iterator[TraceStep | MadeStep]:
         """Yield the messages of the next commit.
 
         Raises:
-            FailClosed: it creates or halts what its ledger does not admit, lacks a seed or a release, or holds a seed
-                that was drawn from before.
+            FailClosed: the commit creates or halts a series that its ledger does not admit, lacks a seed or a
+            release, or contains a seed that an earlier draw used.
         """
         self._first_draws(commit)
         if commit.header is not None:
@@ -146,7 +147,7 @@ class JournalTrace:
             )
 
     def _first_draws(self, commit: Commit) -> None:
-        """Note the seeds of a commit; the theorems are for noise that is drawn once."""
+        """Remember the seeds of a commit and refuse a repeated one: the theorems need noise drawn once."""
         for seed in commit.seeds:
             if seed[:_ENOUGH] in self._drawn:
                 raise FailClosed(
@@ -156,7 +157,7 @@ class JournalTrace:
             self._drawn.add(seed[:_ENOUGH])
 
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
-        """What was created and halted at this cut, in its order; what begins a tick later comes behind that tick."""
+        """Yield the creations, queries and halts of this cut in order; defer those that begin a tick later."""
         running = {live.number: live for live in self.live}
         watches = [each for each in commit.changes if isinstance(each, Watched | Unwatched)]
         queries = {each: self._watch(commit, each) for each in watches}
@@ -187,7 +188,7 @@ class JournalTrace:
                 yield step
 
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
-        """What an analyst asked of a mechanism at this cut."""
+        """Return the step of an analyst's query at this cut."""
         told = next((each for each in commit.answers if each.number == asked.answer), None)
         if live.series.asking is None or told is None:
             raise FailClosed(
@@ -204,7 +205,7 @@ class JournalTrace:
         return TraceStep(sent, live, asked=AskedStep(asked, told, query))
 
     def _watch(self, commit: Commit, change: Watched | Unwatched) -> Query:
-        """What begins or ends a watch in its mechanism, before the change is admitted."""
+        """Return the query that begins or ends a watch in its mechanism, before the change is admitted."""
         try:
             return self._admission.watched_again(change).query
         except UsageError as error:
@@ -213,7 +214,7 @@ class JournalTrace:
             ) from None
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
-        """The creation of a series' mechanism, whose first state is drawn from the stream of its number."""
+        """Return the step that creates the series' mechanism; its first state uses its number's noise stream."""
         self.claims.append(claim)
         sent = Sent(Create(live.series.mechanism, claim), SeedUse(seed, live.number))
         return TraceStep(sent, live)
@@ -221,7 +222,7 @@ class JournalTrace:
     def _tick(
         self, live: LiveSeries, tick: int, row: IntArray, seed: bytes, release: Release | None
     ) -> Iterator[TraceStep]:
-        """The row of a tick and the question after it, answered from one stream of the tick's seed."""
+        """Yield the tick's update and the query after it; both use one noise stream of the tick's seed."""
         draw, release = SeedUse(seed, live.number), _released(release, live.series.name, tick)
         update = Ask(live.number, Update(row[live.series.rows]))
         yield TraceStep(Sent(update, draw), live, tick, row=row)
@@ -232,7 +233,7 @@ def _released(release: Release | None, name: str, tick: int) -> Release:
     """Return the next release of a commit.
 
     Raises:
-        FailClosed: it is not that of this series at this tick.
+        FailClosed: the release is missing, or belongs to another series or tick.
     """
     if release is None or (release.series, release.tick) != (name, tick):
         raise FailClosed(

@@ -1,7 +1,7 @@
-"""What a journal's ledger comes to, derived again from the pipeline file and the recorded definitions.
+"""The total of a journal's ledger, derived again from the pipeline file and the recorded definitions.
 
-Rules: every charge is derived again and compared, and the total is derived on its own, from the mechanisms and the
-ticks at which each was alive. This file changes nothing and shows nothing.
+Rules: each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks
+at which each was alive. This file changes nothing and shows nothing.
 """
 
 from fractions import Fraction
@@ -26,10 +26,10 @@ from stream_dp.pipeline.routing.open_router import OpenRouter
 
 
 def header_of(built: Built, summary: JournalSummary) -> Header:
-    """Return the journal's header, if the journal is one of this pipeline and begins with the charges of its file.
+    """Return the journal's header after checking that it fits this pipeline and its file's charges.
 
     Raises:
-        FailClosed: it is empty, belongs to another pipeline, or has other charges.
+        FailClosed: the journal is empty, belongs to another pipeline, or begins with other charges.
     """
     if summary.header is None:
         raise FailClosed(
@@ -49,10 +49,10 @@ def header_of(built: Built, summary: JournalSummary) -> Header:
 def derived_again(
     built: Built, summary: JournalSummary
 ) -> tuple[Admission, Derivation, list[tuple[Derivation, Alive]]]:
-    """Return what was admitted, after everything the journal records, the derivation of the total, and its parts.
+    """Return the admission after all recorded changes, the derivation of the total, and the parts of that total.
 
     Raises:
-        FailClosed: a charge is not what it should be, or would be refused; or the two totals differ.
+        FailClosed: a charge differs from its derivation or would be refused, or the two totals differ.
     """
     config = built.run_config(0)
     planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
@@ -64,7 +64,7 @@ def derived_again(
 
 
 def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) -> Derivation:
-    """What everything guarantees, from the mechanisms and their ticks; compared with what the ledger says."""
+    """Return the guarantee of all parts, derived from mechanisms and ticks; compare it with the ledger."""
     try:
         total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     except NotDerivable as refusal:
@@ -86,14 +86,14 @@ def _epsilon(part: Derivation) -> Fraction:
 
 
 def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
-    """Return, by the number of a live series, its first tick and the first one it does not see (None: it runs)."""
+    """Return, by number of a live series, its first tick and the first tick after its end (None: it still runs)."""
     changes = [change for commit in summary.changing for change in commit.changes]
     ends = {change.number: change.end for change in changes if isinstance(change, Halted)}
     return {c.number: (c.start, ends.get(c.number)) for c in changes if isinstance(c, Created)}
 
 
 def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[Derivation, Alive]]:
-    """Return the live series that the main ledger paid for, with the ticks each has seen or will."""
+    """Return the live series that the main ledger paid for, with the ticks during which each is alive."""
     found, span = [], spans(summary)
     for commit in summary.changing:
         created = [change for change in commit.changes if isinstance(change, Created)]

@@ -1,6 +1,7 @@
 """The ledger of a pipeline as `stream-dp ledger` shows it: what was charged, and what all of it guarantees.
 
-Rules: everything shown is public; it is derived again from the pipeline file and compared. This file changes nothing.
+Rules: everything shown is public; it is derived again from the pipeline file and compared. This file changes
+nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +31,9 @@ from stream_dp.verify.odometers.concurrent_loss import FAILS, loss_bound
 async def read_ledger(
     pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> dict[str, Any]:
-    """Read the pipeline's journal from end to end and check it; works while the engine runs.
+    """Read the pipeline's journal from end to end and check it; the engine may run meanwhile.
 
-    Brokers that do not answer yet are waited for; `tell` learns of that, `progress` how far it has come.
+    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -47,10 +48,10 @@ async def read_ledger(
 
 
 def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    """What the journal's ledger says, derived again and compared.
+    """Return the content of the journal's ledger, derived again and compared.
 
     Raises:
-        FailClosed: it belongs to another pipeline, or does not add up.
+        FailClosed: the journal belongs to another pipeline, or does not add up.
     """
     header = header_of(built, summary)
     admission, total, parts = derived_again(built, summary)
@@ -75,11 +76,12 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
 def loss_json(
     built: Built, parts: Sequence[tuple[Derivation, Alive]], total: Derivation
 ) -> dict[str, Any]:
-    """The odometer of [WRRW] for what runs at once, under `loss`, where all parts are pure; else nothing.
+    """Return the odometer of [WRRW] for the series that run at once, under `loss`; empty unless all parts are pure.
 
-    A replacement that may move to another tick is in two, so that what is alive at either counts. A user's events lie
-    in one public window, so that what is alive somewhere in it counts; without windows, everything. What `total` is
-    derived from, the parts that add up at one tick, holds with certainty, so the loss is never more than that either.
+    An event whose replacement may lie in another tick is in two ticks, so the series alive at either tick count. A
+    user's events lie in one public window, so the series alive anywhere in that window count; without windows, all
+    series count. The premises of `total`, which add up at one tick, bound the loss with certainty, so the result
+    never exceeds their sum.
     """
     if built.ledger.filter.name != PURE:
         return {}
@@ -93,7 +95,10 @@ def loss_json(
 
 
 def _touched(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
-    """The ticks at which one event, or all of a user's together, may be when they meet what lives so long."""
+    """Return, for each span of life, the ticks at which an event, or all events of a user, can reach that series.
+
+    Return None if one event may be in two ticks.
+    """
     protection = built.spec.protection
     if (users := protection.users) is not None:
         return [Alive(*users.rounded(time.first, time.last)) for time in times]
@@ -101,12 +106,12 @@ def _touched(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
 
 
 def _single(built: Built, part: Derivation) -> tuple[Derivation, ...]:
-    """The series of the first block, each by itself; another part as it is."""
+    """Return the series of the first block as separate parts, and any other part unchanged."""
     return part.premises if part is built.derivation else (part,)
 
 
 def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict[str, Any]]:
-    """Every charge with the first tick that what it pays for sees, and the first that it does not (None: it runs)."""
+    """Return all charges; `start` is the first tick of the paid series, `end` the first after it (None: runs)."""
     later = list(spans(summary).values())
     ticks = [(0, None)] * (len(summary.charges) - len(later)) + later
     return [
@@ -120,7 +125,7 @@ def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict
 
 
 def _messages(summary: JournalSummary) -> list[dict[str, Any]]:
-    """How many messages of each analyst were answered, and how many refused, by what was to be done."""
+    """Return the numbers of answered and of refused messages, by analyst and action."""
     kinds = sorted({(analyst, do) for analyst, do, _ in summary.messages})
     return [
         {

@@ -1,7 +1,8 @@
-"""Who asked what and when: the messages that a pipeline's journal has answers to, one by one.
+"""The messages answered in a pipeline's journal, one by one: who asked, what kind, and when.
 
-Rules: everything shown is public: ids, analysts, names of series, ticks and kinds of refusals; no parameter and no
-answer is. The journal is checked while it is read, and never held whole. This file changes nothing.
+Rules: everything shown is public: ids, analysts, names of series, ticks and kinds of refusals. Parameters and
+answers are not shown. The journal is checked while it is read, and never held whole in memory. This file changes
+nothing.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -23,9 +24,9 @@ from stream_dp.pipeline.file.yaml import load
 async def message_trail(
     pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield every message that was answered, in order; works while the engine runs.
+    """Yield all answered messages in order; the engine may run meanwhile.
 
-    Brokers that do not answer yet are waited for; `tell` learns of that, `progress` how far it has come.
+    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -40,7 +41,7 @@ async def message_trail(
 
 
 def _told(commit: int, answer: Answer) -> dict[str, Any]:
-    """What is told of an answer; of records that were no message, how many there were."""
+    """Return the public entry of an answer; `records` counts the records that were not valid messages."""
     said = read_answer(answer.body)
     refused = said.refused.kind if isinstance(said.refused, RefusedMessage) else None
     records = {} if answer.id is not None or said.places is UNSET else {"records": said.records}

@@ -1,8 +1,8 @@
-"""What a pipeline's journal says of the records that could not be used, for the operator alone.
+"""The unusable records in a pipeline's journal, for the operator alone.
 
 Rules: counts and places are exact and NOT PRIVATE; they go to the operator's own terminal. The journal is read
-commit by commit, and of each kind the newest ranges are kept, so memory does not grow with the journal. This file
-changes nothing.
+commit by commit, and only the newest ranges of each kind are kept, so memory does not grow with the journal. This
+file changes nothing.
 """
 
 from collections import deque
@@ -20,15 +20,15 @@ from stream_dp.pipeline.file.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec
 
 RANGES = 100
-"""How many ranges are listed of each partition, reason and field: the newest."""
+"""The newest this many ranges of each partition, reason and field are listed."""
 
 
 async def read_dead_letters(
     pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> dict[str, Any]:
-    """Read the pipeline's journal from end to end and add up its dead letters; works while the engine runs.
+    """Read the pipeline's journal from end to end and add up its dead letters; the engine may run meanwhile.
 
-    Brokers that do not answer yet are waited for; `tell` learns of that, `progress` how far it has come.
+    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -69,7 +69,7 @@ class _Kind:
         self._ranges: deque[tuple[int, int]] = deque(maxlen=RANGES)
 
     def take(self, letter: DeadLetter) -> None:
-        """Add those of one commit."""
+        """Add the records of one dead letter."""
         self.records += letter.records
         for first, last in letter.ranges:
             follows = self._ranges and self._ranges[-1][1] + 1 == first
@@ -77,7 +77,7 @@ class _Kind:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """How many, the ranges that are listed, and how many records lie in none of them."""
+        """The number of records, the listed ranges, and the number of records outside of these ranges."""
         inside = sum(last - first + 1 for first, last in self._ranges)
         ranges = [list(each) for each in self._ranges]
         return {"records": self.records, "ranges": ranges, "elsewhere": self.records - inside}

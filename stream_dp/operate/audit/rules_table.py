@@ -16,7 +16,7 @@ from stream_dp.verify.exact_checks.table import RuleFinding, findings
 def rules_json(progress: Progress = unseen) -> dict[str, Any]:
     """Return the findings and the counterexamples as plain values; takes half a minute.
 
-    `progress` learns how many rules were checked, of how many.
+    `progress` receives the number of checked rules and of all rules.
     """
     found: list[RuleFinding] = []
     rules = sum(map(len, RULES.values()))
@@ -34,10 +34,10 @@ def rules_json(progress: Progress = unseen) -> dict[str, Any]:
 
 
 def require_certified(table: dict[str, Any]) -> None:
-    """Do nothing where no adversary exceeds what a rule books; `table` is what `rules_json` returned.
+    """Return if no adversary exceeds the amount that a rule books; `table` is the result of `rules_json`.
 
     Raises:
-        FailClosed: one does.
+        FailClosed: an adversary exceeds it.
     """
     violated = [
         f"{rule['rule']} ({rule['source']})"

@@ -1,9 +1,11 @@
 """A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
 
-And the trace beside its neighbours: with one event more it passes the verifier of the relation that is claimed, with
-two in two ticks it does not; where users are protected, with as many as count of one, and one more. Rules: nothing that
-a journal holds is shown, only how much was compared, which follows from ticks and series; errors name ticks and series.
-This file changes nothing.
+The trace is also compared with its neighbours: with one event more, the verifier of the claimed relation accepts
+it; with two events more in two ticks, the verifier refuses it. Where users are protected, the neighbours have as
+many events more as count of one user, and one more than that.
+
+Rules: no content of a journal is shown, only how much was compared, which follows from ticks and series; errors
+name ticks and series. This file changes nothing.
 """
 
 import asyncio
@@ -47,10 +49,10 @@ _ADVICE = (
 
 @dataclass(slots=True)
 class TraceReport:
-    """What was compared, and found equal. `apart`: whether the verifier refused two events (None: too few ticks).
+    """How much was compared, all equal. `apart`: whether the verifier refused two events (None: too few ticks).
 
-    With `users`: one more than count of one user, in place of two. `made`: how many of the releases were made again of
-    others' bytes alone.
+    With `users`, `apart` is about one event more than count of one user, instead of two events. `made` is the
+    number of releases that were computed again from the bytes of other releases alone.
     """
 
     pipeline: str
@@ -65,7 +67,7 @@ class TraceReport:
     apart: bool | None = None
 
     def json(self) -> dict[str, Any]:
-        """The numbers as plain values."""
+        """Return the numbers as plain values."""
         return {
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
@@ -75,7 +77,7 @@ class TraceReport:
         }  # fmt: skip
 
     def _neighbours(self) -> dict[str, Any]:
-        """What the verifier said of the trace beside its neighbours."""
+        """Return the verifier's results for the trace and its neighbours."""
         if self.users is None:
             return {"one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart}
         return {
@@ -92,14 +94,15 @@ async def check_trace(
     copy: Path | None = None,
     progress: Progress = unseen,
 ) -> TraceReport:
-    """Read the journal `trace` of `pipeline`, or that of the pipeline file `trace`, and compare; also while it runs.
+    """Play the journal `trace` of `pipeline`, or the journal of the pipeline file `trace`, and compare it.
 
-    The journal of a pipeline file is first copied to `copy`, which is then read; where the check refuses it, no copy is
-    left. `progress` learns how far it has come.
+    The engine may run meanwhile. With `copy`, the journal of a pipeline file is first copied to that file, which is
+    then read; the copy is deleted if the check fails. `progress` receives how much was read.
 
     Raises:
-        UsageError: no pipeline, journal or key; or a file is at `copy` already.
-        FailClosed: the journal is damaged, or of another pipeline; or its trace is not that of the composition.
+        UsageError: there is no pipeline, journal or key, or the file `copy` exists already.
+        FailClosed: the journal is damaged or belongs to another pipeline, or its trace differs from the
+        composition's.
     """
     if pipeline is None and _is_sqlite(trace):
         raise UsageError(
@@ -132,7 +135,7 @@ async def check_trace(
 
 
 async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) -> TraceReport:
-    """Play the trace of these sealed commits, all of a journal of `built`, and compare; errors as of `check_trace`."""
+    """Play the trace of all sealed commits of a journal of `built` and compare it; raises as `check_trace`."""
     check: TraceCheck | None = None
     async for commit, _ in unsealed(blobs, sealer, built.spec.name):
         if commit.header is not None:
@@ -145,7 +148,7 @@ async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) ->
 
 
 def _is_sqlite(path: Path) -> bool | None:
-    """Whether the file is one of SQLite; None where there is none."""
+    """Return whether the file is an SQLite file; None if there is no file."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -153,7 +156,7 @@ def _is_sqlite(path: Path) -> bool | None:
 
 
 class TraceCheck:
-    """Plays the trace of one journal, commit by commit, and compares what comes out with what it holds."""
+    """Plays the trace of one journal, commit by commit, and compares the results with the recorded ones."""
 
     def __init__(self, built: Built, header: Header, key_id: str) -> None:
         config = built.run_config(0)
@@ -170,7 +173,7 @@ class TraceCheck:
         """Play the next commit.
 
         Raises:
-            FailClosed: a release or a state differs from the recorded one, or nobody takes a message.
+            FailClosed: a release or a state differs from the recorded one, or no mechanism accepts a message.
         """
         for step in self._trace.steps(commit):
             if isinstance(step, MadeStep):
@@ -185,7 +188,7 @@ class TraceCheck:
             self._snapshot(commit.snapshot.states, commit.sequence)
 
     def _play(self, step: TraceStep) -> None:
-        """Send one message; compare the release that was made of its answer."""
+        """Send one message and compare its answer with the recorded release or answer."""
         band = self._band(step)
         try:
             answer = self._player.play(step.sent)
@@ -212,7 +215,7 @@ class TraceCheck:
         self._bodies[step.release.series] = step.release.body
 
     def _make(self, step: MadeStep) -> None:
-        """Make a release of the bytes of its tick's others, and compare it."""
+        """Compute a release from the bytes of the same tick's other releases, and compare it."""
         release, number = step.release, self.report.releases + 1
         if not step.series.gives(release.body, self._grid, number, release.tick, self._bodies):
             raise FailClosed(
@@ -223,14 +226,14 @@ class TraceCheck:
         self.report.made += 1
 
     def _band(self, step: TraceStep) -> int | None:
-        """The half-width of what an analyst asks now, by the state before it."""
+        """Return the half-width of an analyst's query, from the state before it."""
         if step.asked is None:
             return None
         state = self._player.state(step.live.number)
         return step.live.series.ask_band(step.asked.asked.at, step.asked.query, state)
 
     def _snapshot(self, states: dict[int, bytes], sequence: int) -> None:
-        """Compare the states of all live mechanisms with those that were saved."""
+        """Compare the states of all live mechanisms with the saved states."""
         found = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
         if found != states:
             raise FailClosed(
@@ -247,10 +250,10 @@ class TraceCheck:
 
 
 class Neighbourhood:
-    """The trace beside three others: itself, itself with one event more, and with two, in two ticks.
+    """The trace compared with itself, with one event more, and with two events more in two ticks.
 
-    The event counts once for every series, in the first of its entries, at the first ticks of the trace. Where users
-    are protected, all of one user's events that count are in the first tick, and one more is in the second.
+    The event counts once in every series, in its first entry, at the first ticks of the trace. Where users are
+    protected, all counting events of one user are in the first tick, and one more is in the second.
     """
 
     def __init__(self, protection: Protection, trace: JournalTrace) -> None:
@@ -262,7 +265,7 @@ class Neighbourhood:
 
     @property
     def apart(self) -> bool | None:
-        """Whether two events were refused; None where there were not two ticks."""
+        """Whether two events were refused; None if the trace has fewer than two ticks."""
         return self._two.halted if len(self._ticks) > 1 else None
 
     def take(self, step: TraceStep) -> None:
@@ -286,7 +289,7 @@ class Neighbourhood:
             )
 
     def _changed(self, step: TraceStep, ticks: list[int]) -> CompositionMessage:
-        """The message with one event more, where it brings the row of one of these ticks."""
+        """Return the message, with one event more if it brings the row of one of `ticks`."""
         if step.row is None or step.tick not in ticks:
             return step.sent.message
         row: IntArray = step.row[step.live.series.rows].copy()

@@ -1,1 +1,1 @@
-"""Whether records fit a pipeline, found out on a sample before any budget is spent."""
+"""Checks on a sample whether records fit a pipeline, before any budget is spent."""

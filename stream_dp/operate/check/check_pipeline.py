@@ -1,7 +1,7 @@
-"""What `stream-dp check` does: take a sample, and say how it fits.
+"""The work of `stream-dp check`: take a sample and report how it fits.
 
-Rules: no journal is opened or made, nothing is charged or published; all that is said of the sample is exact and NOT
-PRIVATE. How likely false alarms are is said too, as `plan` does: that is public.
+Rules: no journal is opened or made, nothing is charged or published. All figures about the sample are exact and NOT
+PRIVATE. The probabilities of false alarms are shown as in `plan`; they are public.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ async def check_pipeline(
     key_file: Path | None,
     tell: Callable[[str], None],
 ) -> tuple[Built, Fitting]:
-    """Check a sample of `data`, of `topic`, or of the pipeline's own source, whose brokers are waited for.
+    """Check a sample of `data`, of `topic`, or of the pipeline's own source, waiting for its brokers.
 
     Raises:
-        UsageError, NotDerivable, BudgetRefused: the pipeline file is broken, or the file of data is.
+        UsageError, NotDerivable, BudgetRefused: the pipeline file or the data file is invalid.
         WorldError: file or topic cannot be read.
     """
     if data is not None and topic:
@@ -61,17 +61,17 @@ async def _sample(
 
 
 def within_limit(fitting: Fitting, limit: Fraction) -> bool:
-    """Whether no more than the declared share of the sample is dead."""
+    """Return whether the share of unusable records is within the declared limit."""
     return fitting.dead <= limit * fitting.records
 
 
 def false_alarms(built: Built) -> list[FalseAlarm]:
-    """How likely each alarm of the pipeline is a false one."""
+    """Return the probability of a false alarm for each alarm of the pipeline."""
     return [alarm for chosen in built.chosen for alarm in chosen.choice.alarms]
 
 
 def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
-    """The check as plain values. NOT PRIVATE."""
+    """Return the check as plain values. NOT PRIVATE."""
     spec, alarms = built.spec, [each.json() for each in false_alarms(built)]
     counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
     return {

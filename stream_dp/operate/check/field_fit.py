@@ -1,6 +1,6 @@
-"""Field by field: how many records of a sample have it, lack it, or hold what the schema does not declare.
+"""For each field: how many records of a sample have it, lack it, or hold a value outside of the schema.
 
-Rules: the product's own decoder decides, one field at a time, so what is counted here is what the engine would find.
+Rules: the product's own decoder decides, one field at a time, so the counts match what the engine would count.
 Counts are exact and NOT PRIVATE.
 """
 
@@ -19,9 +19,9 @@ from stream_dp.records.schema import CategoryField, ListField, TimeField
 
 @dataclass(frozen=True, slots=True)
 class FieldFit:
-    """What a sample holds in one field, as positions in the sample; `used` says that series or clock need it.
+    """One field in a sample: positions of records by outcome; `used` says whether series or clock need the field.
 
-    `wrong` has lists that are too long as well; `other` has values outside of the domain, and null is in `null` alone.
+    `wrong` includes lists that are too long. `other` holds values outside of the domain. Nulls are in `null` only.
     """
 
     name: str
@@ -35,13 +35,13 @@ class FieldFit:
 
 
 def field_fits(spec: PipelineSpec, payloads: Sequence[bytes]) -> list[FieldFit]:
-    """How each declared field fits, in the order of the schema."""
+    """Return how each declared field fits, in the order of the schema."""
     used = used_fields(spec)
     return [_fit(name, field, name in used, payloads) for name, field in spec.fields.items()]
 
 
 def used_fields(spec: PipelineSpec) -> set[str]:
-    """The fields without which a record cannot be counted."""
+    """Return the fields without which a record cannot be counted."""
     features = [feature for feature, _ in RowLayout.of(spec).counted(spec)]
     found = {name for feature in features for name in feature.fields}
     if spec.privacy.user is not None:
@@ -72,7 +72,7 @@ def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldF
 
 
 def _known(field: Any) -> Callable[[Any], bool]:
-    """Whether a value of the field has nothing that counts in `other`."""
+    """Return a test that is False for a value which counts in `other`."""
     if not isinstance(field, CategoryField | ListField):
         return lambda value: True
     domain = frozenset(field.domain)

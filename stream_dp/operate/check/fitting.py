@@ -1,4 +1,4 @@
-"""What of a sample a pipeline can use: reasons with an example place each, shares, fields, and hints.
+"""How well a pipeline can use a sample: reasons with an example place each, shares, fields, and hints.
 
 Rules: the pipeline's own router decides. Everything here is exact and NOT PRIVATE, for the operator's own terminal
 alone. Nothing is charged, committed or published.
@@ -21,12 +21,12 @@ from stream_dp.pipeline.routing.user_placement import placement_of
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
 
-_WITH_OTHER = ("category", "list")  # types of fields with an entry for what is in no domain
+_WITH_OTHER = ("category", "list")  # field types whose series have an entry `other`
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Records that cannot be used for one reason, because of one field if one is to blame; `example` is a place."""
+    """Number of records that one reason makes unusable; `field` is its cause if known, `example` a place."""
 
     reason: str
     field: str | None
@@ -35,15 +35,16 @@ class Reason:
 
     @property
     def name(self) -> str:
-        """The reason and its field."""
+        """Reason and field in words."""
         return self.reason if self.field is None else f"{self.reason} in {self.field}"
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """How a sample fits: of `records`, `dead` cannot be used, `late` come behind a mark, `other` count in `other`.
+    """Numbers of sample records: all, `dead` (unusable), `late` (after a mark of their tick), `other`, `null`.
 
-    That is a value outside of a domain that a series goes by, or null, of which there are `null` records.
+    A record counts in `other` if a field by which a series groups is null or outside of its domain; `null` counts
+    the records with a null.
     """
 
     origin: str
@@ -58,11 +59,11 @@ class Fitting:
 
     @property
     def wholly_refused(self) -> bool:
-        """Whether there are records, and none can be used."""
+        """Whether there are records and none of them can be used."""
         return 0 < self.records == self.dead
 
     def share(self, records: int) -> float:
-        """What part of the sample so many records are."""
+        """Return the share of the sample, from 0 to 1, that this number of records is."""
         return records / self.records if self.records else 0.0
 
 
@@ -70,7 +71,7 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     """Route a sample as the engine would.
 
     Raises:
-        UsageError: users are protected, and nothing says in which of several partitions one is.
+        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
     """
     why, late = _routed(spec, sample)
     fits = field_fits(spec, sample.payloads)
@@ -89,10 +90,10 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
 
 
 def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
-    """Why, for each position that cannot be used, and how many come behind a mark of their partition.
+    """Return reason and field for each position that cannot be used, and the number of records behind their mark.
 
     Raises:
-        UsageError: users are protected, and nothing says in which of several partitions one is.
+        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
     """
     replayed = isinstance(spec.clock, ReplayClock)
     router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
@@ -115,7 +116,7 @@ def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, st
 
 
 def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Reason]:
-    """The reasons, the most frequent first."""
+    """Return the reasons, the most frequent first."""
     found: dict[tuple[str, str | None], list[Any]] = {}
     for at, kind in sorted(why.items()):
         found.setdefault(kind, [0, sample.place(*sample.places[at])])[0] += 1
@@ -127,7 +128,7 @@ def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Rea
 
 
 def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int]) -> list[Hint]:
-    """Return which other partitioner explains where most of these records lie, given by position, if one does."""
+    """Return hints that name a partitioner which explains the partitions of most records at `astray`."""
     if not astray or not isinstance(spec.source, KafkaSourceSpec):
         return []
     payloads = [sample.payloads[at] for at in astray]

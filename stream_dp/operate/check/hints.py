@@ -1,8 +1,8 @@
-"""Hints: what known mistake makes records unfit, told from what they hold.
+"""Hints: which known mistakes make records unusable.
 
-Rules: a hint names fields and values of the pipeline file, never what a record holds, but for the name of a field that
-differs from a declared one in its spelling. How many records show a mistake is exact, so NOT PRIVATE. Whatever a
-payload holds, nothing here raises.
+Rules: a hint names fields and values of the pipeline file. It never shows a record's content, except the name of a
+field that differs from a declared name in its spelling. The number of records with a mistake is exact, so NOT
+PRIVATE. No payload makes this module raise.
 """
 
 import re
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
 _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
 _UNITS = (("epoch_s", 10**8, 10**11), ("epoch_ms", 10**11, 10**14), ("epoch_us", 10**14, 10**17))
-"""How large numbers of the years 1973 to 5138 are in each unit."""
+"""The range of a time between the years 1973 and 5138, in each unit."""
 _CELL = {
     "integer": "numbers that are no whole ones (12.5); declare `type: number`, or write whole numbers",
     "number": "numbers that are spelled otherwise than 12.5 or 1e3, such as with a space before them",
@@ -41,7 +41,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A known mistake, and how many records of the sample show it (NOT PRIVATE)."""
+    """A known mistake and the number of sample records that show it (NOT PRIVATE)."""
 
     says: str
     records: int
@@ -54,7 +54,7 @@ def hints(
     outside: Sequence[int],
     columns: Sequence[str] = (),
 ) -> list[Hint]:
-    """What the records suggest, the most frequent first; `outside` are those whose time lies outside of the range."""
+    """Return hints, the most frequent first; `outside` are positions of records whose time is out of range."""
     seen: Counter[str] = Counter()
     values = [_object(payload) for payload in payloads]
     for payload, value in zip(payloads, values, strict=True):
@@ -75,7 +75,7 @@ def _object(payload: bytes) -> Any:
 
 
 def _framing(payload: bytes, value: object, *, table: bool) -> str:
-    """What a payload that is no JSON object looks like."""
+    """Return what a payload that is not a JSON object looks like."""
     if table:
         return "rows with more or fewer cells than the first line, or with an open quote"
     if value is not _ABSENT:
@@ -115,7 +115,7 @@ def _binary(payload: bytes) -> bool:
 def _of_field(
     spec: PipelineSpec, fit: FieldFit, values: Sequence[Any], columns: Sequence[str]
 ) -> Iterator[str]:
-    """What the records say of one field, a text for each record that says it."""
+    """Yield a hint about one field for each record that shows a mistake in it."""
     field = spec.fields[fit.name]
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     for at in fit.missing:
@@ -144,7 +144,7 @@ def _of_field(
 
 
 def _of_time(field: TimeField, value: object) -> str | None:
-    """What is wrong with a time."""
+    """Return the mistake in a time value, or None."""
     if value is None:
         return "no time (null)"
     if type(value) is int:
@@ -164,7 +164,7 @@ def _of_time(field: TimeField, value: object) -> str | None:
 
 
 def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
-    """What is wrong with a value that is no time and not null; a file's `cells` are texts where they do not fit."""
+    """Return the mistake in a value that is neither a time nor null; `cells`: the values are a file's cells."""
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in ("integer", "number"):
@@ -188,7 +188,6 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
 
 
 def _of_list(field: ListField, value: object) -> str:
-    """What is wrong with a list."""
     if isinstance(value, str):
         return "texts, where lists are declared; write lists, or declare the `separator:` of a file's cells"
     if not isinstance(value, list):
@@ -202,7 +201,7 @@ def _of_list(field: ListField, value: object) -> str:
 def _of_domain(
     fit: FieldFit, field: CategoryField | ListField, values: Sequence[Any]
 ) -> Iterator[str]:
-    """Whether values outside of the domain are close to it."""
+    """Yield a hint for each value outside of the domain that differs from it in case or spaces only."""
     exact, domain = set(field.domain), {each.strip().casefold() for each in field.domain}
     for at in fit.other:
         value = values[at].get(fit.name) if isinstance(values[at], dict) else None
@@ -212,7 +211,7 @@ def _of_domain(
 
 
 def _of_range(spec: PipelineSpec, values: Sequence[Any], outside: Sequence[int]) -> Iterator[str]:
-    """How times outside of the declared range lie."""
+    """Yield a hint about each time outside of the declared range."""
     clock = spec.clock
     if not isinstance(clock, ReplayClock):
         return

@@ -1,8 +1,9 @@
-"""Before a new ledger begins: records of which none can be used would make it release noise alone.
+"""Refuses a new ledger on a source of which no record can be used: it would release noise alone.
 
-Rules: looked at only where there is no journal yet, before anything is charged, made or public. That a start is refused
-tells one bit of the data: that there are records, and that not one of those looked at fits. The error names reasons and
-fields, no count, no place and no content. What cannot be read here is left to the engine, which says why.
+Rules: the check runs only if there is no journal yet, before anything is charged, made or public. A refused start
+reveals one bit about the data: that records exist, and that none of the inspected ones fits. The error names
+reasons and fields, but no count, no place and no content. If the source cannot be read, the engine reports it
+later.
 """
 
 import asyncio
@@ -16,15 +17,16 @@ from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
 
 RECORDS = 1000
-"""How many records are looked at: the newest and the oldest of each partition; of a file all, until one fits."""
+"""Records per sample: the newest and the oldest of each partition; a file is read on until one record fits."""
 _NAMED = 3
 
 
 async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE") -> None:
-    """Refuse a new ledger on a source with records of which none can be used; an empty source is well.
+    """Refuse a new ledger if the source has records but none that can be used; an empty source is accepted.
 
     Raises:
-        UsageError: so it is, and `stream-dp check` says more; or it is a file that cannot be used at all.
+        UsageError: no inspected record can be used (`stream-dp check` shows details), or the file cannot be used at
+        all.
     """
     refused: list[Fitting] = []
     try:
@@ -42,7 +44,7 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
 
 
 async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:
-    """The samples, as many as are asked for."""
+    """Yield samples of the file, or the newest and then the oldest records of the topic."""
     source = spec.source
     if isinstance(source, FileSourceSpec):
         samples = iter(file_samples(spec, source.path, RECORDS))

@@ -1,7 +1,7 @@
 """A sample of records: from a data file or from a topic, with the place of each.
 
-Rules: a sample is exact and NOT PRIVATE; no journal is opened or made for it. The operator's key is asked for only
-where a topic holds what may be tick marks, for these count with its signature alone.
+Rules: a sample is exact and NOT PRIVATE; no journal is opened or made for it. The operator's key is read only if a
+topic may hold tick marks, because a mark counts only with the signature of that key.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Piece:
-    """Records of one partition, up to a tick mark or not; `refused` are those that no reader can read."""
+    """Records of one partition, up to a tick mark if there is one; `refused` are unreadable records."""
 
     partition: int
     payloads: Sequence[bytes]
@@ -34,9 +34,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sample:
-    """Records of `origin` in reading order; `columns` are those of a table, `lines` whether places are lines.
+    """Records of `origin` in reading order; `columns` are those of a table; `lines`: places are line numbers.
 
-    `partitions` are all that a topic has, also those without records.
+    `partitions` are all partitions of a topic, also those without records.
     """
 
     origin: str
@@ -55,23 +55,23 @@ class Sample:
 
     @property
     def refused(self) -> list[tuple[int, Span]]:
-        """What no reader can read, by partition."""
+        """Unreadable records, each with its partition."""
         return [(piece.partition, span) for piece in self.pieces for span in piece.refused]
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """Number of records, including unreadable ones."""
         return len(self.payloads) + sum(span.records for _, span in self.refused)
 
     def place(self, partition: int, place: int) -> str:
-        """Where a record lies, for a person."""
+        """Return the place of a record in words."""
         if self.lines:
             return f"line {place:,}"
         return f"partition {partition}, offset {place}"
 
 
 def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
-    """The first `most` records of a data file.
+    """Return the first `most` records of a data file.
 
     Raises:
         UsageError, WorldError: see `each_record`.
@@ -80,7 +80,7 @@ def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
 
 
 def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
-    """The records of a data file, `most` at a time; raises as `file_sample`."""
+    """Return the records of a data file in samples of `most` records; raises as `file_sample`."""
     columns = column_names(path)
     found = each_record(path, fields_of(spec), _time_column(spec, path, columns), spec.own_times)
     while records := list(islice(found, most)):
@@ -89,7 +89,7 @@ def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
 
 
 def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
-    """The column of the time; without a time of their own, any that is there will do."""
+    """Return the time column; if the clock does not use one, return any column of the schema."""
     if isinstance(spec.clock, ReplayClock):
         return spec.clock.field
     if not columns:
@@ -103,7 +103,7 @@ def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
 async def topic_sample(
     spec: PipelineSpec, topic: str, most: int, sealer: Callable[[], Sealer], *, newest: bool = True
 ) -> Sample:
-    """The `most` newest (or oldest) records of each partition of a topic of the pipeline's brokers.
+    """Return the `most` newest (or oldest) records of each partition of a topic of the pipeline's brokers.
 
     Raises:
         UsageError: the pipeline names no brokers; or the topic holds tick marks, and there is no key.
@@ -131,7 +131,7 @@ def _pieces(
 
 
 def _marked(one: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
-    """A record batch, cut at its marks; what claims to be a mark and is none is refused."""
+    """Yield a record batch, cut at its tick marks; a false mark becomes a refused record."""
     values, offsets, refused, claims = one.records
     begin, bad = 0, list(refused)
     for at, claim in sorted(claims.items()):

@@ -1,9 +1,9 @@
-"""All checks of a pipeline, one after the other; what cannot be reached hides what lies behind it.
+"""All checks of a pipeline in order; an unreachable part hides the problems behind it.
 
-First this machine (`machine`: the operator's key, folders, space), then the cluster from the outside in: addresses,
-rights, topics and brokers' settings, which may lose or alter records or end a long absence badly, and clocks; last the
-journal itself. `NEEDED` is the one list of rights: the page in docs/ shows it, and a test runs an engine with these
-and no others.
+Checks run in this order: this machine (`machine`: the operator's key, folders, space); the cluster's addresses, the
+user's rights, topics, broker settings that could lose or alter records or that do not survive a long absence, and
+clocks; last the journal itself. `NEEDED` is the one list of rights: the page in docs/ shows it, and a test runs an
+engine with exactly these rights.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -63,9 +63,9 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "--transactional-id {name}. --resource-pattern-type prefixed": (WRITE,),
     "--group {name}. --resource-pattern-type prefixed": (READ,),
 }
-"""What an engine of pipeline NAME needs that reads TOPIC, as `kafka-acls.sh` wants to be told.
+"""The rights of an engine of pipeline NAME that reads TOPIC, by resource as `kafka-acls.sh` names it.
 
-With a journal in a file it needs the first, and on a wall clock `CLOCK_RIGHTS` on NAME.private.clock.
+With a journal in a file it needs only the first, and on a wall clock `CLOCK_RIGHTS` on NAME.private.clock.
 """
 _HOUR_MS, _DAY_MIN = 3_600_000, 24 * 60
 _SHORT_MS = 72 * _HOUR_MS
@@ -78,10 +78,10 @@ KEPT_TOPICS, QUERIES = ("private.journal", "releases", "answers"), "queries"
 async def diagnose_pipeline(
     pipeline: Path, key_file: Path | None, *, write: bool
 ) -> list[Observation]:
-    """Look at everything that a run of this file needs; `write` allows records in the doctor's own topic.
+    """Check everything that a run of this file needs; `write` allows records in the doctor's own topic.
 
     Raises:
-        UsageError, NotDerivable, BudgetRefused: the file is broken; nothing was looked at.
+        UsageError, NotDerivable, BudgetRefused: the pipeline file is invalid; no check was made.
     """
     spec = load(pipeline)
     built = build(spec)
@@ -109,9 +109,9 @@ async def diagnose_pipeline(
 
 
 class _Cluster:
-    """The checks of a cluster; `begun`: the journal has a topic, `answers`: some broker does.
+    """The checks of a cluster. `begun`: the journal has a topic. `answers`: some broker answers.
 
-    `partitions` of the source, 0 where they are not known.
+    `partitions` is the number of the source's partitions, 0 if unknown.
     """
 
     def __init__(self, spec: PipelineSpec, source: KafkaSourceSpec, file: Path) -> None:
@@ -124,7 +124,7 @@ class _Cluster:
         self.partitions = 0
 
     async def findings(self, *, write: bool) -> AsyncIterator[Observation]:
-        """Look from the outside in."""
+        """Check addresses first, then the cluster behind them, then clocks."""
         security = self._settings.security
         if security.protocol == "SASL_PLAINTEXT" and security.mechanism in _IN_THE_CLEAR:
             says = "the password or token travels unencrypted: whoever listens may use it"
@@ -198,7 +198,7 @@ class _Cluster:
 
 
 def judged(found: list[Difference], settle_ms: int) -> Observation:
-    """A finding on clocks that should agree to within `settle_ms`; a difference counts as far as it is sure."""
+    """Return a finding on clocks that should agree within `settle_ms`; only certain differences count."""
     about = "clocks"
     sure = max((max(one.least, -one.most, 0) for one in found), default=0)
     mend = "set the clocks of brokers and this machine by NTP, or declare a longer clock.delay"
@@ -213,7 +213,7 @@ def judged(found: list[Difference], settle_ms: int) -> Observation:
 async def check_source(
     settings: KafkaSettings, admin: Any, look: TopicRights, *, wall: bool
 ) -> list[Observation]:
-    """Findings on the topic that is read."""
+    """Return findings on the source's topic."""
     about, found = f"topic {look.name}", await config(admin, look.name)
 
     def mend(wanted: Mapping[str, str]) -> str:
@@ -249,7 +249,7 @@ async def check_source(
 async def check_own(
     settings: KafkaSettings, admin: Any, look: TopicRights, brokers: int
 ) -> list[Observation]:
-    """Findings on a topic of the pipeline's own that exists."""
+    """Return findings on one of the pipeline's own topics, which exists."""
     about, found = f"topic {look.name}", await config(admin, look.name)
     wrong = {key: value for key, value in KEPT.items() if found.get(key) != value}
     findings = []
@@ -271,7 +271,7 @@ async def check_own(
 
 
 async def check_clock(settings: KafkaSettings, admin: Any, look: TopicRights) -> Observation:
-    """A finding on the topic by which brokers tell their clocks, where it exists."""
+    """Return a finding on the topic whose stamps show the brokers' clocks; the topic exists."""
     about, found = f"topic {look.name}", await config(admin, look.name)
     if any(found.get(key) != value for key, value in STAMPED.items()):
         says = "does not stamp on arrival, so brokers cannot tell their clocks"
@@ -287,7 +287,7 @@ async def check_clock(settings: KafkaSettings, admin: Any, look: TopicRights) ->
 async def check_queries(
     settings: KafkaSettings, admin: Any, look: TopicRights
 ) -> list[Observation]:
-    """Findings on the topic of analysts' messages, if it exists: what it holds is no commit, and may be forgotten."""
+    """Return findings on the topic of analysts' messages, if it exists; unlike commits, messages may be deleted."""
     about, found = f"topic {look.name}", await config(admin, look.name)
     wrong = {key: value for key, value in RULES.items() if found.get(key) != value}
     findings = []
@@ -303,7 +303,7 @@ async def check_queries(
 
 
 async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[Observation]:
-    """Findings on the brokers' own settings, as one of them tells."""
+    """Return findings on the brokers' own settings, read from one broker."""
     kinds, about = library(".admin.config_resource"), "brokers"
     resource = kinds.ConfigResource(kinds.ConfigResourceType.BROKER, str(node))
     (answer,) = await admin.describe_configs([resource])
@@ -326,7 +326,7 @@ async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[
 
 
 def grant_command(settings: KafkaSettings, resource: str, rights: Sequence[str]) -> str:
-    """The command that grants these rights."""
+    """Return the command that grants these rights."""
     user = settings.security.username or "NAME-OF-THIS-USER"
     operations = " ".join(f"--operation {right}" for right in rights)
     return (
@@ -338,9 +338,9 @@ def grant_command(settings: KafkaSettings, resource: str, rights: Sequence[str])
 async def check_rights(
     settings: KafkaSettings, admin: Any, name: str, source: TopicRights, own: Sequence[TopicRights]
 ) -> list[Observation]:
-    """Findings on what this user may do: one for each resource on which it lacks something, or that all is well.
+    """Return a finding for each resource on which this user lacks rights, or one finding that all rights are there.
 
-    `own` are the pipeline's own topics; without any, only the source counts.
+    `own` are the pipeline's own topics; if empty, only the rights on the source are checked.
     """
     held = [source.rights]
     if own:
@@ -358,7 +358,7 @@ async def check_rights(
 async def check_clock_rights(
     settings: KafkaSettings, admin: Any, clock: TopicRights
 ) -> list[Observation]:
-    """Findings on the topic of brokers' clocks, where the journal is a file and so it is the only topic of our own."""
+    """Return findings on the topic of brokers' clocks, which is the only own topic if the journal is a file."""
     rights = clock.rights
     if CREATE not in rights and (clock.exists or await may_create(admin, clock.name)):
         rights |= {CREATE}
@@ -371,7 +371,7 @@ async def check_clock_rights(
 
 
 async def _own_rights(admin: Any, name: str, own: Sequence[TopicRights]) -> list[frozenset[str]]:
-    """What this user may do with the pipeline's topics, its transactional id and its group."""
+    """Return this user's rights on the pipeline's topics, on its transactional id and on its group."""
     client = admin._client  # noqa: SLF001 - the admin client hands out no coordinator
     topics = frozenset.intersection(*(look.rights for look in own))
     if CREATE not in topics and await may_create(admin, own[0].name):  # granted on the cluster

@@ -1,4 +1,4 @@
-"""This machine: the operator's key, the journal's own view of it, folders, space, the high-water mark."""
+"""Checks of this machine: the operator's key, the journal's owner, folders, space, the high-water mark."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ _LITTLE, _FULL = 1 << 30, 100 << 20
 
 
 def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None, list[Observation]]:
-    """The sealer and a finding on the operator's key; none is made."""
+    """Return the sealer and a finding on the operator's key; never make a key."""
     about = "operator's key"
     if key_file is None and not os.environ.get("STREAM_DP_KEY_FILE") and spec.public_data:
         return None, [fine(about, "is made at the first run, for public data")]
@@ -42,7 +42,7 @@ def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None,
 
 
 async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
-    """Whether the journal, where there is one, was begun by this file and this key."""
+    """Return a finding on whether this file and key began the journal, if there is one."""
     try:
         await require_own(built, sealer, private=True)
     except FailClosed as error:
@@ -51,9 +51,9 @@ async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
 
 
 async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:
-    """A finding on the records that the journal has met: whether more than a declared share is dead or late.
+    """Return a finding on whether more than the declared share of the journal's records is dead or late.
 
-    It names no count. Empty where there is no journal.
+    The finding names no count. Return nothing if there is no journal.
     """
     about = "records"
     try:
@@ -75,7 +75,10 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
 
 
 async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
-    """Whether a source whose users are protected has the partitions of the first start; nothing before that start."""
+    """Return a finding on whether the source has as many partitions as at the first start.
+
+    Return nothing unless users are protected and the first start has happened.
+    """
     about = "partitions of the source"
     first = await partitions_at_first(spec, sealer) if spec.privacy.unit == "user" else None
     if first is None:
@@ -86,7 +89,7 @@ async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list
 
 
 def check_folders(spec: PipelineSpec) -> list[Observation]:
-    """Findings on the folders that an engine writes to."""
+    """Return findings on the folders into which an engine writes."""
     folders = {state_dir() / "high-water"}
     if isinstance(spec.journal, SqliteJournalSpec):
         folders.add(spec.journal.path.parent)
@@ -96,12 +99,12 @@ def check_folders(spec: PipelineSpec) -> list[Observation]:
 
 
 def has_journal(spec: PipelineSpec) -> bool:
-    """Say whether the journal is a file that is there."""
+    """Return whether the journal is a file that exists."""
     return isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
 
 
 def check_mark(spec: PipelineSpec, sealer: Sealer, *, begun: bool) -> list[Observation]:
-    """A finding on the high-water mark of a journal that has begun."""
+    """Return a finding on the high-water mark of a journal that has begun."""
     about, journal = "high-water mark", open_ports(spec, sealer).journal
     if not begun or not isinstance(journal, HighWater):
         return []

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How good what was found is; `UNCHECKED` could not be looked at."""
+    """How good the finding is; `UNCHECKED` means that the check could not be made."""
 
     OK = "ok"
     UNCHECKED = "not checked"
@@ -16,9 +16,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was looked at, what was found, and the command or key that mends it.
+    """One finding: its subject, the result, and the command or key that mends it.
 
-    `exit_code` is that of the doctor: 4, 5, or 0 for all that is not wrong.
+    `exit_code` is the doctor's exit code for this finding: 4, 5, or 0 if nothing is wrong.
     """
 
     level: Level
@@ -29,30 +29,30 @@ class Observation:
 
 
 def fine(about: str, says: str) -> Observation:
-    """All is well."""
+    """Return a finding without a problem."""
     return Observation(Level.OK, about, says)
 
 
 def unchecked(about: str, says: str, mend: str) -> Observation:
-    """It could not be looked at."""
+    """Return a finding that could not be checked."""
     return Observation(Level.UNCHECKED, about, says, mend)
 
 
 def warning(about: str, says: str, mend: str) -> Observation:
-    """It works, but not for ever, or not in every weather."""
+    """Return a finding of a problem that may stop an engine later."""
     return Observation(Level.WARNING, about, says, mend)
 
 
 def closed(about: str, says: str, mend: str) -> Observation:
-    """An engine would stop here rather than risk something."""
+    """Return a finding on which an engine would stop to stay safe."""
     return Observation(Level.WRONG, about, says, mend, 4)
 
 
 def denied(about: str, says: str, mend: str) -> Observation:
-    """The world would say no: no answer, no login, no right, no space."""
+    """Return a finding that the environment refuses: no answer, no login, no right or no space."""
     return Observation(Level.WRONG, about, says, mend, 5)
 
 
 def exit_code(findings: Sequence[Observation]) -> int:
-    """The worst of all: 5 before 4 before 0, for what cannot be reached hides what is behind it."""
+    """Return the worst exit code: 5 before 4 before 0, because an unreachable part hides the problems behind it."""
     return max((finding.exit_code for finding in findings), default=0)

@@ -1,9 +1,9 @@
 """Rows in a table of PostgreSQL or DuckDB.
 
-Rules: a group of rows is one statement and one transaction, all or none; a row that is there already is written over.
-Errors name the place, never a password. A table that is there must have the columns of this version. Times of DuckDB
-are read as milliseconds, for its own form of them needs one more library. A key longer than an entry of an index of
-PostgreSQL has room for is cut.
+Rules: a group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors
+name the place, never a password. An existing table must have the columns of this version. DuckDB's times are read
+as milliseconds, because its own time type needs one more library. A key that is too long for a PostgreSQL index is
+cut.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _MADE = f"select to_regclass('{TABLE}') is not null and to_regclass('{TABLE}_seq
 
 
 def _all_of(source: str) -> str:
-    """The statement that writes all rows of a source."""
+    """Return the statement that writes all rows of a source."""
     return (
         f"insert into {TABLE} ({_NAMES}) select {_NAMES} from {source} "  # noqa: S608 - ours
         f"on conflict ({_KEY}) do update set {_REST}"
@@ -60,9 +60,9 @@ def _with_ms(row: Row) -> tuple[Any, ...]:
 
 
 def for_postgresql(rows: Sequence[Row]) -> list[Row]:
-    """Return rows that PostgreSQL takes, which knows no NUL in a text and no long text in an index.
+    """Return rows that PostgreSQL accepts: without NUL in texts, and with keys short enough for an index.
 
-    Such a key ends in a digest of all of it, so that keys that differ still do.
+    A shortened key ends in a digest of the whole key, so different keys stay different.
     """
     return [_taken(row) for row in rows]
 
@@ -78,7 +78,7 @@ def _taken(row: Row) -> Row:
 
 
 class _Table:
-    """A table through a client's library, whose failures are told of the table's place."""
+    """A table reached through a client library; errors of the library become `WorldError`s that name the table."""
 
     _errors: tuple[type[Exception], ...]
 
@@ -103,7 +103,7 @@ class _Table:
 
 
 class PostgresqlTable(_Table):
-    """The table in a PostgreSQL database; what the address leaves out is taken from PGPASSWORD, PGPASSFILE, ..."""
+    """The table in a PostgreSQL database; missing parts of the address come from PGPASSWORD, PGPASSFILE, ..."""
 
     def __init__(self, address: str, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -116,7 +116,7 @@ class PostgresqlTable(_Table):
         return f"table {TABLE} of {parts.hostname or 'localhost'}{parts.path}"
 
     async def open(self) -> int:
-        """Connect; make the table where there is none; see `RowTarget.open`."""
+        """Connect and make the table if it is missing; see `RowTarget.open`."""
         try:
             import asyncpg
         except ImportError:
@@ -145,7 +145,7 @@ class PostgresqlTable(_Table):
         return _same(found, for_postgresql(rows_of(self._pipeline, body)))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Copy rows; insert them where some are there already, or the table takes no copy; see `RowTarget.write`."""
+        """Copy rows; if some exist already, or COPY is not allowed, insert them. See `RowTarget.write`."""
         if not rows:
             return
         taken = for_postgresql(rows)
@@ -165,7 +165,7 @@ class PostgresqlTable(_Table):
 
 
 class DuckdbTable(_Table):
-    """The table in a DuckDB file, which one process at a time may write."""
+    """The table in a DuckDB file, which only one process at a time can write."""
 
     def __init__(self, path: Path, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -213,7 +213,7 @@ class DuckdbTable(_Table):
             return self._asked(query, [self._pipeline, sequence])
 
     def _asked(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of an answer: one that is not read to its end holds up the next."""
+        """Return all rows of the answer: a result that is not read to its end blocks the next query."""
         return list(self._client.execute(query, list(values)).fetchall())
 
     def _write(self, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""An export: what is published and not yet in the target goes there, group by group."""
+"""An export: writes new releases to a target, group by group."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ def target_named(address: str, pipeline: str) -> RowTarget:
     """Return the target at an address.
 
     Raises:
-        UsageError: it is none of `FORMS`.
+        UsageError: the address has none of the `FORMS`.
     """
     kind, _, rest = address.partition(":")
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
@@ -43,14 +43,14 @@ async def export_releases(
     told: Callable[[str, int, int], None] = lambda place, releases, rows: None,
     tell: TellEvent = silent,
 ) -> None:
-    """Write what PIPELINE.yaml has released to the target at `address`, from where it ends on.
+    """Write the releases of PIPELINE.yaml to the target at `address`, continuing after the target's last release.
 
-    With `every` it goes on for ever, and looks for more every so many seconds. `told` learns after each group the
-    target's place, and how many releases and rows were written so far; `tell` of phases, and of nothing else.
+    With `every`, continue for ever and look for new releases after that many seconds. After each group, `told`
+    receives the target's place and the numbers of releases and rows written so far; `tell` receives phases only.
 
     Raises:
-        UsageError: the target is none, or the pipeline has no releases yet.
-        FailClosed: what the target has is not of what is published; or as `published`.
+        UsageError: the address is not a target, or the pipeline has no releases yet.
+        FailClosed: the target holds other releases than the published ones; or as `published`.
         WorldError: as `published` and `RowTarget`.
     """
     spec = load(pipeline)
@@ -73,17 +73,18 @@ async def export_releases(
 
 
 class Continued:
-    """Whether what is published goes on where a target ends: a topic may be made anew, and a name be used twice."""
+    """Checks that the published releases continue the target's: a topic may be made again, or a name used twice."""
 
     def __init__(self, target: RowTarget, pipeline: str, beyond: int) -> None:
         self._target, self._pipeline, self._beyond = target, pipeline, beyond
         self._last = -1
 
     async def taken(self, body: bytes) -> int:
-        """Return the sequence of the next body.
+        """Return the sequence number of the next body.
 
         Raises:
-            FailClosed: it is not behind the one before, or the target has another release of its sequence.
+            FailClosed: the body does not come after the one before, or the target has another release of its
+            sequence.
         """
         number = RELEASES.number_of(body, self._pipeline)
         known = number == self._beyond
@@ -93,7 +94,7 @@ class Continued:
         return number
 
     def all_seen(self) -> None:
-        """Take it that there is no more for now.
+        """Note that all published releases were read.
 
         Raises:
             FailClosed: the target is ahead of all that was published.
@@ -109,7 +110,7 @@ class Continued:
 
 
 class _Group:
-    """Rows that are handed over together."""
+    """Rows that are written together."""
 
     def __init__(self, target: RowTarget, told: Callable[[str, int, int], None]) -> None:
         self._target, self._told = target, told
@@ -121,13 +122,13 @@ class _Group:
         self.releases, self._last = 0, Newest()
 
     def add(self, rows: list[Row], last: Newest) -> None:
-        """Take the rows of the next release."""
+        """Add the rows of the next release."""
         self.rows += rows
         self.releases += 1
         self._last = last
 
     async def hand_over(self) -> None:
-        """Write them, if there are any."""
+        """Write the collected rows, if there are any."""
         if self.releases:
             await self._target.write(self.rows, self._last)
         self._releases += self.releases

@@ -1,8 +1,8 @@
 """Rows in files: one CSV that grows, or a Parquet file for each group of releases.
 
-Rules: what is half written when a process dies is never seen: a CSV is cut back to what its position says, a Parquet
-file has its name only when it is whole. The position is there before the CSV is. A lock keeps a second export away.
-Blocking calls run on threads.
+Rules: readers never see a half-written group after a crash: a CSV is cut back to the size in its position file, and
+a Parquet file gets its name only when it is whole. The position file is made before the CSV. A lock keeps a second
+export away. Blocking calls run on threads.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _END = COLUMNS.index("tick_end")
 
 
 class _Folder:
-    """A folder with the files of a pipeline, which one export at a time writes."""
+    """A folder with the files of a pipeline; only one export at a time writes to it."""
 
     def __init__(self, folder: Path, pipeline: str) -> None:
         self._folder, self._pipeline = folder, pipeline
@@ -44,16 +44,16 @@ class _Folder:
         return self._reached == Newest.at(sequence, body)
 
     async def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def _make(self) -> None:
-        """Make the folder, and lock it for this pipeline.
+        """Make the folder and lock it for this pipeline.
 
         Raises:
-            UsageError: another export has it.
+            UsageError: another export holds the lock.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         name = self._folder / f".{self._pipeline}.lock"
@@ -70,7 +70,7 @@ class _Folder:
 
 
 class CsvFolder(_Folder):
-    """`PIPELINE.csv` in a folder, with a head line; times in UTC, nothing where there is no number."""
+    """`PIPELINE.csv` in a folder, with a header line; times in UTC, an empty cell for a missing number."""
 
     def __init__(self, folder: Path, pipeline: str) -> None:
         super().__init__(folder, pipeline)
@@ -83,7 +83,7 @@ class CsvFolder(_Folder):
         return str(self._csv)
 
     async def open(self) -> int:
-        """Cut off what an interrupted export left; see `RowTarget.open`."""
+        """Cut off the rest of an interrupted export; see `RowTarget.open`."""
         return await asyncio.to_thread(self._open)
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
@@ -149,7 +149,7 @@ class ParquetFolder(_Folder):
         return str(self._folder / f"{self._pipeline}-*.parquet")
 
     async def open(self) -> int:
-        """Look at the names that are there; see `RowTarget.open`."""
+        """Find the newest file by its name; see `RowTarget.open`."""
         return await asyncio.to_thread(self._open)
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
@@ -195,10 +195,10 @@ def _sequence(path: Path) -> int:
 
 
 def _digest_in(path: Path) -> str:
-    """The digest in a file of ours.
+    """Return the digest stored in a file that this command wrote.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the file has no such digest.
     """
     from pyarrow import ArrowException, parquet
 
@@ -211,7 +211,7 @@ def _digest_in(path: Path) -> str:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all; what is half written has a name that readers pass over."""
+    """Write a file atomically; while it is written, it has a name that readers ignore."""
     half = path.with_name(f".{path.name}.part")
     with half.open("wb") as file:
         file.write(content)
@@ -222,14 +222,14 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _lines(rows: Iterable[Sequence[object]]) -> bytes:
-    """Lines that end with a newline; cells with a line feed or a carriage return are quoted."""
+    """Return CSV lines that end with a newline; cells with a line feed or a carriage return are quoted."""
     lines: list[str] = []
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
     return "".join(line.removesuffix("\r\n") + "\n" for line in lines).encode()
 
 
 def _in_utc(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
-    """The cells of each row; nothing where there is no number."""
+    """Yield the cells of each row, with times in UTC."""
     for at, same in groupby(rows, attrgetter("tick_end")):
         end = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         yield from ((*row[:_END], end, *row[_END + 1 :]) for row in same)

@@ -1,4 +1,4 @@
-"""Where rows go. A target is written to by one export at a time."""
+"""Targets of rows. Only one export at a time writes to a target."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -10,55 +10,55 @@ _PLACES = [COLUMNS.index(name) for name in UNIQUE]
 
 
 class Newest(NamedTuple):
-    """How far a target is: the sequence of a release, -1 before the first, and what tells its bytes from others."""
+    """The last release of a target: its sequence number, -1 before the first, and the digest of its bytes."""
 
     sequence: int = -1
     digest: str = "-"
 
     @classmethod
     def at(cls, sequence: int, body: bytes) -> "Newest":
-        """Return that it has this release and all before."""
+        """Return the position after this release."""
         return cls(sequence, hashlib.sha256(body).hexdigest())
 
 
 class RowTarget(Protocol):
-    """A table that takes rows again without changing."""
+    """A table in which writing the same rows again changes nothing."""
 
     @property
     def place(self) -> str:
-        """What people call it, without any secret."""
+        """The target's name for people, without any secret."""
         ...
 
     async def open(self) -> int:
-        """Make what is missing, and return the sequence of the last release that is wholly there; -1: none.
+        """Make missing parts; return the sequence number of the last completely stored release, -1 if none.
 
         Raises:
-            UsageError: something else is there, or another export writes to it.
-            WorldError: it cannot be reached or written.
+            UsageError: something else is stored there, or another export writes to it.
+            WorldError: the target cannot be reached or written.
         """
         ...
 
     async def holds(self, sequence: int, body: bytes) -> bool:
-        """Say whether the release that `open` found to be the last is this one, of this sequence.
+        """Return whether the last release, as `open` found it, has this sequence number and these bytes.
 
         Raises:
-            WorldError: it cannot be reached or read.
+            WorldError: the target cannot be reached or read.
         """
         ...
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Write rows, all or none, in place of what is there of the same; they go up to `last`.
+        """Write all rows or none, replacing rows with the same key; the last one is of release `last`.
 
         Raises:
-            WorldError: they could not be written; the same rows may be written again.
+            WorldError: the rows could not be written; the caller may write the same rows again.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Release the target."""
         ...
 
 
 def each_place_once(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows, of those that stand in one place of the table the last one."""
+    """Return the rows; among rows with the same key (`UNIQUE`), only the last one."""
     return list({tuple(row[place] for place in _PLACES): row for row in rows}.values())

@@ -1,7 +1,7 @@
-"""A release as rows of one long table, a row for each number that it tells.
+"""A release as rows of one long table, one row for each of its numbers.
 
-Rules: made from published bytes alone. What tells a row apart is pipeline, series, tick, window and key; the rest is
-what was released, so writing a row again changes nothing.
+Rules: rows are made from published bytes alone. A row is identified by pipeline, series, tick, window and key; all
+other columns are the released values, so writing a row again changes nothing.
 """
 
 import json
@@ -18,11 +18,12 @@ from stream_dp.journal.release import Released, WindowPart, read
 class Row(NamedTuple):
     """One number of a release.
 
-    `time_window` is the name of the window, "" where the series has none; `key` the name of an entry, a quantile's
-    share or a name of a top list, "" where there is one number. `kind` is `value`, `quantile`, `rank` or `fired`.
-    `low` and `high` are the ends of what holds with `confidence` (value and band, where there is a band); None where an
-    end is open. The band of quantiles is in ranks. `name` is whose a maximum is; `tied` the names, as a JSON array,
-    that are not told apart from that of a rank. `sequence` is that of the release.
+    `time_window` is the name of the window, "" if the series has none. `key` is the name of an entry, a quantile's
+    share or a name of a top list, "" if the release is a single number. `kind` is `value`, `quantile`, `rank` or
+    `fired`. `low` and `high` bound the true number with `confidence` (value minus and plus band, if there is a
+    band); None for an open end. The band of quantiles is in ranks. `name` is the entry that has the maximum or the
+    rank. `tied` lists, as a JSON array, the names that cannot be distinguished from that of the rank. `sequence` is
+    the release's sequence number.
     """
 
     pipeline: str
@@ -45,13 +46,13 @@ class Row(NamedTuple):
 
 COLUMNS = Row._fields
 UNIQUE = ("pipeline", "series", "tick", "time_window", "key")
-"""The columns that tell a row apart from all others."""
+"""The columns that identify a row."""
 KINDS = dict.fromkeys(COLUMNS, "text") | {
     "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
     "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",
     "sequence": "bigint",
 }  # fmt: skip
-"""What each column holds, as SQL calls it."""
+"""The SQL type of each column."""
 
 _T = TypeVar("_T")
 _Number = int | float | None
@@ -71,10 +72,10 @@ class _Told(NamedTuple):
 
 
 def rows_of(pipeline: str, body: bytes) -> list[Row]:
-    """Return the rows of a published body; none where alerts were looked at and none fired.
+    """Return the rows of a published body; empty if it is of alerts of which none fired.
 
     Raises:
-        FailClosed: it is no release of a form that this version reads.
+        FailClosed: the body is not a release in a form that this version reads.
     """
     said = read(body)
     parts: Mapping[str, _Part] = said.windows or {"": said}
@@ -124,7 +125,7 @@ def _fired(part: Released) -> Iterator[_Told]:
 
 
 def _around(value: _Number, band: _Number) -> tuple[_Number, _Number]:
-    """What holds around a value with a band; nothing around none."""
+    """Return the interval of a value with its band, or two None if either is missing."""
     return (None, None) if value is None or band is None else (value - band, value + band)
 
 

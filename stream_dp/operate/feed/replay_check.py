@@ -1,7 +1,7 @@
-"""Which records of a file a pipeline could not use, and why, before any of them is sent.
+"""Which records of a file a pipeline cannot use, and why, before any is sent.
 
-Rules: the pipeline's own router decides, so what is found here is what the engine would make a dead letter. Counts and
-lines are exact and NOT PRIVATE: they go to the operator's own terminal. What a record holds is never told.
+Rules: the pipeline's own router decides, so exactly the engine's dead letters are reported here. Counts and lines
+are exact and NOT PRIVATE: they go to the operator's own terminal. The content of a record is never shown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ _NO_TIME = {
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Records that could not be used for one reason, because of one field if one is to blame; `line` is the first."""
+    """Number of records that one reason makes unusable; `field` is its cause if known, `line` the first one."""
 
     reason: str
     field: str | None
@@ -39,18 +39,18 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The records of a file that a pipeline can use, in the file's order, and what is wrong with the others."""
+    """The usable records of a file, in the file's order, and the reasons why the others are not usable."""
 
     good: Sequence[Record]
     bad: Sequence[Unusable]
 
     @property
     def refused(self) -> int:
-        """How many records could not be used."""
+        """Number of records that could not be used."""
         return sum(kind.records for kind in self.bad)
 
     def report(self, spec: PipelineSpec, file: Path) -> Iterator[str]:
-        """The lines for the operator's terminal; none where every record can be used. NOT PRIVATE."""
+        """Yield lines for the operator's terminal; none if every record is usable. NOT PRIVATE."""
         if not self.bad:
             return
         time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
@@ -70,7 +70,7 @@ def examine(
     records: Sequence[Record],
     shown: Callable[[int], None] = lambda done: None,
 ) -> Examined:
-    """Route every record as the engine would; `shown` learns how many were.
+    """Route every record as the engine would; `shown` receives the number of routed records.
 
     Raises:
         UsageError: the pipeline has no replay clock.
@@ -95,14 +95,14 @@ def examine(
 
 
 def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
-    """What a time must be, by the reason for which one is none."""
+    """Return advice about the form of a time, by the reason of the refusal."""
     field = settled(spec.fields[time], TimeField)
     written = "zone" if field.zone else "offset" if field.format == "iso" else "number"
     return {"time_out_of_range": _OUT_OF_RANGE, "wrong_type": _NO_TIME[written]}
 
 
 def _dead(routed: Routed) -> dict[int, tuple[str, str | None]]:
-    """Why, for each place that is a dead letter."""
+    """Return reason and field for each place that is a dead letter."""
     return {
         place: (span.reason, span.field)
         for span in routed.dead

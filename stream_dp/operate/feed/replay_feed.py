@@ -31,7 +31,7 @@ CHUNKS_PER_SECOND = 10
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """How many records were sent, were there from an earlier run of the same replay, and were left out. NOT PRIVATE."""
+    """Numbers of records that were sent, were in the topic from an earlier run, and were left out. NOT PRIVATE."""
 
     sent: int
     before: int
@@ -40,9 +40,9 @@ class Fed:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The topic that is fed, and how fast (None: as fast as it goes).
+    """The topic to feed and the speed (None: as fast as possible).
 
-    `create` makes a missing topic with so many partitions (0: it does not).
+    `create` makes a missing topic with this many partitions (0: never make it).
     """
 
     topic: str
@@ -59,14 +59,14 @@ async def replay_file(
     skip_bad: bool = False,
     progress: Progress = unseen,
 ) -> Fed:
-    """Feed `file` into the topic `to` of the broker that the pipeline file names, once all its records were examined.
+    """Examine all records of `file`, then feed them into the topic `to` of the pipeline file's brokers.
 
-    `tell` gets lines for the operator: what is wrong with records, that the pipeline reads another topic, and that
-    brokers are waited for; `progress` learns how far it has come. With `skip_bad` the records that the pipeline cannot
-    use are left out.
+    `tell` receives lines for the operator: unusable records, that the pipeline reads another topic, and that
+    brokers do not answer yet. `progress` receives how much is done. With `skip_bad`, records that the pipeline
+    cannot use are left out.
 
     Raises:
-        UsageError: no operator's key, or records that the pipeline cannot use; see also `feed_file`.
+        UsageError: there is no operator's key, or the pipeline cannot use some records; see also `feed_file`.
         FailClosed, WorldError: see `feed_file`.
     """
     spec = load(pipeline)
@@ -104,7 +104,7 @@ async def feed_file(
 ) -> Fed:
     """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
 
-    Its marks are signed with the operator's key. A replay that was interrupted goes on after its last complete tick.
+    The marks are signed with the operator's key. An interrupted replay continues after its last complete tick.
 
     Raises:
         UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
@@ -157,9 +157,9 @@ async def feed(
     place: Placement = by_content,
     progress: Progress = unseen,
 ) -> int:
-    """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`.
+    """Send the ticks that the topic does not hold yet, and return the first tick that was sent.
 
-    Returns the first tick that was sent.
+    `ticks_per_second` limits the speed (None: as fast as possible).
 
     Raises:
         FailClosed, UsageError, WorldError: see `KafkaFeed.open`.
@@ -184,7 +184,7 @@ async def feed(
 
 
 def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
-    """What is fed, as 32 hexadecimal digits: a digest of every record and of the tick that it lies in."""
+    """Return the identity of a feed as 32 hexadecimal digits: a digest of all records and their ticks."""
     digest = hashlib.blake2b(digest_size=16)
     for records in ticks:
         digest.update(b"%d\n" % len(records))

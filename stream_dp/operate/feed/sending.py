@@ -1,8 +1,8 @@
-"""Records from a file or from standard input into a topic, as they are: what `stream-dp send` does.
+"""Records from a file or standard input into a topic, unchanged: the work of `stream-dp send`.
 
-Rules: a file is read through before anything is sent, so that what is no record is told first; standard input is sent
-as it comes. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. What a record holds is
-never told.
+Rules: a file is read completely before anything is sent, so that bad lines are reported first; standard input is
+sent as it arrives. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. The content
+of a record is never shown.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _TOO_EARLY = (
 
 
 class SentRecords(NamedTuple):
-    """How many records were sent, and how many lines were left out. NOT PRIVATE."""
+    """Numbers of records sent and of lines left out. NOT PRIVATE."""
 
     sent: int
     skipped: int
@@ -58,7 +58,7 @@ class SentRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """The topic, its brokers, and what reads the cells of a CSV."""
+    """The topic, its brokers, and the pipeline file whose schema gives the types of a CSV's cells, if any."""
 
     topic: str
     settings: KafkaSettings
@@ -75,13 +75,14 @@ async def send_file(
     skip_bad: bool = False,
     progress: Progress = unseen,
 ) -> SentRecords:
-    """Send the rows of `file` (`-`: standard input) into a topic, in their order, and wait until all are acknowledged.
+    """Send the rows of `file` (`-`: standard input) into a topic in order, and wait until all are acknowledged.
 
-    With a `pipeline` file its source says where, and its schema what the cells of a CSV are. `skip_bad` leaves out
-    lines that are no whole row, or no JSON object. `progress` learns how many were sent. NOT PRIVATE.
+    With a `pipeline` file, its source names topic and brokers, and its schema gives the types of a CSV's cells.
+    `skip_bad` leaves out incomplete rows and lines that are not JSON objects. `progress` receives the number of
+    records sent. NOT PRIVATE.
 
     Raises:
-        UsageError: no such file, or lines of it are no records.
+        UsageError: the file does not exist, or has lines that are not records.
         WorldError: brokers do not answer or do not take the records.
     """
     where = _where(topic, bootstrap, pipeline)
@@ -137,7 +138,7 @@ async def _send(
 
 
 async def _each(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRow]:
-    """The rows, so many read at once, on a thread: acknowledgements come in meanwhile."""
+    """Yield the rows, reading `at_once` at a time on a thread: acknowledgements arrive meanwhile."""
     while some := await asyncio.to_thread(lambda: list(islice(rows, at_once))):
         for row in some:
             yield row
@@ -145,7 +146,7 @@ async def _each(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRo
 
 @contextmanager
 def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
-    """The rows of a file or of standard input, and whether they are cells of a CSV."""
+    """Yield the rows of a file or of standard input, and whether they are cells of a CSV."""
     if file == STDIN:
         lines = lines_of(sys.stdin.buffer)
         first: list[bytes] = []
@@ -166,7 +167,7 @@ def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
 
 
 def _read_through(file: str) -> None:
-    """Raise a UsageError where a line of the file is no record."""
+    """Read the whole file; raise UsageError if a line is not a record."""
     with _rows(file) as (rows, _):
         bad = next((row.line for row in rows if row.value is None), None)
     if bad is not None:

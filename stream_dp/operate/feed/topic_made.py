@@ -1,7 +1,8 @@
-"""A topic made ready for the events of a pipeline: what `stream-dp topic` does.
+"""Makes a topic for the events of a pipeline: the work of `stream-dp topic`.
 
-Rules: a topic that exists is left as it is. The brokers of a new one stamp records on arrival, which a wall clock
-needs, and store them uncompressed: they unpack each batch themselves, so none gets in that nobody else can unpack.
+Rules: an existing topic is not changed. The brokers of a new one stamp records on arrival, which a wall clock
+needs, and store them uncompressed: they unpack each batch themselves, so every stored batch can be unpacked by
+readers.
 """
 
 from collections.abc import Callable
@@ -20,10 +21,10 @@ async def make_topic(
     stamped: bool,
     tell: Callable[[str], None] | None = None,
 ) -> bool:
-    """Create the topic; False if it existed already. With `tell`, brokers that do not answer yet are waited for.
+    """Create the topic; return False if it existed already. With `tell`, wait for brokers that do not answer yet.
 
     Raises:
-        WorldError: no answer, or access denied.
+        WorldError: the brokers do not answer, or deny access.
     """
     if tell is not None:
         await brokers_there(settings, tell)

@@ -1,1 +1,1 @@
-"""A first pipeline file from a sample of records: what `stream-dp init` does."""
+"""A first pipeline file from a sample of records: the work of `stream-dp init`."""

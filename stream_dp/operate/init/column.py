@@ -1,8 +1,7 @@
-"""What a column of a sample looks like, and the type that is proposed for it.
+"""A column of a sample, and the type that is proposed for it.
 
-Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it. Values
-that were seen are for the operator's own terminal, where they are asked for. Nothing here raises, whatever a cell
-holds.
+Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it.
+Sample values are shown only on the operator's own terminal, and only on request. No cell makes this module raise.
 """
 
 import json
@@ -29,21 +28,21 @@ _KINDS = re.compile(
 )
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 MOST_VALUES, ONE_IN = 200, 2
-"""A text that has more different values, or more than one in so many records, is no category."""
+"""A category has at most `MOST_VALUES` different texts, and at most one for every `ONE_IN` records."""
 SEPARATORS = (";", "|", ",")
-"""What entries of a cell may stand between; which one is a matter of form."""
+"""Characters that may separate the entries of a cell; they belong to the form, not to the data."""
 ODD_ONE_IN = 20
-"""Up to one value in so many may have another form (`n/a` among numbers), and the column still has its type."""
+"""A column keeps its type if at most one value in this many has another form (`n/a` among numbers)."""
 _ODD = "some values have another form: `check` says how many"
 _LATE = "a record without it cannot be used"
 _NO_OFFSET = "its times have no offset: where were they written?"
 
 OPEN = ("[]", UNDECLARED)
-"""The values that stand where nothing is declared yet."""
+"""Placeholders for values that the operator must declare."""
 
 
 def names_people(column: str) -> bool:
-    """Whether a column is called as if it named people; `member_type` is of people and names none.
+    """Return whether a column's name suggests that it identifies people; `member_type` does not.
 
     >>> [name for name in ("member_type", "customer_id", "email", "city") if names_people(name)]
     ['customer_id', 'email']
@@ -52,13 +51,13 @@ def names_people(column: str) -> bool:
 
 
 def is_numbered(column: str) -> bool:
-    """Whether a column is called as if it held identifiers."""
+    """Return whether a column's name suggests identifiers."""
     return _NUMBERED.search(column.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedType:
-    """The type of a field, with the keys that go with it; `why_not` says why a column cannot be a field."""
+    """The type of a field with its keys; `why_not` is the reason why a column cannot be a field."""
 
     type: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -68,18 +67,18 @@ class ProposedType:
 
     @property
     def open(self) -> int:
-        """How many of its keys are for the operator to say."""
+        """Number of keys whose values the operator must declare."""
         return sum(value in OPEN for value in self.keys.values())
 
     def stamped(self) -> "ProposedType":
-        """The type that is proposed where brokers' stamps decide: a time that would need a zone is a text."""
+        """Return the type for a clock by brokers' stamps: a time that would need a zone becomes a text."""
         undeclared = self.type == "time" and self.open
         return ProposedType("text", note="times without an offset") if undeclared else self
 
 
 @dataclass(slots=True, repr=False)
 class Column:
-    """The values of one name in the records of a sample, those without it among the `missing`; NOT PRIVATE."""
+    """The values under one name in the records of a sample; `records` counts all of them. NOT PRIVATE."""
 
     name: str
     records: int
@@ -92,12 +91,12 @@ class Column:
 
     @property
     def nullable(self) -> bool:
-        """Whether a record of the sample has null, or nothing."""
+        """Whether some record of the sample has null or no value."""
         return len(self.there) < self.records
 
     @property
     def texts(self) -> list[str]:
-        """The different texts, those in lists too, in order."""
+        """The different texts, including those in lists, sorted."""
         found = set[str]()
         for value in self.there:
             members = value if isinstance(value, list) else [value]
@@ -105,7 +104,7 @@ class Column:
         return sorted(found)
 
     def proposal(self, *, cells: bool) -> ProposedType:
-        """The type that fits most values, all but a few; `cells` are those of a CSV, which are all texts."""
+        """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
         there = self.there
         if not there:
             return ProposedType("text", nullable=True, note="no value was there: look at the type")
@@ -124,11 +123,11 @@ class Column:
 
 
 Form = tuple[ProposedType, Callable[[object], bool]]
-"""A type, and whether a value has its form."""
+"""A type, and a test whether a value has its form."""
 
 
 def _times(column: Column) -> Sequence[Form]:
-    """A time in text, or whole numbers of this century in a column that is called as a time is."""
+    """Return the forms of a time: a text, or a whole number of this century if the column's name fits."""
     late = _LATE if column.nullable else ""
     forms: list[Form] = [
         (ProposedType("time", note=late), lambda value: _moment(value, None)),
@@ -146,7 +145,7 @@ def _times(column: Column) -> Sequence[Form]:
 
 
 def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
-    """A truth, a number, or in JSON a list of texts; of two that fit as many values the first is proposed."""
+    """Return the forms of booleans, numbers and JSON lists of texts; of equally good ones the first counts."""
     nullable = column.nullable
     boolean, integer, number = (
         ProposedType(kind, nullable=nullable) for kind in ("boolean", "integer", "number")
@@ -181,7 +180,7 @@ def _text(column: Column, *, cells: bool) -> ProposedType:
 
 
 def _joined(texts: Sequence[str], separator: str) -> bool:
-    """Whether these different cells hold entries with the separator between: far fewer of these than of cells.
+    """Return whether these different cells hold entries joined by the separator: far fewer entries than cells.
 
     >>> _joined(["a", "a;b", "b;c", "c;a", "a;b;c", "b;a"], ";"), _joined(["a;b", "c;d", "e;f"], ";")
     (True, False)
@@ -191,7 +190,7 @@ def _joined(texts: Sequence[str], separator: str) -> bool:
 
 
 def _nearly(fitting: int, values: Sequence[object]) -> bool:
-    """Whether so many are all of these values but a few."""
+    """Return whether this number of fitting values is nearly all of `values`."""
     return (len(values) - fitting) * ODD_ONE_IN <= len(values)
 
 
@@ -204,7 +203,7 @@ def _moment(value: object, zone: ZoneInfo | None) -> bool:
 
 
 def _of_this_century(per_second: int) -> Callable[[object], bool]:
-    """Whether a whole number, or a cell of one, is a time of this century in this unit."""
+    """Return a test whether a whole number, or a cell with one, is a time of this century in this unit."""
     low, high = _FROM_2000 * per_second, _TO_2100 * per_second
 
     def fits(value: object) -> bool:
@@ -215,7 +214,7 @@ def _of_this_century(per_second: int) -> Callable[[object], bool]:
 
 
 def _whole(value: object) -> int | None:
-    """The whole number that a value, or a cell, is."""
+    """Return the whole number in a value or cell, or None."""
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     return value if type(value) is int else None

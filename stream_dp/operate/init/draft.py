@@ -1,7 +1,7 @@
-"""The text of a first pipeline file: commented, and open where only the operator can say what holds.
+"""The text of a first pipeline file: commented, with marked places for the operator's decisions.
 
-Rules: nothing in it comes from a value of the data. Names of columns do, quoted where an editor would read something
-else in them. A file that is completed where it is marked can be run.
+Rules: no part of the text comes from a value of the data. Names of columns do; they are quoted if YAML would read
+them as something else. The file can be run once the marked places are filled in.
 """
 
 import json
@@ -30,9 +30,9 @@ _MOST_SERIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the file is made of: its name, the lines of its source, and the proposed type of each field.
+    """The parts of the file: its name, the lines of its source, and the proposed type of each field.
 
-    `timed` is the field by whose own times a replay clock counts; None: the brokers' stamps do.
+    `timed` is the field whose times a replay clock uses; None: the brokers' stamps are used.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Draft:
     timed: str | None = None
 
     def text(self) -> str:
-        """The file."""
+        """Return the text of the file."""
         parts = (
             self._head(), self._source(), self._schema(), self._privacy(), self._clock(), self._series(),
         )  # fmt: skip
@@ -49,12 +49,12 @@ class Draft:
 
     @property
     def open_places(self) -> int:
-        """How many places are for the operator to fill."""
+        """Number of places that the operator must fill in."""
         clock = 0 if self.timed is None else len(("start", "horizon"))
         return clock + sum(each.open for each in self.declared.values())
 
     def told(self, name: str) -> ProposedType:
-        """What is proposed for a column; of one that cannot be a field, why not."""
+        """Return the proposal for a column, with the reason if it cannot be a field."""
         found = self.fields[name]
         if found.why_not or name in self.declared:
             return found
@@ -134,7 +134,7 @@ class Draft:
 
 
 def _field(name: str, each: ProposedType) -> Iterator[str]:
-    """The lines of a field; each open key stands in a line of its own, with what is wanted."""
+    """Yield the lines of a field; each open key has its own line, with a comment about the value to write."""
     nullable = ["nullable: true"] if each.nullable else []
     note = f"   # {each.note}" if each.note else ""
     if not each.open:

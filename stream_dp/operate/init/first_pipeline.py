@@ -1,8 +1,8 @@
-"""A sample looked at, and a first pipeline file written: what `stream-dp init` does.
+"""Reads a sample and writes a first pipeline file: the work of `stream-dp init`.
 
-Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine; what is told of it is NOT
-PRIVATE, for the operator's own terminal. A name that few records have may be a value itself, so it is left out of what
-is proposed, and counted. A file that is there is never overwritten.
+Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine; statements about it
+are NOT PRIVATE, for the operator's own terminal. A column name that few records have may be a value itself, so it
+is not proposed, only counted. An existing file is never overwritten.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from stream_dp.operate.run.settings import settings_at, settled
 
 SAMPLE = 1000
 _ONE_IN = 10
-"""A name that is not in one of so many records is left out."""
+"""A name that fewer than one in this many records have is left out."""
 _NOTHING = (
     "there is no record to look at (a row as long as the first line, or a JSON object): a few are enough, made-up "
     "ones too"
@@ -37,9 +37,10 @@ LOCAL = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampleColumns:
-    """The columns of so many `records`; `bad` were none, `rare` names and `unnamed` columns are left out.
+    """The columns of `records` records; without `bad` records, `rare` names and `unnamed` columns.
 
-    `cells`: they are a CSV's, all texts. `stamped`: brokers stamp what comes on arrival; None where no topic is.
+    `cells`: the values are a CSV's cells, all texts. `stamped`: the brokers stamp records on arrival; None without
+    a topic.
     """
 
     columns: Sequence[Column]
@@ -53,7 +54,7 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True)
 class SampleWanted:
-    """What `init` was told: a sample (a CSV, JSON lines, or the topic itself), and what the pipeline reads."""
+    """The options of `init`: a sample (CSV, JSON lines, or the topic), and the pipeline's topic."""
 
     csv: Path | None
     jsonl: Path | None
@@ -69,14 +70,14 @@ class SampleWanted:
 
     @property
     def called(self) -> str:
-        """The pipeline's name: as told, or after the topic or the file."""
+        """The pipeline's name: the given one, or one made from the name of the topic or of the file."""
         after = self.topic or ("" if self.file is None else self.file.name.partition(".")[0])
         return self.name or lower_name(after) or "pipeline"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Drafted:
-    """The file that was written, what it was made of, and what was looked at (NOT PRIVATE)."""
+    """The path of the new file, its draft, and the sample (NOT PRIVATE)."""
 
     path: Path
     draft: Draft
@@ -84,15 +85,15 @@ class Drafted:
 
     @property
     def live(self) -> bool:
-        """Whether it reads a topic by the brokers' stamps."""
+        """Whether the pipeline reads a topic by the brokers' stamps."""
         return self.draft.timed is None
 
 
 async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> Drafted:
-    """Look at the sample and write the file.
+    """Read the sample and write the pipeline file.
 
     Raises:
-        UsageError: no sample, or more than one; the file is there already.
+        UsageError: there is no sample, or more than one; or the pipeline file exists already.
         WorldError: the sample cannot be read, or the file cannot be written.
     """
     if (wanted.csv is not None) + (wanted.jsonl is not None) > 1 or not (
@@ -118,7 +119,7 @@ async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> D
 
 
 async def _settings(wanted: SampleWanted, tell: Callable[[str], None]) -> KafkaSettings | None:
-    """How to reach the brokers, where the topic itself is the sample; they may be about to come."""
+    """Return how to reach the brokers if the topic itself is the sample, after waiting until they answer."""
     if wanted.file is not None:
         return None
     settings = settings_at(wanted.bootstrap, None)
@@ -146,10 +147,10 @@ def _draft(
 
 
 def file_columns(path: Path, *, cells: bool) -> SampleColumns:
-    """Look at the first records of a CSV (`cells`) or of JSON lines.
+    """Read the first records of a CSV (`cells`) or of JSON lines and return their columns.
 
     Raises:
-        UsageError, WorldError: it cannot be read, or its name does not end as that of such a file.
+        UsageError, WorldError: the file cannot be read, or its name does not end like such a file's.
     """
     endings = (".csv",) if cells else (".jsonl",)
     if not path.name.removesuffix(".gz").endswith(endings):
@@ -162,10 +163,10 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
 
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
-    """Look at the last records of a topic.
+    """Read the last records of a topic and return their columns.
 
     Raises:
-        WorldError: no such topic, no answer, or access denied.
+        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
     """
     found = await sample_topic(settings, topic, SAMPLE, marks=False)
     payloads = [value for each in found.batches for value in each.records.values if value]
@@ -176,7 +177,7 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
 
 
 def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> SampleColumns:
-    """The columns of rows, in the order of `names`, then as they come; a UsageError where there are none."""
+    """Return the columns of rows, in the order of `names`, then of appearance; raise UsageError without rows."""
     found = list(rows)
     records = [row for row in found if row is not None]
     columns = {name: Column(name, len(records)) for name in names}

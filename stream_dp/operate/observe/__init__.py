@@ -1,1 +1,1 @@
-"""What people and monitoring see of a run: page, operator's figures, logs of its life, traces."""
+"""Views of a run for people and monitoring: page, operator's figures, log of phases, traces."""

@@ -1,8 +1,8 @@
-"""The operator's port of a run: figures that are NOT PRIVATE, beside the engine, for who holds the operator's token.
+"""The operator's port of a run: figures that are NOT PRIVATE, for holders of the operator's token.
 
-Rules: there is none unless it was asked for. Where it can be reached from elsewhere it takes a token of its own: the
-operator's, which may spend the budget, does not travel for a scraper. It is there as long as the process runs, also
-while it stands by or catches up: that is when it is looked at.
+Rules: the port exists only if it was asked for. If other machines can reach it, it needs a token of its own: the
+operator's token can spend the budget, so a scraper must not carry it. The port is open as long as the process runs,
+also while the engine stands by or catches up, because operators look at the figures then.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -19,8 +19,9 @@ LOCAL = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class FiguresPort:
-    """Where the figures are told (0: any free port), and to whom: holders of the token in `token_file`, else of the
-    operator's. `opened` learns the address. `hosts`: further names by which a scraper may call it.
+    """Port and host of the figures (0: any free port). Readers need the token in `token_file`, else the operator's.
+
+    `opened` receives the address. `hosts` are further host names that a scraper may use.
     """
 
     port: int
@@ -34,17 +35,17 @@ class FiguresPort:
 async def figures_told(
     asked: FiguresPort | None, pipeline: str, figures: OperatorFigures, sealer: Sealer
 ) -> AsyncIterator[None]:
-    """Tell the figures while the context is open, if that was asked for.
+    """Serve the figures while the context is open, if they were asked for.
 
     Raises:
-        UsageError: no token in the file, or one that others can read; none of its own on an address that others reach;
-            or the extra `serve` is missing.
+        UsageError: the token file has no token, or others can read it; there is no own token although other
+        machines can reach the address; or the extra `serve` is missing.
         WorldError: the port is taken.
     """
     if asked is None:
         yield
         return
-    from stream_dp.server.operator_server import OperatorServer  # who asks, loads it
+    from stream_dp.server.operator_server import OperatorServer  # loaded only if asked for
     from stream_dp.server.server import require_extra
 
     require_extra()

@@ -1,10 +1,10 @@
-"""What a program says of its life in lines of JSON on stderr: every event and every field that may stand there.
+"""The log of a program's phases as lines of JSON on stderr: the list of all events and their fields.
 
-Rules: what is not in `EVENTS` is not logged, it is a bug, and raises. An event says what phase begins, and of numbers
-only what is public: the tick that was published, how many releases were exported, an address, an exit code. No content
-of a record, no count of records, no offset, no lag, no duration. `error` and `warning` are our own texts, which keep to
-the same (`errors`); of what another library logs only its name is told, for its text can carry data. Times are whole
-seconds.
+Rules: an event that is not in `EVENTS` is not logged; it is a bug and raises. An event names the phase that begins.
+Its only numbers are public ones: the published tick, how many releases were exported, an address, an exit code. It
+contains no content of a record, no count of records, no offset, no lag and no duration. `error` and `warning` are
+our own texts, which follow the same rule (`errors`). Of another library's log message only the library's name is
+logged, because the text can contain data. Times are whole seconds.
 """
 
 import logging
@@ -39,23 +39,23 @@ _Line: TypeAlias = MutableMapping[str, Any]
 
 
 class TellEvent(Protocol):
-    """Takes an event of `EVENTS` with fields of it."""
+    """A function that logs an event of `EVENTS` with its fields."""
 
     def __call__(self, event: str, /, **fields: str | int) -> None:
-        """Take it."""
+        """Log the event."""
         ...
 
 
 def silent(_event: str, /, **_fields: str | int) -> None:
-    """Tell nobody."""
+    """Ignore the event."""
 
 
 class UnlistedEvent(StreamDPError):
-    """An event or a field that is on no list was to be logged: a bug of ours; it was not."""
+    """A bug: the program tried to log an event or a field that is not on the list. Nothing was logged."""
 
 
 def require_listed(_logger: object, _method: str, line: _Line) -> _Line:
-    """Return the line as it is.
+    """Return the line unchanged.
 
     Raises:
         UnlistedEvent: the event, or one of its fields, is not in `EVENTS`.
@@ -67,7 +67,7 @@ def require_listed(_logger: object, _method: str, line: _Line) -> _Line:
 
 
 def lifecycle_log(file: str, out: TextIO | None = None) -> TellEvent:
-    """Return what writes a line of JSON for each event of a program that was given this pipeline file, to stderr.
+    """Return a function that writes each event of the run of this pipeline file to stderr as a line of JSON.
 
     Raises:
         UsageError: structlog is not installed.
@@ -99,14 +99,14 @@ def lifecycle_log(file: str, out: TextIO | None = None) -> TellEvent:
 
 
 class _Warnings(logging.Handler):
-    """Tells our own warnings, and of those of libraries which of them has one."""
+    """Reports our own warnings with their text, and other libraries' warnings with the library's name only."""
 
     def __init__(self, tell: TellEvent) -> None:
         super().__init__(logging.WARNING)
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell it."""
+        """Report one log record."""
         name = record.name.partition(".")[0]
         if name == _OWN:
             self._tell("warning", warning=record.getMessage())
@@ -116,7 +116,7 @@ class _Warnings(logging.Handler):
 
 @contextmanager
 def warnings_told(tell: TellEvent) -> Iterator[None]:
-    """While the context is open, what this process logs goes to `tell` and nowhere else."""
+    """While the context is open, send the log records of this process to `tell` and nowhere else."""
     root, handler = logging.getLogger(), _Warnings(tell)
     before: list[logging.Handler] = root.handlers[:]
     root.handlers[:] = [handler]

@@ -1,9 +1,9 @@
-"""What the operator of a run is told: that many records are dead or late, since when it counts, and exact totals.
+"""Figures for a run's operator: warnings of dead or late records, the ledger's origin, and exact totals.
 
-Rules: none of it is public: it goes to the operator's own terminal or to the guarded operator's port, never to
-releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded, over `FEWEST`
-records or more, and why; it comes once in `WINDOW_S` at most. Commits tell it, once they are durable. This file prints
-nothing.
+Rules: none of these figures is public. They go to the operator's own terminal or to the guarded operator's port,
+never to releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded
+over at least `FEWEST` records, and why; at most one warning comes in `WINDOW_S`. The figures are added up from
+durable commits. This file prints nothing.
 """
 
 import time
@@ -16,17 +16,17 @@ from stream_dp.engine.ports import Journal, Ports, Positions, closing
 from stream_dp.journal.commit import Commit
 
 FEWEST = 20
-"""Over fewer records a share is not looked at: single records would decide it."""
+"""No share is computed over fewer records, because single records would decide it."""
 WINDOW_S = 600.0
 LATE = "late"
-"""The reason where a record came behind the end of its tick."""
+"""The reason of records that came after the end of their tick."""
 _NAMED = 3
 
 
 class OperatorFigures:
-    """Adds up the durable commits of a run; `warn` is called with the reasons where more than a share is dead or late.
+    """Adds up the durable commits of a run; calls `warn` with the reasons if too large a share is dead or late.
 
-    The figures are exact and NOT PRIVATE; `origin` (ms) is public, and there if this run began the ledger.
+    The figures are exact and NOT PRIVATE. `origin` (ms) is public; it is set only if this run began the ledger.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class OperatorFigures:
         return "<OperatorFigures>"
 
     def take(self, commit: Commit) -> None:
-        """Take a durable commit."""
+        """Add a durable commit."""
         if commit.header is not None:
             self.origin = commit.header.origin
         dead = sum(letter.records for letter in commit.dead_letters)
@@ -76,7 +76,7 @@ class OperatorFigures:
             self._warn(", ".join(sorted(most)))
 
     def _begin_window(self) -> None:
-        """Forget what lies long back, unless it was too little to be looked at."""
+        """Begin a new window if the old one has ended with enough records to compute a share."""
         now = self._now()
         if self._since is None or (now - self._since > WINDOW_S and self._recent >= FEWEST):
             self._since, self._recent, self._told = now, 0, False
@@ -84,7 +84,7 @@ class OperatorFigures:
 
     @property
     def restarts(self) -> int:
-        """How many attempts there were after the first one."""
+        """Number of attempts after the first one."""
         return max(0, self._attempts - 1)
 
     @property
@@ -94,7 +94,7 @@ class OperatorFigures:
 
     @property
     def lag(self) -> int | None:
-        """By how many places the last commit lies behind the ends of the source; None where they are not known."""
+        """Number of places between the last commit and the ends of the source; None if these are unknown."""
         ends = {one: end for one, end in self._ends().items() if one in self._positions}
         if not ends:
             return None
@@ -103,9 +103,9 @@ class OperatorFigures:
     def watching(
         self, ports: Ports, limit: Fraction, ends: Callable[[], Positions] = dict
     ) -> Ports:
-        """Return these ports, for another attempt, whose journal tells of its commits.
+        """Return these ports for another attempt, with a journal that reports its durable commits to this object.
 
-        `limit` is the share above which it warns; `ends` says where the partitions of the source end.
+        A warning comes above the share `limit`; `ends` returns the known ends of the source's partitions.
         """
         self._limit, self._ends = limit, ends
         self._attempts += 1
@@ -113,7 +113,7 @@ class OperatorFigures:
 
 
 class _Told:
-    """A journal that tells of each commit once it is durable."""
+    """A journal that reports each commit once it is durable."""
 
     def __init__(self, journal: Journal, tell: Callable[[Commit], None]) -> None:
         self._journal = journal

@@ -1,7 +1,7 @@
-"""The operator's figures as metrics: exact, and NOT PRIVATE, which every name and every help says.
+"""The operator's figures as metrics: exact and NOT PRIVATE, as each name and help text says.
 
-Rules: only the guarded operator's port tells them (`figures_beside`); nothing of them is on the public one. They count
-durable commits of this process, and begin at 0 with it.
+Rules: only the guarded operator's port serves them (`figures_beside`), never the public port. They count the
+durable commits of this process and start at 0 with it.
 """
 
 from stream_dp.operate.observe.operator_figures import OperatorFigures
@@ -34,7 +34,7 @@ FAMILIES = {
 
 
 def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tuple[bytes, str]:
-    """Return the figures in a form that a request with this `Accept` header reads, and what the form is called."""
+    """Return the figures in a format that this `Accept` header allows, and the content type of that format."""
     gauges = Gauges(FAMILIES)
 
     def tell(name: str, value: float | None, *labels: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of a run: served beside the engine, once that is ready."""
+"""The page of a run, served beside the engine once the engine is ready."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +18,9 @@ async def served(
     hosts: frozenset[str] = frozenset(),
     spans: Spans = untold,
 ) -> AsyncIterator[None]:
-    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` learns its address.
+    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` receives its address.
 
-    `hosts`: further names, without a port, by which clients may call it. `spans` is told of requests.
+    `hosts` are further host names, without a port, that clients may use. `spans` traces requests.
     """
     if port is None:
         yield

@@ -1,4 +1,4 @@
-"""The public face of a run: what the API and the page show of its file, its plan, its budget and its series.
+"""The public view of a run: its file, plan, budget and series for API and page.
 
 Rules: everything here is public: the pipeline file, charges, and what was released.
 """
@@ -34,10 +34,10 @@ def public_view(
     token_of: Callable[[str], str],
     issued: IssuedTokens,
 ) -> PublicView:
-    """Return what may be seen of the attempt that `shown` returns, which publishes into `log`.
+    """Return the public view of the attempt that `shown` returns and of the releases in `log`.
 
-    `catching_up`: whether it has lost its brokers. `token_of` gives the token of an analyst, and of
-    the operator (""), `issued` those that the operator has made: who holds one may create live series.
+    `catching_up` says whether the engine has lost its brokers. `token_of` returns the token of an analyst, and of
+    the operator (""). `issued` are the tokens that the operator has made; a holder of one may create live series.
     """
     planned, asked = plan_json(built), askable_json(built.spec)
 
@@ -67,10 +67,11 @@ def public_view(
 
 
 def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
-    """Return whose token this is, if it is one that was made.
+    """Return the holder of an issued token, or None if the token was not issued.
 
     Raises:
-        WorldError: the list of tokens cannot be read; where it lies is for the operator to know.
+        WorldError: the list of tokens cannot be read; the error does not name its place, which only the operator
+        may know.
     """
     try:
         found = issued.shown(text)
@@ -92,7 +93,7 @@ def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
 
 
 def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dict[str, Any]:
-    """Return the public configuration and the `series` that run, for `GET /api/pipeline`; `ticks` are public."""
+    """Return the public configuration and the running `series` for `GET /api/pipeline`; `ticks` are public."""
     spec = built.spec
     return {
         "name": spec.name,

@@ -1,7 +1,7 @@
-"""Spans to a collector, by OpenTelemetry's SDK; loaded where traces were asked for.
+"""Sends spans to a collector by OpenTelemetry's SDK; imported only if traces were asked for.
 
-Rules: that a collector is not reached is said once, until it is reached again. Nothing global is set: spans of other
-libraries, and of the program around, do not come here.
+Rules: an unreachable collector is reported once, until it is reached again. No global provider is set, so spans of
+other libraries and of the surrounding program are not sent.
 """
 
 import logging
@@ -18,14 +18,14 @@ _log = logging.getLogger(__name__)
 
 
 class _Sender(SpanExporter):
-    """Sends spans to `endpoint`; people know it as `shown`."""
+    """Sends spans to `endpoint`; messages name it `shown`."""
 
     def __init__(self, endpoint: str, shown: str) -> None:
         self._exporter, self._shown = OTLPSpanExporter(endpoint=endpoint), shown
         self._reached = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send them."""
+        """Send spans and warn once if the collector cannot be reached."""
         result = self._exporter.export(spans)
         reached = result is SpanExportResult.SUCCESS
         if self._reached and not reached:
@@ -34,14 +34,14 @@ class _Sender(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # theirs
 
 
 def provider_for(endpoint: str, shown: str, pipeline: str) -> TracerProvider:
-    """Return what sends spans to `endpoint` (`shown` to people) as those of this pipeline, until it is shut down.
+    """Return a provider that sends this pipeline's spans to `endpoint`, which messages call `shown`.
 
-    OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count before what is said here.
+    OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the values set here.
     """
     said = {
         "service.name": "stream-dp", "service.version": __version__, "stream_dp.pipeline": pipeline,

@@ -1,7 +1,7 @@
-"""The page from published releases alone, apart from the engine: many viewers, and no load on the gate.
+"""The page made from published releases alone, without the engine: many viewers and no load on the engine.
 
-Rules: it knows the pipeline file and what is published, needs no key and can write nothing. Of a series that was
-created since, it shows what its releases say; who asked for it, and what it cost, is asked of the engine.
+Rules: the page knows the pipeline file and the published releases, needs no key and cannot write. For a series
+created after the start it shows the content of its releases; only the engine knows who created it and its price.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ UNKNOWN = "This page reads published numbers alone: what is counted here, for wh
 
 
 class TopicPage:
-    """What a page without an engine shows of a pipeline."""
+    """The public view of a pipeline for a page without an engine."""
 
     def __init__(self, built: Built, keep: int = KEPT_RELEASES) -> None:
         self._built = built
@@ -51,7 +51,7 @@ class TopicPage:
         return self._built.spec.name
 
     def view(self) -> PublicView:
-        """Return what the server may say."""
+        """Return the public view for the server."""
         built = self._built
         prices = [(series.name, series.price) for series in built.spec.series]
         return PublicView(
@@ -65,7 +65,7 @@ class TopicPage:
     async def follow(
         self, bootstrap: str = "", tell: TellEvent = silent, progress: Progress = unseen
     ) -> None:
-        """Take what is published, for ever; where the brokers are gone, begin again when they are there.
+        """Read published releases for ever; after an outage of the brokers, begin again.
 
         Raises:
             FailClosed, WorldError: as `published`; an outage is ridden out.
@@ -113,13 +113,13 @@ async def serve_page(
     tell: TellEvent = silent,
     progress: Progress = unseen,
 ) -> None:
-    """Serve the page of PIPELINE.yaml from what it has published, until cancelled; `opened` learns its address.
+    """Serve the page of PIPELINE.yaml from its published releases until cancelled; `opened` receives its address.
 
-    `hosts`: further names by which clients may call it. `bootstrap` counts before the file's brokers. `tell` learns of
-    phases, and of nothing else; `progress` how many releases were read, until it has come to the newest.
+    `hosts` are further host names that clients may use. `bootstrap` replaces the file's brokers. `tell` receives
+    phases only; `progress` receives the number of releases read until the newest is reached.
 
     Raises:
-        UsageError: the file cannot be run as it is.
+        UsageError: the pipeline cannot run with this file.
         FailClosed, WorldError: as `TopicPage.follow`.
     """
     page = TopicPage(build(load(pipeline)))
@@ -135,7 +135,7 @@ async def serve_page(
 
 
 def _described(said: Released) -> Mapping[str, Any]:
-    """What a release says of its series, in the form of `GET /api/pipeline`."""
+    """Return what a release reveals about its series, in the form of `GET /api/pipeline`."""
     first = next(iter(said.windows.values())) if said.windows else said
     keys = tuple(first.values or ())
     return {

@@ -1,9 +1,9 @@
-"""What an operator's traces may tell: every span and every attribute, as `lifecycle_log` has it for logs.
+"""The list of all spans and attributes of an operator's traces, as `lifecycle_log` for logs.
 
-Rules: what is not in `SPANS` is not told, it is a bug of ours, and raises. No content of a record, no count, no offset,
-no lag, no text of an error, no part of an address but its route. When a span begins and how long it takes tells of load
-all the same: traces are NOT PRIVATE, and go where the operator said and nowhere else. No trace is taken up from a
-request, and none is handed on. This file is loaded where traces were asked for.
+Rules: a span or attribute that is not in `SPANS` is not sent; it is a bug and raises. Traces contain no content of
+a record, no count, no offset, no lag, no text of an error, and of an address only its route. The begin and duration
+of a span still reveal the load: traces are NOT PRIVATE, and go only where the operator sends them. No trace context
+is taken from a request, and none is passed on. This file is loaded only if traces were asked for.
 """
 
 import asyncio
@@ -25,34 +25,34 @@ SPANS: Mapping[str, frozenset[str]] = {
     "answer": frozenset(),
     "request": frozenset({"method", "route", "status"}),
 }
-"""Each piece of work with the attributes that it may have; a request is shown by its method and route."""
+"""Each kind of span with its allowed attributes; a request is named by its method and route."""
 NAMED: Mapping[str, str] = {
     "tick": "stream_dp.tick",
     "method": "http.request.method",
     "route": "http.route",
     "status": "http.response.status_code",
 }
-"""What attributes are called outside; those of HTTP as OpenTelemetry's conventions have them."""
+"""The exported name of each attribute; HTTP names follow OpenTelemetry's conventions."""
 OUTCOME, ERROR = "stream_dp.outcome", "error.type"
-"""How it ended (`done`, `failed`, `cancelled`), and of what failed the class of the error."""
+"""The outcome of a span (`done`, `failed`, `cancelled`), and the class of its error."""
 
 
 class UnlistedSpan(StreamDPError):
-    """A span or an attribute that is on no list was to be told: a bug of ours; it was not."""
+    """A bug: the program tried to trace a span or an attribute that is not on the list. Nothing was sent."""
 
 
 class Traces:
-    """Tells `tracer` of an engine's work, and of requests to its page. It implements `engine.ports.Spans`."""
+    """Sends spans of an engine's work and of page requests to `tracer`. It implements `engine.ports.Spans`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     @contextmanager
     def __call__(self, name: str, /, **attributes: str | int) -> Iterator[Note]:
-        """Tell of a piece of work, as a part of that in which it is done.
+        """Open a span for a piece of work, as a child of the current span.
 
         Raises:
-            UnlistedSpan: it, or an attribute, is not in `SPANS`.
+            UnlistedSpan: the span, or an attribute, is not in `SPANS`.
         """
         kind = SpanKind.SERVER if name == "request" else SpanKind.INTERNAL
         with self._tracer.start_as_current_span(
@@ -78,7 +78,7 @@ class Traces:
 
 
 def _listed(name: str, attributes: Mapping[str, str | int]) -> dict[str, str | int]:
-    """Return the attributes under the names that they have outside."""
+    """Return the attributes under their exported names."""
     allowed = SPANS.get(name)
     if allowed is None or attributes.keys() - allowed:
         raise UnlistedSpan("a span or an attribute that is not in `SPANS` is not told")

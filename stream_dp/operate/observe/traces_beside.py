@@ -1,9 +1,10 @@
-"""The traces of a run, sent beside the engine to the collector that OpenTelemetry's own variables name.
+"""The traces of a run, sent to the collector that OpenTelemetry's own variables name.
 
-Rules: there are none unless they were asked for: a variable alone, which a cluster may set for all that runs in it,
-switches nothing on. They are sent by a thread of their own from a queue that drops what does not fit, so a collector
-that hangs or is gone costs spans and nothing else; the end waits for it `LAST_S` at most. What the SDK logs is not
-repeated: an answer of the collector has no place in a log, and `span_sender` says once that there is none.
+Rules: traces are sent only if they were asked for. A variable alone switches nothing on, because a cluster may set
+it for every program in it. A thread of their own sends the spans from a queue that drops what does not fit, so a
+collector that hangs or is gone costs only spans; the end of the run waits for it `LAST_S` at most. Log messages of
+the SDK are not repeated: a collector's answer has no place in a log, and `span_sender` reports once that the
+collector is unreachable.
 """
 
 import asyncio
@@ -32,12 +33,13 @@ _THEIRS = logging.getLogger("opentelemetry")
 
 @asynccontextmanager
 async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIterator[Spans]:
-    """Yield what is told of a run's work, and send it while the context is open.
+    """Yield the tracer of a run's work, and send its spans while the context is open.
 
-    `told` (None: no traces) learns where it goes.
+    `told` (None: no traces) receives the address of the collector.
 
     Raises:
-        UsageError: the extra `otel` is not installed, or the variables name no collector that speaks OTLP over HTTP.
+        UsageError: the extra `otel` is not installed, or the variables name no collector that speaks OTLP over
+        HTTP.
     """
     if told is None:
         yield untold
@@ -59,7 +61,7 @@ async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIter
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Have what the SDK logs go nowhere."""
+    """Discard the SDK's log messages."""
     nowhere, propagated = logging.NullHandler(), _THEIRS.propagate
     _THEIRS.addHandler(nowhere)
     _THEIRS.propagate = False
@@ -71,17 +73,17 @@ def _unheard() -> Iterator[None]:
 
 
 async def _ended(provider: "TracerProvider") -> None:
-    """Send what is left, if that goes in time."""
+    """Send the remaining spans, waiting `LAST_S` at most."""
     ending = Thread(target=provider.shutdown, name="the last traces", daemon=True)
     ending.start()
     await asyncio.to_thread(ending.join, LAST_S)
 
 
 def _endpoint() -> str:
-    """Where the variables say that traces go.
+    """Return the address from OpenTelemetry's variables.
 
     Raises:
-        UsageError: that is no address of HTTP, or another form of OTLP.
+        UsageError: the address is not an HTTP address, or the variables ask for another form of OTLP.
     """
     asked = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _FORM)
     if asked != _FORM:

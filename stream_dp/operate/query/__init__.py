@@ -1,1 +1,1 @@
-"""Asking an engine that runs elsewhere, by HTTP or Kafka: tokens, definitions, answers."""
+"""Queries of an engine that runs elsewhere, by HTTP or Kafka: tokens, definitions, answers."""

@@ -1,7 +1,8 @@
-"""What may be asked of a pipeline, as a form needs it: the declared fields, and the keys that each statistic takes.
+"""What a form needs to ask a pipeline: the declared fields, and the keys of each statistic.
 
-Rules: all of it stands in the pipeline file, or is the same for all: public. A key that no form can show is left out,
-and a statistic that requires such a key; the definition of a live series may have all of them. No statistic is named.
+Rules: everything here is public: it is in the pipeline file or the same for all pipelines. Keys that a form cannot
+show are left out, and so are statistics that require such a key; a definition of a live series may still use all of
+them. No statistic is named in this module.
 """
 
 from collections.abc import Mapping
@@ -16,12 +17,12 @@ KINDS: Mapping[str, str] = {
     "by": "grouping", "of": "amount", "clamp": "range", "buckets": "whole", "at": "shares", "k": "whole",
     "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag", "windows": "windows",
 }  # fmt: skip
-"""What a form shows for a key of a definition, by the key."""
+"""The form element for each key of a definition."""
 _EVERYWHERE = ("statistic", "name", "epsilon", "where")
 
 
 def askable_json(spec: PipelineSpec) -> dict[str, Any]:
-    """Return the fields of the schema, and the statistics that can be asked with their keys, for `GET /api/schema`."""
+    """Return the fields of the schema, and the statistics with their keys, for `GET /api/schema`."""
     fields = [
         {"name": name, "type": field.type, **_of_field(field)}
         for name, field in spec.fields.items()
@@ -41,7 +42,7 @@ def _of_field(field: Any) -> dict[str, Any]:
 
 
 def _statistic(kind: type[SeriesSpec]) -> dict[str, Any] | None:
-    """A statistic with its keys; None where no form can ask it, or where it is not created while an engine runs."""
+    """Return a statistic with its keys; None if a form cannot ask it, or a running engine cannot create it."""
     own = {key: field for key, field in kind.model_fields.items() if key not in _EVERYWHERE}
     required = [key for key, field in own.items() if field.is_required()]
     priced = kind.model_fields["epsilon"].is_required()

@@ -1,6 +1,6 @@
-"""Waiting for the page of an engine that is about to run, so that lines for a second terminal can be pasted at once.
+"""Waits for the page of an engine that is about to run, so that lines for two terminals can be pasted at once.
 
-Rules: only a port that nobody listens at yet is waited for; what answers is asked, and says itself what is wrong.
+Rules: only a port without a listener is waited for; a server that answers reports its own errors.
 """
 
 import time
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from stream_dp.client.live_series import nobody_listens
 
 WAIT_S = 60.0
-"""For how long somebody who listens is waited for."""
+"""How long to wait for a listener."""
 _AGAIN_S = 0.3
 
 
 def page_there(url: str, tell: Callable[[str], None]) -> None:
-    """Return when somebody listens at the address, or after `WAIT_S` seconds; `tell` that it waits, once.
+    """Return when a server listens at the address, or after `WAIT_S` seconds; `tell` once that it waits.
 
     Raises:
-        UsageError: it is no address of an engine.
+        UsageError: the address is not the address of an engine.
     """
     deadline, told = time.monotonic() + WAIT_S, False
     while nobody_listens(url) and time.monotonic() < deadline:

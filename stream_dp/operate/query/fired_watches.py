@@ -1,7 +1,7 @@
-"""Which watches that fire once have fired, as releases tell it: with that they have ended.
+"""Which fire-once watches have fired, from releases: these watches have ended.
 
-Rules: made of public releases and of nothing else, each taken once, in their order; so after a start the same is known
-as before it. A key of a watch fires once in the life of the watch, and a name may have several lives.
+Rules: the state is computed from public releases alone, each taken once and in order, so it is the same after a
+restart. A key of a watch fires once in the life of the watch. A name of a watch may have several lives.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ _FEW = 100
 
 
 class FiredWatches:
-    """The ends of watches by their firings: for each key of one the first tick that it does not see."""
+    """Ends of fired watches: for each key of a watch, the first tick after its firing."""
 
     def __init__(self) -> None:
         self._ends: dict[str, dict[_Life, dict[str, int]]] = {}
 
     def take(self, release: Release, registry: Registry) -> None:
-        """Take what a release says of the watches of its series, where it has any that fire once."""
+        """Take the firings of a release if its series has watches that fire once."""
         live = registry.named(release.series)
         roster = None if live is None else live.series.asking
         if not isinstance(roster, WatchRoster) or not roster.once:
@@ -40,7 +40,7 @@ class FiredWatches:
 
     @staticmethod
     def since(registry: Registry) -> int | None:
-        """Return the first tick that a watch sees that fires once; None where there is none."""
+        """Return the first tick that any fire-once watch sees; None if there is no such watch."""
         return min(
             (
                 live.start if one.start is None else one.start
@@ -52,16 +52,15 @@ class FiredWatches:
         )
 
     def ends(self, series: str, one: Placed) -> Mapping[str, int]:
-        """Return the end of each key of a watch that has fired, in a tick or where it was asked."""
+        """Return the end tick of each key of a watch that has fired, in a release or in an answer to a query."""
         return {**self._ends.get(series, {}).get(_life(one), {}), **one.asked}
 
     def _forget_halted(self, registry: Registry) -> None:
-        """Forget the series that run no more."""
         for name in [name for name in self._ends if registry.named(name) is None]:
             del self._ends[name]
 
     def _lives(self, series: str, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
-        """Those of a series; those that the roster does not remember are forgotten when they are the most."""
+        """Return the lives of a series' watches; once most are no longer on the roster, forget those."""
         lives = self._ends.setdefault(series, {})
         if len(lives) > 2 * len(roster.once) + _FEW:
             there = {_life(one) for those in roster.once.values() for one in those}

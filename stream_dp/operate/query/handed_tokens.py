@@ -1,4 +1,4 @@
-"""What `stream-dp token` does: makes, lists and revokes the tokens of a pipeline's analysts, by the operator's key."""
+"""Makes, lists and revokes analysts' tokens by the operator's key: the work of `stream-dp token`."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ from stream_dp.pipeline.file.yaml import load
 
 
 class HandedToken(NamedTuple):
-    """A token and its `state`; `secret` is its text, where it has just been made; `named_in` the list's file."""
+    """A token and its `state`; `secret` is its text, only when just made; `named_in` is the list's file."""
 
     id: str
     analyst: str
@@ -23,10 +23,10 @@ class HandedToken(NamedTuple):
 
 
 def hand_out(pipeline: Path, key_file: Path | None, analyst: str, days: int) -> HandedToken:
-    """Make a token for an analyst; durable on the list on return.
+    """Make a token for an analyst; on return its entry in the list is durable.
 
     Raises:
-        UsageError: no such analyst, or no such number of days.
+        UsageError: the analyst is unknown, or the number of days is not allowed.
         FailClosed, WorldError: the list is damaged, or cannot be written.
     """
     tokens, now = _tokens(pipeline, key_file), _now()
@@ -38,7 +38,7 @@ def take_back(pipeline: Path, key_file: Path | None, id_: str) -> HandedToken:
     """Revoke a token; durable on return.
 
     Raises:
-        UsageError: there is none of this id, or it was revoked before.
+        UsageError: no token has this id, or it was revoked before.
         FailClosed, WorldError: see `hand_out`.
     """
     tokens, now = _tokens(pipeline, key_file), _now()
@@ -46,7 +46,7 @@ def take_back(pipeline: Path, key_file: Path | None, id_: str) -> HandedToken:
 
 
 def handed_out(pipeline: Path, key_file: Path | None) -> list[HandedToken]:
-    """Return all that were made, in that order, without their secrets; errors as of `hand_out`."""
+    """Return all issued tokens in order of issue, without their secrets; raises as `hand_out`."""
     tokens, now = _tokens(pipeline, key_file), _now()
     return [_handed(tokens, one, now) for one in tokens.all().values()]
 

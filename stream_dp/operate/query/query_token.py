@@ -1,8 +1,8 @@
-"""The token with which somebody asks an engine: an analyst's from a file of hers, the operator's made from the key.
+"""The token for asking an engine: an analyst's from a file, the operator's made from the key.
 
-Rules: a flag counts before the environment, and a token before a key. Neither is ever an argument or a variable's
-value. The tokens that were made for analysts are listed beside the journal, where that is a file, else in the user's
-state folder; `STREAM_DP_TOKEN_LIST` names another place, which engine, standby and operator must share.
+Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
+variable. The list of tokens made for analysts lies beside a journal file, else in the user's state folder;
+`STREAM_DP_TOKEN_LIST` names another place, which engine, standby and operator must share.
 """
 
 import os
@@ -21,10 +21,10 @@ TOKEN_VARIABLE = "STREAM_DP_TOKEN_FILE"  # noqa: S105 - the name of a file
 
 
 def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path | None) -> str:
-    """The token in a file, or the operator's for the pipeline of this file.
+    """Return the token in a file, or else the operator's token for the pipeline of `spec`.
 
     Raises:
-        UsageError: neither token nor key; or one that others can read.
+        UsageError: there is neither token nor key, or others can read it.
     """
     if key_file is not None and token_file is not None:
         raise UsageError("--key-file and --token-file: name one of them")
@@ -45,10 +45,10 @@ def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path
 
 
 def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
-    """The token of an analyst of this pipeline ("": the operator), made from the key.
+    """Return the token of an analyst of this pipeline ("": the operator), made from the key.
 
     Raises:
-        UsageError: no key, or no such analyst.
+        UsageError: there is no key, or the analyst is unknown.
     """
     known = [one.name for one in spec.privacy.analysts]
     if analyst and analyst not in known:
@@ -60,7 +60,7 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
 
 
 def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
-    """The tokens that the operator has made for the analysts of this pipeline."""
+    """Return the list of tokens that the operator has made for the analysts of this pipeline."""
     named = os.environ.get(LIST_VARIABLE)
     if named:
         path = Path(named)

@@ -1,7 +1,7 @@
-"""An engine that runs elsewhere, asked by messages over Kafka: with a token, or with the operator's key at hand.
+"""Asks an engine that runs elsewhere by messages over Kafka, with a token or with the operator's key.
 
-Rules: the engine decides and charges. Where the pipeline file is there, a series is checked against it before it is
-sent; without it the pipeline's name, the brokers' addresses and a token are enough.
+Rules: the engine decides and charges. If the pipeline file is at hand, a series is checked against it before it is
+sent; otherwise the pipeline's name, the brokers' addresses and a token are enough.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ _FILES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class RemoteMessages:
-    """The engine of the pipeline `name`, asked by `analyst`. `tell` learns that brokers are waited for.
+    """The engine of the pipeline `name`, asked by `analyst`. `tell` is called while the client waits for brokers.
 
     Raises, in every method:
-        UsageError: a series that cannot be, or what the engine says of the message.
-        BudgetRefused, FailClosed: what the engine says.
-        WorldError: no brokers, no topics, or no engine that answers in time.
+        UsageError: the series is not valid, or the engine refuses the message.
+        BudgetRefused, FailClosed: raised by the engine.
+        WorldError: the brokers, topics or engine do not answer in time.
     """
 
     name: str
@@ -60,10 +60,11 @@ class RemoteMessages:
         analyst: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> "RemoteMessages":
-        """Read the pipeline file, or take its name alone.
+        """Read the pipeline file, or take `pipeline` as a name.
 
         Raises:
-            UsageError: neither file nor name; no token, or an analyst's and not whose; or nothing says where Kafka is.
+            UsageError: there is neither file nor name; there is no token, or the analyst of a token is not named;
+            or nothing names the brokers.
         """
         file = pipeline if pipeline.suffix in _FILES or pipeline.exists() else None
         if file is None and _NAME.fullmatch(str(pipeline)) is None:
@@ -91,7 +92,7 @@ class RemoteMessages:
         """Create a series; `series` is JSON or YAML, or @ and a file's name.
 
         Raises:
-            MostlyNoise: it fires mostly by noise, which is not accepted.
+            MostlyNoise: the series would fire mostly by noise, and that was not accepted.
         """
         return self._answered("create", accepting(accept_noise), self._definition(series))
 
@@ -104,23 +105,23 @@ class RemoteMessages:
         return self._answered("halt", {"series": name})
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return what runs and the last that were halted."""
+        """Return the running series and the last halted ones."""
         found: list[dict[str, Any]] = self._answered("list", {})["queries"]
         return found
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
-        """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
+        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
         return self._told("ask", {"series": series, **parameters}, name=name)
 
     def watch(
         self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
     ) -> dict[str, Any]:
-        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; else as `create`."""
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; raises as `create`."""
         content = {"series": series, **accepting(accept_noise)}
         return self._answered("watch", content, watch_json(watch), name)
 
     def unwatch(self, series: str, watch: str, name: str = "") -> dict[str, Any]:
-        """End the watch of this name of a monitor."""
+        """End the watch with this name of a monitor."""
         return self._answered("unwatch", {"series": series, "watch": watch}, name=name)
 
     def _answered(
@@ -142,7 +143,7 @@ class RemoteMessages:
             return await messages.answer(text, name)
 
     def _definition(self, series: str) -> str:
-        """A series as JSON: word for word if it is that already."""
+        """Return a series as JSON; JSON text stays unchanged."""
         content = definition_of(series, self.spec)
         try:
             if isinstance(json.loads(content), dict):

@@ -1,7 +1,7 @@
-"""The live series of an engine that runs elsewhere, asked with the pipeline file and the operator's key at hand.
+"""Asks an engine that runs elsewhere over HTTP, with the pipeline file and the operator's key at hand.
 
-Rules: the engine decides and charges. A series is checked against the file before it is sent: an engine's refusal
-repeats no value, ours may.
+Rules: the engine decides and charges. A series is checked against the file before it is sent: the engine's refusals
+repeat no value of the definition, but the errors raised here may.
 """
 
 import json
@@ -21,11 +21,11 @@ from stream_dp.statistics.parts.false_alarm import FalseAlarm
 
 @dataclass(frozen=True, slots=True)
 class RemoteSeries:
-    """The engine at `url` that runs the pipeline of `spec`; `analyst` pays. `tell` learns that it is waited for.
+    """The engine at `url` of the pipeline of `spec`; `analyst` pays. `tell` is called while the client waits.
 
     Raises, in every method:
-        UsageError: no key, a series that the file does not allow, or what the engine says of the request.
-        BudgetRefused, FailClosed: what the engine says.
+        UsageError: there is no key, the file does not allow the series, or the engine refuses the request.
+        BudgetRefused, FailClosed: raised by the engine.
         WorldError: no engine answers there.
     """
 
@@ -49,7 +49,7 @@ class RemoteSeries:
         """Read the pipeline file.
 
         Raises:
-            UsageError: it is not one.
+            UsageError: it is not a pipeline file.
         """
         if not pipeline.suffix and not pipeline.exists():
             raise UsageError(
@@ -63,7 +63,7 @@ class RemoteSeries:
         """Create a series; `series` is JSON or YAML, or @ and a file's name.
 
         Raises:
-            MostlyNoise: it fires mostly by noise, which is not accepted.
+            MostlyNoise: the series would fire mostly by noise, and that was not accepted.
         """
         definition = definition_of(series, self.spec)
         return self._engine().create(definition, self.analyst, accept_noise=accept_noise)
@@ -78,27 +78,27 @@ class RemoteSeries:
         return self._engine().halt(name)
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return what runs and the last that were halted; needs no key."""
+        """Return the running series and the last halted ones; needs no key."""
         page_there(self.url, self.tell)
         return LiveSeriesClient(self.url, self.spec.name, token="").queries()
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
-        """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
+        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
         return self._told("ask", {"series": series, **parameters}, name)
 
     def watch(
         self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
     ) -> Mapping[str, Any]:
-        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; else as `create`."""
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; raises as `create`."""
         content = {"series": series, **accepting(accept_noise)}
         return self._said("watch", content, name, watch_json(watch))
 
     def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
-        """End the watch of this name of a monitor."""
+        """End the watch with this name of a monitor."""
         return self._said("unwatch", {"series": series, "watch": watch}, name)
 
     def token(self) -> str:
-        """The token of the analyst, or of the operator where none is named, made from the key."""
+        """Return the analyst's token, or the operator's if no analyst is named, made from the key."""
         from stream_dp.operate.query.query_token import token_of
 
         return token_of(self.spec, self.key_file, self.analyst)
@@ -128,12 +128,12 @@ class RemoteSeries:
 
 
 def accepting(accept_noise: bool) -> dict[str, bool]:
-    """Return what a message says that accepts noise; nothing where it does not."""
+    """Return the entry of a message that accepts noise; empty if `accept_noise` is False."""
     return {"accept_noise": True} if accept_noise else {}
 
 
 def noise_lines(preview: Mapping[str, Any]) -> list[str]:
-    """Return how likely the alarms of a preview are false ones, and whether they are mostly noise, as sentences."""
+    """Return the probabilities of false alarms in a preview, and whether alarms are mostly noise, as sentences."""
     found = [f"{FalseAlarm(**alarm).words}." for alarm in preview.get("false_alarms", ())]
     if "noise" in preview:
         noise = preview["noise"]
@@ -142,18 +142,18 @@ def noise_lines(preview: Mapping[str, Any]) -> list[str]:
 
 
 def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Return the time of its cut, and what it says, of the public line of an answer that is no refusal."""
-    from stream_dp.journal.answer_body import read_answer  # only who asks needs it
+    """Return the cut's time and the content of an answer's public line; the answer must not be a refusal."""
+    from stream_dp.journal.answer_body import read_answer  # needed only for messages
 
     found = read_answer(line)
     return found.end, found.answer or {}
 
 
 def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
-    """The bytes of a series that is JSON or YAML, or @ and a file's name; checked against the pipeline file, if any.
+    """Return the bytes of a series in JSON, YAML or a file named after @; check them against `spec`, if any.
 
     Raises:
-        UsageError: it is no such series.
+        UsageError: it is not such a series.
     """
     content = _content("--series", series)
     if spec is not None:
@@ -162,10 +162,10 @@ def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
 
 
 def watch_json(watch: str) -> str:
-    """The JSON of a watch that is JSON or YAML, or @ and a file's name; what it means is the engine's to say.
+    """Return the JSON of a watch given as JSON or YAML, or as @ and a file's name; the engine checks its content.
 
     Raises:
-        UsageError: it is no mapping.
+        UsageError: it is not a mapping.
     """
     content = _content("--watch", watch)
     try:
@@ -178,7 +178,7 @@ def watch_json(watch: str) -> str:
 
 
 def _content(option: str, said: str) -> bytes:
-    """The bytes of a definition that stands in an option, or in the file that it names."""
+    """Return the bytes of a definition in an option, or in the file that the option names."""
     if said.startswith("@"):
         try:
             content = Path(said[1:]).read_bytes()

@@ -1,7 +1,7 @@
-"""What is answered about series that come and go, as plain public values: for messages, and for the HTTP API.
+"""Answers about created and halted series, as plain public values: for messages and the HTTP API.
 
-Rules: every value is public: names, ticks, times, amounts, derivations. It is worded at the cut, before the commit that
-records the answer. A series sees the ticks from `start` on, up to and not including `end`.
+Rules: every value is public: names, ticks, times, amounts, derivations. Answers are made at the cut, before the
+commit that records them. A series covers the ticks from `start` on, up to and not including `end`.
 """
 
 from collections import deque
@@ -27,14 +27,14 @@ from stream_dp.pipeline.report import derivation_json
 from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
 
 LISTED = 100
-"""How many of a monitor's watches are listed; the oldest of more are not."""
+"""The newest this many watches of a monitor are listed."""
 LISTED_BYTES = 1_000_000
-"""How much a list says of watches, about and at most, of each monitor as much: it must fit into a record of a topic."""
+"""About the largest size of all listed watches, split evenly over monitors: a list must fit into one record."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesWords:
-    """Words what happens to the series of `planner`; `begins` says when a tick begins, where that is known.
+    """Answers about the series of `planner`; `begins` returns the time when a tick begins, if known.
 
     `fired` knows which watches have fired for good. It implements `engine.messages.answering.Wording`.
     """
@@ -45,7 +45,7 @@ class SeriesWords:
     fired: FiredWatches
 
     def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
-        """Say what was created, with what is left."""
+        """Return the answer about a created series, with the remaining budget."""
         planned = self.planner.running[created.number]
         _, entry = admission.subledgers.running[planned.name]
         return {
@@ -60,13 +60,13 @@ class SeriesWords:
     def halted(
         self, admission: Admission, name: str, halted: Halted, analyst: str
     ) -> Mapping[str, Any]:
-        """Say what was halted, with what is left."""
+        """Return the answer about a halted series, with the remaining budget."""
         return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
 
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
     ) -> Mapping[str, Any]:
-        """Say what creating a series would do, and when it would begin at the earliest."""
+        """Return the answer about a series that might be created, with its earliest start."""
         ledger = admission.subledgers.ledgers[analyst]
         windows = proposal.windows()
         each = {"windows": dict(windows)} if windows else {}
@@ -92,9 +92,9 @@ class SeriesWords:
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Say every series that runs, those of the file first, then the last halted ones; `end` is None while it lives.
+        """Return the running series, the file's first, then the last halted ones; `end` is None while one runs.
 
-        Of a monitor its watches, too: of those that `payers` (None: everybody) paid for also where they count.
+        A monitor's entry lists its watches, with their filters if `payers` is None or contains the monitor's payer.
         """
         specs = {c.spec.name: c.spec for c in self.built.chosen}
         monitors = sum(isinstance(e.series.asking, WatchRoster) for e in admission.registry.live)
@@ -125,7 +125,7 @@ class SeriesWords:
     def _watches(
         self, live: LiveSeries, roster: WatchRoster, filters: bool, most: int
     ) -> dict[str, Any]:
-        """The watches of a monitor, in so many bytes: the newest that there are, then the last that were ended."""
+        """Return a monitor's watches in at most `most` bytes: the newest present ones, then the last ended ones."""
         told, left = list[list[dict[str, Any]]](), most
         for each in (roster.placed[-LISTED:], roster.gone):
             newest = deque[dict[str, Any]]()
@@ -173,7 +173,7 @@ class SeriesWords:
         return {"end": tick, "end_time": None if tick is None else self.begins(tick)}
 
     def _expected(self, proposal: Proposal) -> dict[str, Any]:
-        """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
+        """Return the expected half-width at the last tick, or without a horizon at the farthest predicted tick."""
         tick, error = proposal.predicted()
         confidence = float(self.built.spec.confidence)
         supposing = {"supposing": proposal.supposing} if proposal.supposing else {}

@@ -1,9 +1,9 @@
-"""The least epsilon at which a series is expected to be off by no more than was asked: a search before a preview.
+"""Finds the least epsilon for a wanted expected error of a series, before a preview.
 
-Rules: a definition with `error` in place of `epsilon` is priced from what is public, the pipeline file and the
-prediction, and draws no noise. Candidates are exact decimals of three digits, so what is found can be read and written
-without rounding; at most `STEPS` are tried, on a thread, each followed by a pause as long as it took, one search at a
-time in all and one of an analyst.
+Rules: a definition with `error` instead of `epsilon` is priced from public facts (the pipeline file and the
+prediction) and draws no noise. Candidates are exact decimals of three digits, so the result can be written and read
+without rounding. At most `STEPS` candidates are tried, on a thread, each followed by a pause of the same length;
+one search runs at a time, and each analyst has at most one.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from stream_dp.journal.answer_body import RefusalKind
 
 STEPS = 24
 _DIGITS, _LEAST, _LAST = 900, -6, 8 * 900
-"""How many decimals of three digits lie between two powers of ten; the power where they begin; the place of 100."""
+"""Number of three-digit decimals between two powers of ten; the smallest power of ten; the index of 100."""
 _ERROR = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _UNREACHABLE = (
     "error: no epsilon up to 100 makes the expected error this small; ask for a larger error, for another window or "
@@ -33,22 +33,22 @@ _UNREACHABLE = (
 _UNDER_WAY = "a search for an error of this analyst is under way; nothing was done, ask again when it has its answer"
 
 Predicted: TypeAlias = Callable[[bytes], Awaitable[float]]
-"""Gives the half-width that a definition is expected to have."""
+"""Returns the expected half-width of a definition."""
 
 
 @dataclass(slots=True)
 class ErrorSearch:
-    """Searches for analysts, in turn."""
+    """Runs the searches of all analysts one after the other."""
 
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: set[str] = field(default_factory=set)
 
     async def priced(self, definition: bytes, payer: str, predicted: Predicted) -> bytes:
-        """Return the definition, with the epsilon that its `error` needs, where it names one.
+        """Return the definition with the epsilon that its `error` needs; a definition without `error` is unchanged.
 
         Raises:
-            UsageError: no such error can be expected, or the definition is none.
-            NotAccepted: a search of the payer is under way.
+            UsageError: no epsilon reaches this error, or the definition is not valid.
+            NotAccepted: a search of the payer is running.
         """
         parts = _parts(definition)
         if "error" not in parts:
@@ -65,7 +65,7 @@ class ErrorSearch:
 
 
 def decimal(place: int) -> Fraction:
-    """Return the decimal of three digits at this place of their order: 10^-6 at 0, 100 at the last.
+    """Return the three-digit decimal with this index in increasing order: 10^-6 at 0, 100 at the last.
 
     >>> [str(decimal(place)) for place in (0, 6 * 900, 6 * 900 + 1)]
     ['1/1000000', '1', '101/100']
@@ -75,7 +75,7 @@ def decimal(place: int) -> Fraction:
 
 
 def place_of(amount: Fraction) -> int:
-    """Return the place of the largest decimal of three digits up to this amount; the nearest where there is none.
+    """Return the index of the largest three-digit decimal up to this amount, or the nearest index if there is none.
 
     >>> str(decimal(place_of(Fraction(2, 3)))), place_of(Fraction(0)), decimal(place_of(Fraction(1000)))
     ('333/500', 0, Fraction(100, 1))
@@ -86,10 +86,10 @@ def place_of(amount: Fraction) -> int:
 async def _least(
     parts: Mapping[str, msgspec.Raw], wanted: Fraction, predicted: Predicted
 ) -> Fraction:
-    """The least decimal at which the error is expected to be `wanted` at most; where steps run out, one a little above.
+    """Return the least decimal whose expected error is at most `wanted`, or a slightly larger one if steps run out.
 
     Raises:
-        UsageError: the definition is none; or there is no such decimal.
+        UsageError: the definition is not valid, or no decimal is large enough.
     """
     steps, loop = STEPS, asyncio.get_running_loop()
 
@@ -104,10 +104,10 @@ async def _least(
         try:
             return await at(place) <= wanted
         except UsageError:
-            return False  # so little that its noise cannot be drawn
+            return False  # epsilon is too small to draw its noise
 
-    error = await at(place_of(Fraction(1)))  # a definition that is none is refused here
-    near = place_of(error / wanted) if wanted else _LAST  # were the error to go with 1 / epsilon
+    error = await at(place_of(Fraction(1)))  # refuses an invalid definition
+    near = place_of(error / wanted) if wanted else _LAST  # error ~ 1 / epsilon
     high, step = min(_LAST, near + 9), 90
     while not await reached(high):
         if high == _LAST:
@@ -124,7 +124,7 @@ async def _least(
 
 
 def _parts(definition: bytes) -> dict[str, msgspec.Raw]:
-    """The definition's values as their bytes, by key; nothing where it is no JSON object, as the engine will say."""
+    """Return the definition's values as JSON bytes, by key; empty if the engine will refuse it as no object."""
     try:
         return msgspec.json.decode(definition, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""One attempt of a run: an engine on ports of its own; and the live series of whichever attempt is the current one.
+"""One attempt of a run, an engine with its own ports, and the live series of the current attempt.
 
-Rules: a command goes to an engine that runs, once; while there is none, it is refused, and nothing was done.
+Rules: a command goes once to an engine that runs; while no engine runs, it is refused and nothing was done.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ CATCHING_UP = (
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An engine, what understands the definitions of its live series, and these."""
+    """An engine, the planner of its live series, and the live series."""
 
     engine: Engine
     planner: LiveSeriesPlanner
@@ -30,7 +30,7 @@ class Attempt:
 
 
 class CurrentLiveSeries:
-    """The live series of the attempt that `shown` returns; while `catching_up`, what changes them is refused."""
+    """The live series of the attempt that `shown` returns; while `catching_up`, commands are refused."""
 
     def __init__(self, shown: Callable[[], Attempt], catching_up: Callable[[], bool]) -> None:
         self._shown = shown
@@ -47,25 +47,25 @@ class CurrentLiveSeries:
         return await self._done(self._running().create(definition, analyst, sender))
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        """Halt a series; errors as of `create`."""
+        """Halt a series; raises as `create`."""
         return await self._done(self._running().halt(name, sender))
 
     async def preview(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Return what creating the series would do; errors as of `create`."""
+        """Return what creating the series would do; raises as `create`."""
         return await self._done(self._running().preview(definition, analyst, sender))
 
     async def message(self, text: bytes, signer: str) -> bytes:
-        """Return the answer to a message; errors as of `create`."""
+        """Return the answer to a message; raises as `create`."""
         return await self._done(self._running().message(text, signer))
 
     async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
-        """Return the answer of a series; errors as of `create`."""
+        """Return the answer of a series; raises as `create`."""
         return await self._done(self._running().ask(name, parameters, sender))
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return every series, as the engine that ran last knows them."""
+        """Return all series as the last running engine knows them."""
         return self._shown().live_series.queries()
 
     def _running(self) -> EngineLiveSeries:

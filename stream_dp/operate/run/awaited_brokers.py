@@ -1,7 +1,7 @@
-"""Waiting for brokers that are about to come, so that lines which start one and use it can be pasted at once.
+"""Waits for brokers that are about to start, so that lines for starting and using them can be pasted at once.
 
-Rules: only what may pass by itself is waited for; a wrong login or certificate is told at once. Whoever waits is told
-so, once. Nothing of what is in a topic is looked at.
+Rules: only errors that can pass by themselves are waited for; a wrong login or certificate is reported at once. The
+user is told once that the program waits. No content of a topic is read.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.records.endpoints import KafkaSourceSpec
 
 WAIT_S = 60.0
-"""For how long brokers are waited for, unless one of them answers."""
+"""How long to wait until a broker answers."""
 _AGAIN_S = 0.3
 
 
 async def source_there(spec: PipelineSpec, tell: Callable[[str], None]) -> None:
-    """Wait like `brokers_there` for those of a pipeline's source, if it has any."""
+    """Wait for the brokers of a pipeline's source, if it has any; see `brokers_there`."""
     if isinstance(spec.source, KafkaSourceSpec):
         await brokers_there(settings_for(spec.source), tell)
 
 
 async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) -> None:
-    """Return when a broker answers; look again for `WAIT_S` seconds where none does, and `tell` so.
+    """Return when a broker answers; try for `WAIT_S` seconds and `tell` once that the program waits.
 
     Raises:
-        Outage: none answered in all that time.
-        WorldError: at once, where waiting would not help.
+        Outage: no broker answered in that time.
+        WorldError: at once, if waiting would not help.
     """
     deadline, told = time.monotonic() + WAIT_S, False
     while True:
@@ -47,7 +47,7 @@ async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) ->
 
 
 async def _looked(settings: KafkaSettings) -> None:
-    """Return if a broker answers, and knows of one that can be used: the first to begin may name none for a moment."""
+    """Return if a broker answers and names a usable broker: a starting broker may name none for a moment."""
     async with administering(settings, "no connection") as admin:
         found = (await admin.describe_cluster())["brokers"]
     if not found:

@@ -1,9 +1,10 @@
-"""A process that derives what messages define, so that ticks never wait for it.
+"""A process that derives definitions from messages, so that ticks never wait for it.
 
-Rules: it is given the pipeline's specification and definitions: no key, no token, no record and no state. It draws no
-noise and opens nothing. It starts with the first definition, ends when none came for a while, and is killed with the
-engine. What it says is a definition's mechanism and prices, which the engine checks against its ledger at a cut. A
-definition that ends the process, by whatever it needs, is refused: it never ends the engine.
+Rules: the process receives the pipeline's specification and definitions: no key, no token, no record and no state.
+It draws no noise and opens nothing. It starts with the first definition, ends after `IDLE_S` without one, and is
+killed with the engine. It returns a definition's mechanism and prices, which the engine checks against its ledger
+at a cut. If a definition ends the process, for example by its memory, the definition is refused; it never ends the
+engine.
 """
 
 import asyncio
@@ -24,18 +25,18 @@ from stream_dp.errors import EngineEnded, NoRoom, NotDerivable, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner, PlannedSeries
 
 CPU_S = 60
-"""How much CPU time one definition may take; steps bound it long before, so this is for mistakes of ours."""
+"""CPU seconds for one definition: a guard against our own mistakes, since steps bound the work much earlier."""
 SMALL = 2048
-"""How many bytes a definition may have that is derived here while the first process starts, which takes seconds."""
+"""Definitions up to this many bytes are derived in this process while the other one starts, which takes seconds."""
 IDLE_S = 300.0
-"""How long it stays when nothing comes."""
+"""Seconds without a definition after which the process ends."""
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH")
 _PROGRAM = "from stream_dp.operate.run.deriving import serve; serve()"
 _KINDS = {"room": NoRoom, "derivation": NotDerivable, "usage": UsageError}
 _SERIES, _READY = "series", "ready"
 _SIZE = struct.Struct(">Q")
 _ENDED = (OSError, EOFError, ValueError)
-"""What reading from a process that has ended, or writing to it, raises."""
+"""Errors of reading from or writing to a process that has ended."""
 DIED = (
     "series: its derivation ended the process that derives, for it took too much memory or time, or by an error of "
     "stream_dp; nothing was done"
@@ -44,7 +45,7 @@ _FAULT = "series: could not be derived, by an error of stream_dp; nothing was do
 
 
 class DerivingProcess:
-    """A `Deriver` whose work is done by another process, one definition after the other."""
+    """A `Deriver` that lets another process do the work, one definition after the other."""
 
     def __init__(self, planner: LiveSeriesPlanner) -> None:
         self._planner = planner
@@ -57,10 +58,10 @@ class DerivingProcess:
         self._warming: asyncio.Task[None] | None = None
 
     async def derive(self, definition: bytes, start: int) -> Derived:
-        """Understand a definition; where no process can be started, on a thread of this one.
+        """Derive a definition in the process, or on a thread of this process if no other can be started.
 
         Raises:
-            EngineEnded: it was closed.
+            EngineEnded: the deriver was closed.
         """
         if len(definition) <= SMALL and self._new:
             if self._warming is None:
@@ -81,18 +82,18 @@ class DerivingProcess:
         return Derived(start, steps, _KINDS[kind](said))
 
     async def close(self) -> None:
-        """Kill the process; what it derives is refused with EngineEnded."""
+        """Kill the process; a definition in work is refused with EngineEnded."""
         self._closed = True
         self._end()
 
     async def _warm(self) -> None:
-        """Start the process beside the small definitions that come first."""
+        """Start the process while the first small definitions are derived here."""
         with suppress(EngineEnded):
             async with self._turn:
                 await self._ready()
 
     async def _ready(self) -> bool:
-        """Whether there is a process that takes definitions; the first call starts it."""
+        """Return whether a process takes definitions; start it if needed."""
         self._require_open()
         if self._idle is not None:
             self._idle.cancel()
@@ -112,10 +113,10 @@ class DerivingProcess:
         return not self._none
 
     async def _asked(self, value: Any) -> tuple[int, str, Any]:
-        """What the process says to a value.
+        """Send a value to the process and return its answer.
 
         Raises:
-            OSError, EOFError: it has ended.
+            OSError, EOFError: the process has ended.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
@@ -124,7 +125,7 @@ class DerivingProcess:
         try:
             return await asyncio.to_thread(_exchanged, into, out, value)
         except asyncio.CancelledError:
-            self._end()  # its answer must not be taken for that to the next definition
+            self._end()  # a late answer must not be read as the answer to the next definition
             raise
 
     def _require_open(self) -> None:
@@ -140,15 +141,15 @@ class DerivingProcess:
             process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    with suppress(OSError):  # what was not written yet
+                    with suppress(OSError):  # raised for unwritten bytes
                         stream.close()
 
 
 def _started() -> "subprocess.Popen[bytes]":
-    """A process that waits for its specification; it hears no signal of the terminal.
+    """Start a process that waits for its specification and gets no signals from the terminal.
 
     Raises:
-        OSError: there cannot be one.
+        OSError: the process cannot be started.
     """
     return subprocess.Popen(  # noqa: S603 - this program
         [sys.executable, "-P", "-c", _PROGRAM],
@@ -161,23 +162,23 @@ def _started() -> "subprocess.Popen[bytes]":
 
 
 def _exchanged(into: IO[bytes], out: IO[bytes], value: Any) -> tuple[int, str, Any]:
-    """What comes back for a value; blocks."""
+    """Send a value and return the answer; blocks."""
     _send(into, value)
     steps, kind, said = _received(out)
     return steps, kind, said
 
 
 def _environment() -> dict[str, str]:
-    """What the process sees of the environment: nothing that may be a secret."""
+    """Return the environment of the process, without any variable that may be a secret."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
     return {**kept, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def serve() -> None:
-    """Derive what comes by standard input, until it ends: the program of the process."""
+    """Derive definitions from standard input until it ends: the program of the process."""
     into, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     os.nice(5)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     planner = LiveSeriesPlanner(_received(into), None)  # type: ignore[arg-type]  # opens no series
@@ -192,7 +193,7 @@ def serve() -> None:
 
 
 def _derived(planner: LiveSeriesPlanner, definition: bytes, start: int) -> tuple[int, str, Any]:
-    """The steps that a definition took, and the packed series or the kind and words of its refusal."""
+    """Return the steps that a definition took, and the packed series or the kind and text of its refusal."""
     try:
         found = derived_by(planner, definition, start)
         outcome = found.outcome
@@ -205,10 +206,10 @@ def _derived(planner: LiveSeriesPlanner, definition: bytes, start: int) -> tuple
 
 
 def _received(out: IO[bytes]) -> Any:
-    """The next value, of the other of the two processes.
+    """Return the next value that the other process sent.
 
     Raises:
-        EOFError: there is none.
+        EOFError: the other process has ended.
     """
     head = out.read(_SIZE.size)
     if len(head) < _SIZE.size:

@@ -1,8 +1,8 @@
-"""The live series of a running engine: what the HTTP API may preview, create, halt, list and ask, as public values.
+"""The live series of a running engine for the HTTP API: preview, create, halt, list and ask.
 
-Rules: every request that is not a list becomes a message, and goes the way of all messages: executed at a cut, on
-record with its answer, public. Its id is the request's key, where it has one; the same request under the same key is
-the same message. Errors are those of the engine.
+Rules: every request except a list becomes a message and is handled like all messages: executed at a cut, recorded
+with its answer, public. Its id is the request's key, if it has one; the same request under the same key is the same
+message. Errors are those of the engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from stream_dp.server.live_series import BY_OPERATOR, Sender
 
 
 class EngineLiveSeries:
-    """Creates, halts, lists and asks the series of `engine`; `words` says what is answered."""
+    """Creates, halts, lists and asks the series of `engine`; `words` makes the answers."""
 
     def __init__(
         self, built: Built, engine: Engine, planner: LiveSeriesPlanner, words: SeriesWords
@@ -43,7 +43,7 @@ class EngineLiveSeries:
         self._search = ErrorSearch()
 
     async def message(self, text: bytes, signer: str) -> bytes:
-        """Return the exact bytes of the answer to a message; `signer` is whose token was shown.
+        """Return the exact bytes of the answer to a message; `signer` is the owner of the token that was shown.
 
         Raises:
             NotAccepted, UsageError: nothing has changed; see `Engine.answer`.
@@ -51,14 +51,14 @@ class EngineLiveSeries:
         return await self._engine.tell(text, signer)
 
     async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
-        """Return the exact bytes of the answer of a series to `parameters`, a JSON object; errors as of `message`."""
+        """Return the exact bytes of a series' answer to `parameters`, a JSON object; raises as `message`."""
         wanted = asked_of(name, parameters)
         return await self._engine.answer(self._from(sender, wanted, sender.signer, parameters))
 
     async def create(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Create a series; charged, durable and running on return.
+        """Create a series; it is charged, durable and running on return.
 
         Raises:
             UsageError, BudgetRefused: nothing has changed; see `Engine.answer`.
@@ -70,7 +70,7 @@ class EngineLiveSeries:
         """Halt a series that was created.
 
         Raises:
-            UnknownMechanism: none of this name was created and runs.
+            UnknownMechanism: no created series with this name runs.
             NotYours: another ledger paid for it.
         """
         return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
@@ -80,16 +80,16 @@ class EngineLiveSeries:
     ) -> Mapping[str, Any]:
         """Return what creating the series would do; changes nothing.
 
-        A definition with `error` in place of `epsilon` has the least epsilon that is expected to be off by no more.
+        A definition with `error` instead of `epsilon` gets the least epsilon whose expected error is at most that.
 
         Raises:
-            UsageError, BudgetRefused: see `create`; that it does not fit is an answer, and no error.
+            UsageError, BudgetRefused: see `create`; a price that does not fit is an answer, not an error.
         """
         payer = paying(sender, analyst)
 
         async def predicted(priced: bytes) -> float:
             proposal = await self._engine.propose(priced, payer)
-            self._engine.admission.preview(proposal, payer)  # refuses now what the message would be
+            self._engine.admission.preview(proposal, payer)  # may refuse already
             return proposal.predicted()[1]
 
         definition = await self._search.priced(definition, payer, predicted)
@@ -97,10 +97,9 @@ class EngineLiveSeries:
         return await self._told(sender, wanted, payer, definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return every series that runs, those of the file first, then the last halted ones.
+        """Return the running series, the file's first, then the last halted ones; `end` is None while one runs.
 
-        `end` is None while it lives. Nobody's token is needed, so what an analyst's own series count in detail is not
-        told.
+        The list needs no token, so it does not show the filters of analysts' own series.
         """
         return self._words.listed(self._engine.admission, (MAIN,))
 
@@ -113,7 +112,7 @@ class EngineLiveSeries:
         return answer.answer or {}
 
     def _from(self, sender: Sender, wanted: Wanted, analyst: str, said: bytes) -> Addressed:
-        """The message of a request; two of one key are the same if they say the same."""
+        """Return the message of a request; with the same key and the same content it is the same message."""
         parts = [wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]
         if wanted.accept_noise:
             parts.append(b"accept_noise")
@@ -128,7 +127,7 @@ class EngineLiveSeries:
         )
 
     def promise(self) -> Derivation:
-        """Return what holds for everything, derived with the live series that run now."""
+        """Return the guarantee of everything, derived with the live series that run now."""
         admission, built = self._engine.admission, self._built
         mine = [
             (self._planner.running[live.number].derivation, Alive(live.start, None))
@@ -141,7 +140,7 @@ class EngineLiveSeries:
         )
 
     def planned(self) -> list[dict[str, Any]]:
-        """Return for each live series that runs what `plan_json` says of one of the file, with one predicted error."""
+        """Return the entries of running live series in the form of `plan_json`, each with one predicted error."""
         return [
             series_json(planned.chosen, [planned.predicted()], self._confidence, planned.start)
             for planned in self._planner.running.values()
@@ -149,10 +148,10 @@ class EngineLiveSeries:
 
 
 def paying(sender: Sender, analyst: str) -> str:
-    """Return whose ledger pays: that of `analyst`, and where none is named the sender's own.
+    """Return the ledger that pays: that of `analyst`, or the sender's own if none is named.
 
     Raises:
-        NotYours: an analyst names another one.
+        NotYours: an analyst names another analyst.
     """
     if sender.signer not in (MAIN, analyst or sender.signer):
         raise NotYours("analyst: your token pays from your own ledger only")
@@ -160,10 +159,10 @@ def paying(sender: Sender, analyst: str) -> str:
 
 
 def asked_of(name: str, parameters: bytes) -> Wanted:
-    """Return what a JSON object of parameters asks of a series.
+    """Return the request of a series that a JSON object of parameters describes.
 
     Raises:
-        UsageError: it is none, or has what cannot be asked.
+        UsageError: it is not a JSON object, or has keys that cannot be asked.
     """
     message = read_ask(name, parameters)
     return Wanted("ask", message.series, parameters=message.parameters)

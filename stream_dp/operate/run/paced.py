@@ -1,4 +1,4 @@
-"""A source that hands out ticks at a chosen speed, for the demo without a broker."""
+"""A source that returns ticks at a chosen speed, for the demo without a broker."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ PAUSE = 0.1
 
 
 class Paced(WrappedSource):
-    """`source`, but at most `ticks_per_second` marks a second."""
+    """`source` with at most `ticks_per_second` marks a second."""
 
     def __init__(self, source: Source, ticks_per_second: float) -> None:
         super().__init__(source)
@@ -22,13 +22,13 @@ class Paced(WrappedSource):
         self._marks = 0
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the source; the pace counts from here."""
+        """Seek in the source and restart the pace."""
         self._waiting.clear()
         self._started, self._marks = time.monotonic(), 0
         await super().seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
-        """The batches that are due by now, at least one; empty at the end."""
+        """Return the batches that are due by now, at least one; empty at the end of the source."""
         if not self._waiting:
             self._waiting.extend(await super().read())
         if not self._waiting:

@@ -1,9 +1,9 @@
 """Riding out: when a run tries again after an outage, and when it gives up.
 
-Rules: it waits longer each time, and no longer in all than its patience without a durable commit; attempts that ran are
-limited too, so that what fails again and again ends. What it says at last is the cause, not what followed from it. What
-happened before the first attempt ran is no outage: a wrong address is told at once. This file knows no engine and no
-broker.
+Rules: the wait grows with each attempt. A run gives up after its patience without a durable commit. The number of
+attempts that ran is limited too, so that repeated failures end. The final error names the first cause, not its
+consequences. An error before the first attempt ran is not an outage: a wrong address is reported at once. This file
+knows no engine and no broker.
 """
 
 import time
@@ -14,14 +14,14 @@ from stream_dp.errors import Outage, WorldError
 from stream_dp.kafka.client.clients import backing_off
 
 RESTARTS, WINDOW_S = 30, 3600.0
-"""How many attempts that ran may fail within how long a time."""
+"""The number of attempts that may fail after they ran, within a window of seconds."""
 STEADY_S = 60.0
-"""An attempt that ran for so long has got over what failed before, also where there was nothing to commit."""
+"""After this many seconds of running, earlier failures are over, even if there was nothing to commit."""
 _LONGEST_WAIT_S = 5.0
 
 
 class Patience:
-    """`seconds` without a durable commit are ridden out; `from_the_start`: also before anything ran."""
+    """Rides out `seconds` without a durable commit; with `from_the_start`, also before any attempt ran."""
 
     def __init__(
         self,
@@ -45,10 +45,11 @@ class Patience:
         self._running = self._now()
 
     def wait(self, error: Outage, advanced: bool) -> float:
-        """Return the seconds to wait before the next attempt; `advanced`: the failed one made a commit durable.
+        """Return the seconds to wait before the next attempt; `advanced`: the failed attempt made a commit durable.
 
         Raises:
-            Outage: `error`, before anything ran.  WorldError: patience or attempts are used up.
+            Outage: `error`, if no attempt ran yet.
+            WorldError: patience or attempts are used up.
         """
         if not self._tried:
             raise error

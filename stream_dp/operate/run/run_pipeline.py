@@ -29,17 +29,17 @@ from stream_dp.operate.run.wiring import known_ends
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file.yaml import load
 
-KEPT_RELEASES = 10_000  # of each series, in memory, for the page
+KEPT_RELEASES = 10_000  # per series, in memory, for the page
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What the operator of a run learns: where it starts, the phases of its life, the figures of its commits.
+    """Callbacks and options of a run's operator: where it starts, its phases, and the figures of its commits.
 
-    The figures are exact; `port` says where else than here they are told, if anywhere. `patient`: brokers that do not
-    answer yet are waited for, and the operator learns of that too. `traces` (None: there are none) learns where they
-    go. `progress` learns how far a start has come, `waits` that a standby is ready to take over, `opened` the page's
-    address, and `over` that no tick is left, where the run stays for its page.
+    The figures are exact; `port` is where else they are served, if anywhere. `patient`: wait for brokers that do
+    not answer yet, and say so through `starts`. `traces` (None: no traces) receives the collector's address.
+    `progress` receives how far a start has come. `waits` is called when a standby is ready to take over. `opened`
+    receives the page's address. `over` is called when no tick is left but the run stays for its page.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -56,12 +56,12 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a pipeline is run.
+    """Options of a run.
 
-    Without `until_end` it goes on after the horizon, for the page, until it is stopped. The page is served on `port`
-    (None: not at all) of `host`, which clients may call by the names `hosts` too. `accepted` names a new guarantee on a
-    source that was seen before. `check`: no new ledger begins where no record fits. A `standby` begins once no other
-    engine of the pipeline is there, and stands by again where another one has taken over.
+    Without `until_end`, the run stays after the horizon for its page, until it is stopped. The page is served on
+    `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
+    for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
+    other engine of the pipeline runs, and stands by again if another engine takes over.
     """
 
     until_end: bool = False
@@ -91,11 +91,12 @@ async def run_pipeline(
 ) -> Run:
     """Load, build and run; return the run after its end.
 
-    `beside` is entered while the engine runs, `ending` before, and stops it: by signals, in a program of ours.
+    `beside` is entered while the engine runs. `ending` is entered before and stops the run; in our own programs, by
+    signals.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
-        FailClosed, WorldError: the engine stopped; what was published stays valid.
+        FailClosed, WorldError: the engine stopped; published releases stay valid.
     """
     told, spec = operator or Operator(), load(pipeline)
     told.tell("starting", pipeline=spec.name, version=__version__)
@@ -156,10 +157,12 @@ async def lived(
     standby: bool,
     tell: TellEvent = silent,
 ) -> Run:
-    """Begin a run and let it live to its end; a standby that another engine has shut out stands by again.
+    """Begin a run and wait for its end; a standby that another engine has replaced stands by again.
 
-    Nothing goes round in circles: it begins only once nobody is there. Raises:
-        TakenOver: another engine has taken over, and this one is no standby.
+    A standby begins only when no other engine is present, so two of them do not replace each other endlessly.
+
+    Raises:
+        TakenOver: another engine has taken over, and this one is not a standby.
     """
     while True:
         this = begun()
@@ -175,7 +178,7 @@ async def lived(
 
 @asynccontextmanager
 async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
-    """Tell the operator where the run starts, once it does."""
+    """Tell the operator where the run starts, once it is ready."""
 
     async def announce() -> None:
         await run.ready.wait()

@@ -1,7 +1,8 @@
-"""An engine and what it has published, and the signals that end it.
+"""An engine with its published releases, and the signals that end it.
 
-Rules: the first Ctrl-C (or SIGTERM) ends after the commit in flight, within some seconds; the second one leaves at
-once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while it runs.
+Rules: the first Ctrl-C (or SIGTERM) ends the run after the commit in flight, within some seconds; the second one
+leaves at once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while the
+engine runs.
 """
 
 import asyncio
@@ -44,15 +45,15 @@ from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
 
 INTERRUPTED = 130
 STOPPING_S = 7.0
-"""How long the end may take once it is asked for; supervisors kill after ten seconds or more."""
+"""Seconds that a requested stop may take; supervisors kill after ten seconds or more."""
 GIVING_BACK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a run is made of; only the test kit changes it, and then `private` is False.
+    """The parts of a run; only the test kit changes them, and then `private` is False.
 
-    `group` is how many ticks share a private commit, about and at most, when the engine is behind.
+    `group` is about the largest number of ticks in one private commit when the engine is behind.
     """
 
     make_noise: NoiseMaker = NoiseStream
@@ -65,16 +66,16 @@ PRODUCT = Setup()
 
 
 class Unanswered(WorldError):
-    """A run was told to stop, and the world did not let it end; whoever runs the process may leave at once."""
+    """A run was told to stop but brokers or disk did not answer; the caller may end the process at once."""
 
 
 class Run:
-    """A pipeline that runs, and what it has published.
+    """A pipeline that runs, and its published releases.
 
-    Of each series at most `keep` releases stay in memory (None: all). An outage ends an attempt; the next one has an
-    engine of its own on ports that `again` opens (None: there is no next one) and recovers as after a crash. `accepted`
-    names a new guarantee on a source that was seen before. `patient`: an outage is ridden out also before anything ran.
-    `tell` learns of phases, and of nothing else.
+    At most `keep` releases of each series stay in memory (None: all). An outage ends an attempt. The next attempt
+    has its own engine on ports that `again` opens (None: no next attempt), and recovers as after a crash.
+    `accepted` names a new guarantee for a source that was used before. `patient`: ride out an outage also before
+    any attempt ran. `tell` receives phases only.
     """
 
     def __init__(
@@ -118,8 +119,8 @@ class Run:
         """Run until the horizon, the end of the source, or `stop()`, and ride out outages.
 
         Raises:
-            FailClosed, WorldError: it stopped; what was published stays valid.
-            Unanswered: told to stop, it could not end in time.
+            FailClosed, WorldError: the run stopped; published releases stay valid.
+            Unanswered: the run was told to stop and could not end in time.
         """
         while True:
             try:
@@ -136,12 +137,12 @@ class Run:
 
     @property
     def ticks(self) -> int:
-        """How many ticks are public."""
+        """Number of public ticks."""
         return self.log.ticks
 
     @property
     def releases(self) -> int:
-        """How many releases are public."""
+        """Number of public releases."""
         return max(0, self.log.last_sequence)
 
     @property
@@ -150,7 +151,7 @@ class Run:
         return self._catching_up
 
     def view(self) -> PublicView:
-        """What may be seen of this run, for the page: of the attempt that ran last."""
+        """Return the public view for the page, of the attempt that ran last."""
         return public_view(
             self.built,
             lambda: self._shown,
@@ -161,7 +162,7 @@ class Run:
         )
 
     def _on(self, ports: Ports) -> Attempt:
-        """An attempt on these ports; what is in the log already is not read again."""
+        """Return an attempt on these ports; releases in the log are not read again."""
         built, setup = self.built, self._setup
         config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
         key = ports.sealer.user_key()
@@ -183,9 +184,10 @@ class Run:
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 
     def _wanted(self, shown: int) -> int:
-        """The first tick whose releases are kept, or tell which watches have fired; those before `shown` are public.
+        """Return the first tick whose releases are needed: they are kept, or show which watches have fired.
 
-        A later attempt hands on whatever became public in the one before.
+        Ticks before `shown` are public. A later attempt asks for all, because releases may have become public in
+        the attempt before.
         """
         begun, self._begun = self._begun, True
         if self._keep is None or begun:
@@ -194,12 +196,11 @@ class Run:
         return shown - self._keep if since is None else min(shown - self._keep, since)
 
     def _published(self, release: Release) -> None:
-        """Take a release that is public now."""
         self.log.append(release)
         self._fired.take(release, self.engine.admission.registry)
 
     async def _attempted(self) -> None:
-        """Run the current attempt to its end; once it is told to stop, that may take some seconds only."""
+        """Run the current attempt to its end; after a stop request, wait some seconds at most."""
         work = asyncio.create_task(self.engine.run())
         noting = asyncio.create_task(self._note_running())
         stop = asyncio.create_task(self.stopped.wait())
@@ -223,7 +224,7 @@ class Run:
                 task.cancel()
 
     async def _given_back(self, work: "asyncio.Task[None]") -> bool:
-        """End an engine that only reads its journal yet: nothing is in flight; whether that went in time."""
+        """End an engine that still reads its journal (nothing is in flight); return whether it ended in time."""
         if self.engine.ready.is_set():
             return False
         work.cancel()
@@ -242,7 +243,7 @@ class Run:
         self.ready.set()
 
     async def _pause(self, seconds: float, error: Outage) -> None:
-        """Wait, unless it is told to stop: then the outage is why it ends."""
+        """Wait `seconds`; if the run is told to stop meanwhile, raise the outage as the reason of the end."""
         try:
             async with asyncio.timeout(seconds):
                 await self.stopped.wait()
@@ -260,7 +261,7 @@ class Run:
 
 @asynccontextmanager
 async def signals(run: Run) -> AsyncIterator[None]:
-    """Hand the first Ctrl-C or SIGTERM to the run; leave at once with the second."""
+    """Pass the first Ctrl-C or SIGTERM to the run; end the process at once on the second."""
 
     def on_signal() -> None:
         if run.stopped.is_set():

@@ -1,4 +1,4 @@
-"""What has been derived of a series, as the claim of its creation query ([HSV] Def 4.1)."""
+"""The derived guarantee of a series as the claim of its creation query ([HSV] Def 4.1)."""
 
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream
@@ -6,9 +6,9 @@ from stream_dp.pipeline.builder import Chosen
 
 
 def series_claim(chosen: Chosen, start: int = 0) -> Claim | None:
-    """Return the claim where the mechanism is not made for the pipeline's relation; None: its own guarantee.
+    """Return a series' claim if its mechanism is made for another relation; None: its own guarantee holds.
 
-    `start` is the first tick that the series sees.
+    `start` is the first tick of the series.
     """
     mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
     if guarantee == mechanism.guarantee:

@@ -1,7 +1,8 @@
-"""What the adapters want to be told, as a specification and the environment say it.
+"""Settings of the adapters, from the specification and the environment.
 
-Rules: a flag counts before STREAM_DP_KAFKA_*, those before the pipeline file. STREAM_DP_KAFKA_BOOTSTRAP is
-`source.bootstrap`, any other is the key of its name in `source.security`; paths there start at the working folder.
+Rules: flags override STREAM_DP_KAFKA_* variables, which override the pipeline file. STREAM_DP_KAFKA_BOOTSTRAP is
+`source.bootstrap`; any other variable is the key with its name in `source.security`, with paths relative to the
+working folder.
 """
 
 import os
@@ -29,10 +30,10 @@ _VARIABLE = "STREAM_DP_KAFKA_"
 
 
 def settled(part: object, kind: type[_T]) -> _T:
-    """Return a part of a specification that the specification's own checks have settled to be of this kind.
+    """Return a part of a specification that the specification's own checks guarantee to be of this kind.
 
     Raises:
-        UsageError: it is not, so the specification was not checked.
+        UsageError: it is of another kind, so the specification was not checked.
     """
     if not isinstance(part, kind):
         raise UsageError(
@@ -43,20 +44,20 @@ def settled(part: object, kind: type[_T]) -> _T:
 
 
 def settings_for(source: endpoints.KafkaSourceSpec, bootstrap: str = "") -> KafkaSettings:
-    """How to reach the source's brokers; a flag's `bootstrap` counts before the environment's and the source's.
+    """Return how to reach the source's brokers; `bootstrap` from a flag overrides the environment and the source.
 
     Raises:
-        UsageError: the environment says what cannot be; every problem names its variable.
+        UsageError: the environment holds invalid values; each problem names its variable.
     """
     said = {} if source.security is None else source.security.model_dump(exclude_none=True)
     return _settings(bootstrap, source.bootstrap, said)
 
 
 def settings_at(bootstrap: str, pipeline: Path | None) -> KafkaSettings:
-    """How to reach the brokers at a flag's `bootstrap`, or those of a pipeline file, or those of the environment.
+    """Return how to reach the brokers at `bootstrap` from a flag, of a pipeline file, or of the environment.
 
     Raises:
-        UsageError: nothing names them, or the file is broken or reads no topic.
+        UsageError: no source names the brokers, or the file is invalid or reads no topic.
     """
     if pipeline is None:
         return _settings(bootstrap, "", {})
@@ -77,10 +78,10 @@ def _settings(flag: str, declared: str, said: Mapping[str, Any]) -> KafkaSetting
 
 
 def _from_environment() -> dict[str, str]:
-    """What the environment says, by key.
+    """Return the settings in the environment, by key.
 
     Raises:
-        UsageError: a variable that names no key.
+        UsageError: a variable names no known key.
     """
     found = {
         name.removeprefix(_VARIABLE).lower(): value
@@ -97,7 +98,7 @@ def _from_environment() -> dict[str, str]:
 
 
 def _secured(said: Mapping[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-    """The keys of `security`: those of the environment before those of the file."""
+    """Return the keys of `security`; the environment overrides the file."""
     both = {**said, **found}
     if not both:
         return {}
@@ -120,13 +121,13 @@ def _named(key: str, found: Mapping[str, str]) -> str:
 
 
 def patience_of(spec: PipelineSpec) -> float:
-    """For how many seconds a run rides out an outage; 0 where nothing can be out for a while."""
+    """Return how many seconds a run rides out an outage; 0 if its source has no brokers."""
     source = spec.source
     return source.patience / 1000 if isinstance(source, endpoints.KafkaSourceSpec) else 0
 
 
 def fields_of(spec: PipelineSpec) -> dict[str, FieldType | Separated]:
-    """The declared fields and their types, as the file readers want them."""
+    """Return the declared fields and their types in the form of the file readers."""
     return {
         name: Separated(field.separator)
         if isinstance(field, ListField) and field.separator is not None

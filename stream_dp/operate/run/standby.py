@@ -1,7 +1,8 @@
-"""Being there, so that a standby waits; and standing by until nobody is there.
+"""Presence of an engine, for which standbys wait; and a standby's wait until no engine is present.
 
-Rules: an engine says that it is there before it runs, or a standby that starts with it would fence it; where it cannot
-say so in time it runs all the same. Only a pipeline whose journal lies in Kafka has a place to be in.
+Rules: an engine announces its presence before it runs, else a standby that starts at the same time would fence it.
+If the announcement takes too long, the engine runs all the same. Only a pipeline with its journal in Kafka has
+presence.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
 _LONGEST_WAIT_S = 5.0
 _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
-_LEAVING_S = 1.0  # brokers that hang must not hold the end; the place is lost soon anyway
+_LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
 
 
 def presence_of(spec: PipelineSpec) -> Presence | None:
-    """The place of the engines of this pipeline; None where it has none."""
+    """Return the presence group of this pipeline's engines; None if it has none."""
     if isinstance(spec.journal, KafkaJournalSpec) and isinstance(spec.source, KafkaSourceSpec):
         return Presence(settings_for(spec.source), spec.name)
     return None
@@ -31,14 +32,14 @@ def presence_of(spec: PipelineSpec) -> Presence | None:
 async def standing_by(
     presence: Presence | None, stopped: asyncio.Event, waits: Callable[[], None] | None
 ) -> AsyncIterator[bool]:
-    """Be there while the context is open; yield whether to run.
+    """Be present while the context is open; yield whether to run.
 
-    A standby has `waits`, which is called first; then the context is entered once nobody else is there, or on
-    `stopped`, which says not to run.
+    A standby passes `waits`, which is called first; its context is entered once no other engine is present. If
+    `stopped` is set before, the context yields False.
 
     Raises:
         UsageError: a standby of a pipeline without a Kafka journal.
-        WorldError: a standby that may not look.
+        WorldError: a standby that has no right to look.
     """
     if presence is None:
         if waits is not None:
@@ -62,7 +63,7 @@ async def standing_by(
 
 
 async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
-    """Wait until nobody is there; False if it is told to stop before."""
+    """Wait until no other engine is present; return False if the run is told to stop before."""
     waiting = asyncio.create_task(presence.alone())
     stop = asyncio.create_task(stopped.wait())
     try:
@@ -77,7 +78,7 @@ async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
 
 
 async def _be_there(presence: Presence) -> None:
-    """Join, and try again where that fails: it is only for those who stand by."""
+    """Join, and retry on errors: presence only informs standbys, so a failure is harmless."""
     waits = backing_off(_LONGEST_WAIT_S)
     while True:
         with suppress(StreamDPError):

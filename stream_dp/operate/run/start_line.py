@@ -1,6 +1,6 @@
-"""From where on a run counts, in one line for the operator: what of the backlog it reads, and what it leaves.
+"""One line for the operator: from where a run counts, and which part of the backlog it reads.
 
-Rules: everything said is public: the grid, and the first tick that is not public yet. No offset and no lag.
+Rules: everything shown is public: the grid, and the first tick that is not public yet. No offset and no lag.
 """
 
 from stream_dp.core.moments import moment_text
@@ -15,7 +15,7 @@ from stream_dp.records.endpoints import (
 
 
 def start_line(run: Run, origin: int | None) -> str:
-    """The line for a run whose engine is ready; `origin` is where the ledger begins if this run began it."""
+    """Return the line for a run whose engine is ready; `origin` is where the ledger begins if this run began it."""
     spec = run.built.spec
     where = _named(spec.source)
     if origin is None:
@@ -27,7 +27,7 @@ def start_line(run: Run, origin: int | None) -> str:
 
 
 def told_start(run: Run, origin: int | None) -> dict[str, str | int]:
-    """Return for a log of what kind the ledger is, and where a new one begins or an old one goes on."""
+    """Return log fields: whether the ledger is new, and where it begins or continues."""
     if origin is not None:
         return {"ledger": "new", "origin": moment_text(origin)}
     return {"ledger": "goes on", "tick": run.ticks}

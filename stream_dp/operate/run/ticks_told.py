@@ -1,7 +1,7 @@
-"""Telling of each tick once it is public: its number, and nothing of what it took.
+"""Reports each tick once it is public: its number only.
 
-Rules: it begins with the newest one that is public when the engine runs. Where many ticks are published within a
-moment, only the newest of them is told.
+Rules: reports begin with the newest public tick when the engine runs. If many ticks are published within a moment,
+only the newest of them is reported.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _LOOK_S = 60.0
 
 @asynccontextmanager
 async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
-    """Tell of ticks while the context is open; at its end also of the last one."""
+    """Report ticks while the context is open, and the last one at its end."""
     told = _Told(run, tell)
     telling = asyncio.create_task(told.go_on())
     try:
@@ -31,14 +31,14 @@ async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
 
 
 class _Told:
-    """Up to which tick was told."""
+    """The newest reported tick."""
 
     def __init__(self, run: Run, tell: TellEvent) -> None:
         self._run, self._tell = run, tell
         self._ticks = 0
 
     async def go_on(self) -> None:
-        """Tell of ticks, from the time on when the engine runs."""
+        """Report ticks from the time on when the engine runs."""
         await self._run.ready.wait()
         while True:
             self.look()
@@ -47,7 +47,7 @@ class _Told:
             await self._run.log.wait_beyond(seen, _LOOK_S)
 
     def look(self) -> None:
-        """Tell of the newest tick, if it was not told."""
+        """Report the newest tick unless it was reported before."""
         if self._run.ready.is_set() and self._run.ticks > self._ticks:
             self._ticks = self._run.ticks
             self._tell("tick published", tick=self._ticks - 1)

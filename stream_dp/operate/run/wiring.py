@@ -48,10 +48,10 @@ def open_ports(
     holder: Holder | None = None,
     marks: Path | None = None,
 ) -> Ports:
-    """The adapters this specification names; nothing is connected yet.
+    """Return the adapters of this specification; nothing is connected yet.
 
-    `marks` is the folder of the high-water marks (default: in the state folder); `accepted` names a new
-    guarantee for an empty journal on a source that was seen before. `holder` is one for all attempts of a run.
+    `marks` is the folder of the high-water marks (default: in the state folder). `accepted` names a new guarantee
+    for an empty journal on a source that was used before. `holder` is the same for all attempts of a run.
     """
     clock = SystemClock()
     source = OPENERS[type(spec.source)](spec, clock, sealer)
@@ -86,16 +86,16 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
     KafkaSourceSpec: _kafka_source,
     FileSourceSpec: _file_source,
 }
-"""How the source of each kind is opened, once its specification is checked."""
+"""Opens the source of each kind; its specification was checked."""
 
 
 def known_ends(source: Source) -> Positions:
-    """Where the partitions of a source end, as far as it knows without a request; private. Empty where it does not."""
+    """Return the ends of a source's partitions that it knows without a request; private. Empty if unknown."""
     return source.known_ends() if isinstance(source, KafkaSource) else {}
 
 
 def _place(spec: PipelineSpec) -> str:
-    """Where the data of a file lie; a topic has its cluster."""
+    """Return the place of a file's data; empty for a topic, which is identified by its cluster."""
     return str(spec.source.path.resolve()) if isinstance(spec.source, FileSourceSpec) else ""
 
 
@@ -104,7 +104,7 @@ def _cluster_of(journal: Journal) -> str:
 
 
 def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
-    """The journal, the sink, and where messages come from and answers go: topics, or a file beside the journal."""
+    """Return journal, sink, questions and answers: in topics, or in a file beside the journal."""
     if isinstance(spec.journal, SqliteJournalSpec):
         sink = FileSink(settled(spec.releases, ReleasesFile).path)
         path = spec.journal.path.with_name(f"{spec.journal.path.name}.messages")

@@ -1,9 +1,11 @@
-"""The JSON Schema of a pipeline file, as editors of YAML want it: `stream-dp schema`.
+"""The JSON Schema of a pipeline file for YAML editors: `stream-dp schema`.
 
-It is made of the models, so no key or bound stands here. An editor reads scalars as YAML does, so a number may stand
-where a text is meant and the other way round; durations, decimals and groupings say their forms beside their types.
-Rules: what the models take, the schema takes, whatever else of the file is wrong. What several keys say together, and
-what depends on names of the file, is for `stream-dp plan` alone.
+The schema is made from the models, so this file contains no key or bound. An editor reads scalars as YAML does, so
+a number may be written where a text is expected, and the other way round; durations, decimals and groupings state
+their forms beside their types.
+
+Rules: the schema accepts everything that the models accept. Only `stream-dp plan` checks conditions between several
+keys and conditions on names in the file.
 """
 
 from typing import Any, Final
@@ -21,34 +23,34 @@ _WHOLE: Final = {"type": "string", "pattern": r"^[+-]?\d+$"}
 
 
 class _AsYaml(GenerateJsonSchema):
-    """Models as YAML writes them: every scalar is a text to the reader, and what it looks like to an editor."""
+    """Models as YAML writes them: every scalar is a text to the reader, but has a type for an editor."""
 
     def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
-        """Name the dialect."""
+        """Add the dialect."""
         return {"$schema": DIALECT, **super().generate(schema, mode)}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """A title would repeat the key."""
+        """Return False: a title would repeat the key."""
         return False
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        """A text may look like a number."""
+        """Allow a text that looks like a number or a boolean."""
         return {**super().str_schema(schema), **_TEXT}
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
-        """A whole number may stand in quotes."""
+        """Allow a whole number in quotes."""
         return {"anyOf": [super().int_schema(schema), _WHOLE]}
 
     def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
-        """So may true and false."""
+        """Allow true and false in quotes."""
         return {"anyOf": [super().bool_schema(schema), _TRUTHS]}
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """What is not there is left out: a key without a value is refused."""
+        """Drop null: an optional key is left out, because a key without a value is refused."""
         return self.generate_inner(schema["schema"])
 
     def field_is_required(self, field: Any, *args: Any, **named: Any) -> bool:
-        """A model is told by its tag, which has a default for programs only."""
+        """Require a model's tag, whose default is only for programs."""
         inner = field["schema"]
         tag = inner["schema"] if inner["type"] == "default" else {"type": ""}
         is_tag = tag["type"] == "literal" and tag["expected"] == [inner.get("default")]

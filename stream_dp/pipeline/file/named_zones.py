@@ -1,7 +1,7 @@
-"""The time zones that a pipeline's series go by: which there are, and what their local times mean.
+"""The time zones by which a pipeline's series group, and their UTC offsets.
 
-Rules: offsets are in the pipeline's fingerprint, so a time zone database that says something else makes another
-pipeline. A series that is created later has no fingerprint, so it names no zone that the file does not (`spec`).
+Rules: offsets are part of the pipeline's fingerprint, so another version of the time zone database makes another
+pipeline. A series created later has no fingerprint, so it may only name zones that the file names (`spec`).
 """
 
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ _CENTURY = TickGrid(946_684_800_000, 86_400_000, 36_525)  # the days from 2000 t
 
 
 def zones_in(series: Iterable[Series]) -> list[str]:
-    """Return the time zones that series go by, in order."""
+    """Return the time zones by which series group, sorted."""
     groupings = (by for one in series for _, by in one.groupings())
     return sorted({zone for by in groupings for zone in zones_of(by)})
 
 
 def zone_offsets(zones: Iterable[str], clock: Clock) -> dict[str, list[tuple[int, int]]]:
-    """Return what the local times of each zone mean, on the declared grid; under a wall clock in this century."""
+    """Return the UTC offsets of each zone over the declared grid; under a wall clock, over this century."""
     grid = clock.grid if isinstance(clock, ReplayClock) else _CENTURY
     return {name: offsets(ZoneInfo(name), grid) for name in zones}

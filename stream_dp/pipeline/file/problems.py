@@ -1,8 +1,8 @@
-"""What is wrong with a part of a pipeline file, in words for whoever wrote it, and which name may have been meant.
+"""Messages about mistakes in a pipeline file, with suggestions of similar names.
 
-Rules: pydantic says what is wrong and where; `with_expected` adds what its model would have taken there. Of what was
-written nothing is repeated but in quotes, and a list as it would be right, where that is asked for. Names that may be
-meant are public. This file knows no particular key, and no text.
+Rules: pydantic reports errors and their places; `with_expected` adds what the model expected there. Written text is
+repeated only in quotes, or as the corrected list if that is asked for. Suggested names are public. This file knows
+no particular key, and no text.
 """
 
 import re
@@ -19,7 +19,7 @@ from stream_dp.records.scalars import PATTERNS
 
 UNKNOWN = "is not a known key"
 GONE = {"release_every": "is gone: every series is released at every tick; leave it out"}
-"""Keys that files of former versions had."""
+"""Keys of files of former versions."""
 _MAPPING, _LIST = "must be a mapping (key: value)", "must be a list"
 _MESSAGES = {
     "missing": "is missing",
@@ -34,16 +34,17 @@ _MESSAGES = {
 }
 _OTHER_FORM = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
 _SHOWN, _MOST_HOMES = 3, 2  # keys of an example, and parts that a key may belong to
-_PLAIN = re.compile(r"[\w.+/%][\w .+/%-]*|-\d[\d.]*")  # what needs no quotes within brackets
+_PLAIN = re.compile(r"[\w.+/%][\w .+/%-]*|-\d[\d.]*")  # text that needs no quotes within brackets
 
 Place = Sequence[str | int]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What stands at the place of an error: its `text`, if it is one, and its `form`: text, list or mapping.
+    """The content at the place of an error: its `text`, if it is a text, and its `form`: text, list or mapping.
 
-    Of a key that is not known the text is the key, and `keys` are those of its mapping. `listed` is the text as a list.
+    For an unknown key, `text` is the key and `keys` are the keys of its mapping. `listed` is the text written as a
+    list.
     """
 
     text: str | None = None
@@ -56,9 +57,9 @@ NOTHING = Written()
 
 
 def explained(wrong: ValidationError, data: Any, kind: Any) -> list[ErrorDetails]:
-    """Return the errors of validating `data` as a `kind`, with what is expected in their context.
+    """Return the errors of validating `data` as a `kind`, with expectations in their context.
 
-    Behind an unknown tag they go on with what else is wrong with its entry, read as the kind that the tag is near to.
+    After an unknown tag, further errors of its entry are added, read as the kind with the most similar tag.
     """
     errors = with_expected(wrong, kind)
     tags = [error for error in errors if error["type"] == "union_tag_invalid"]
@@ -68,10 +69,10 @@ def explained(wrong: ValidationError, data: Any, kind: Any) -> list[ErrorDetails
 def with_expected(
     wrong: ValidationError, kind: Any, at: tuple[str | int, ...] = ()
 ) -> list[ErrorDetails]:
-    """Return the errors of validating what stands `at` this place of a `kind`, with what is expected in their context.
+    """Return the errors of validating the content `at` this place of a `kind`, with expectations in their context.
 
-    An unknown key has the known ones, under `known` for each model that may stand there, and under `homes` the parts of
-    the file that know it. What is no mapping, or no list, has under `kinds` what may stand there.
+    For an unknown key, `known` has the known keys of each possible model, and `homes` the parts of the file that
+    know the key. For content that is not a mapping or list, `kinds` has the types that are allowed there.
     """
     errors = []
     for error in wrong.errors(include_url=False, include_input=False):
@@ -85,7 +86,7 @@ def with_expected(
 
 
 def known_keys(kind: Any, place: Place) -> tuple[tuple[str, ...], ...]:
-    """Return the keys that may stand beside the one at this place of a `kind`, of each model that may stand there."""
+    """Return the allowed keys beside the one at this place of a `kind`, for each possible model."""
     return tuple(map(_keys, _models_at(kind, place[:-1])))
 
 
@@ -95,9 +96,9 @@ def _keys(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _homes(kind: Any, place: Place) -> Sequence[str]:
-    """The parts of a whole file that know a key which the part at this place does not; none where they are many."""
+    """Return the parts of a file that know a key which the part at this place does not; empty if they are many."""
     if not _is_model(kind) or "source" not in _keys(kind):
-        return ()  # no whole file
+        return ()  # not a whole file
     parts = {"the file itself": [kind]}
     for part in _keys(kind):
         parts[part] = _models_at(kind, (part,))
@@ -105,7 +106,7 @@ def _homes(kind: Any, place: Place) -> Sequence[str]:
     here = _models_at(kind, place[:-1])
     homes = [name for name, models in parts.items() if any(place[-1] in _keys(m) for m in models)]
     beside = [name for name, models in parts.items() if any(model in here for model in models)]
-    known_beside = set(homes) & set(beside)  # another of its kind takes it
+    known_beside = set(homes) & set(beside)  # a part beside this one knows the key
     return () if not beside or known_beside or len(homes) > _MOST_HOMES else homes
 
 
@@ -114,7 +115,7 @@ def _models_at(kind: Any, place: Place) -> list[type[BaseModel]]:
 
 
 def _kinds_at(kind: Any, place: Place) -> Iterator[Any]:
-    """The types that may stand at a place of a `kind`; a union's tag in the place is no key."""
+    """Yield the types allowed at a place of a `kind`; a union's tag in the place is skipped."""
     origin = get_origin(kind)
     if origin is Annotated or origin in (Union, UnionType):
         for part in get_args(kind)[: 1 if origin is Annotated else None]:
@@ -137,7 +138,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _tag_of(model: type[BaseModel]) -> tuple[str, str] | None:
-    """The key that tells a model from others, and what stands behind it; None: it has none."""
+    """Return the tag key that identifies a model, and its value; None without a tag."""
     for name, field in model.model_fields.items():
         if get_origin(field.annotation) is Literal and get_args(field.annotation) == (
             field.default,
@@ -147,9 +148,9 @@ def _tag_of(model: type[BaseModel]) -> tuple[str, str] | None:
 
 
 def _behind_tag(error: ErrorDetails, data: Any, kind: Any) -> Iterator[ErrorDetails]:
-    """The further errors of an entry with an unknown tag.
+    """Yield the further errors of an entry with an unknown tag.
 
-    What depends on the guess is left out: keys that are missing, and those that are like none of the kind's.
+    Errors that depend on the guess are left out: missing keys, and keys unlike any of the guessed kind's.
     """
     place, entry = error["loc"], _entry(data, error["loc"])
     near = near_names(error["ctx"]["tag"], offered_by(error))
@@ -173,7 +174,7 @@ def _depends_on_the_guess(error: ErrorDetails, entry: Any) -> bool:
 
 
 def _entry(data: Any, place: Place) -> Any:
-    """What stands at a place; a union's tag in it is no key."""
+    """Return the content at a place; a union's tag in it is skipped."""
     for part in place:
         if isinstance(part, int) or part in data:
             data = data[part]
@@ -181,7 +182,7 @@ def _entry(data: Any, place: Place) -> Any:
 
 
 def as_list(text: str) -> str | None:
-    """Return a text as the list that it seems to be meant as; None where that is not plain.
+    """Return a text as the list that it seems to mean; None if that is not clear.
 
     >>> as_list("24h"), as_list("DE, FR"), as_list("amount: 3")
     ('[24h]', '[DE, FR]', None)
@@ -191,10 +192,10 @@ def as_list(text: str) -> str | None:
 
 
 def message(error: ErrorDetails, written: Written = NOTHING) -> str:
-    """Return what is wrong."""
+    """Return the text of an error."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "union_tag_invalid":
-        # only what was written stands in quotes
+        # only written text is in quotes
         if suggestion(error, written):
             key = str(context["discriminator"]).strip("'")
             return f"'{context['tag']}' is not a known {key}"
@@ -228,7 +229,7 @@ def _unknown(error: ErrorDetails, written: Written) -> str:
 
 
 def suggestion(error: ErrorDetails, written: Written) -> str:
-    """Return the question which of the names that there are is meant; nothing where none is near."""
+    """Return a question that suggests a similar name; empty if none is similar."""
     if error["type"] == "extra_forbidden":
         key = near_key(error, written)
         return f"; did you mean {key}?" if key else ""
@@ -236,7 +237,7 @@ def suggestion(error: ErrorDetails, written: Written) -> str:
 
 
 def near_key(error: ErrorDetails, written: Written) -> str | None:
-    """Return the key, of those that are not there yet, which an unknown one is meant to be."""
+    """Return the unused known key that is similar to an unknown one, or None."""
     if error.get("ctx", {}).get("homes"):
         return None
     free = [key for key in _known(error, written) if key not in written.keys]
@@ -244,7 +245,7 @@ def near_key(error: ErrorDetails, written: Written) -> str | None:
 
 
 def offered_by(error: ErrorDetails) -> Sequence[str]:
-    """Return the names of which one was asked for, where that is known."""
+    """Return the names that were allowed, if known."""
     context = error.get("ctx", {})
     listed = context.get("expected_tags") or context.get("expected") or ""
     if error["type"] in ("union_tag_invalid", "literal_error"):
@@ -254,13 +255,13 @@ def offered_by(error: ErrorDetails) -> Sequence[str]:
 
 
 def _known(error: ErrorDetails, written: Written) -> Sequence[str]:
-    """The keys that there are; where several models may stand there, those of the one that knows most of the others."""
+    """Return the known keys; of several possible models, those of the one that knows most of the other keys."""
     models: Sequence[Sequence[str]] = error.get("ctx", {}).get("known", ())
     return max(models, key=lambda keys: len({*keys} & {*written.keys}), default=())
 
 
 def _other_form(kinds: Sequence[Any], written: Written) -> str:
-    """What must stand there in place of a text, a list or a mapping."""
+    """Return what must be written in place of a text, a list or a mapping."""
     lists = [get_args(kind) for kind in kinds if get_origin(kind) is tuple]
     models = [kind for kind in kinds if _is_model(kind)]
     if lists:
@@ -276,7 +277,7 @@ def _other_form(kinds: Sequence[Any], written: Written) -> str:
 
 
 def _listed(items: Sequence[Any], written: Written) -> str:
-    """How a list of these items is written, behind the words that it must be one."""
+    """Return how to write a list of these items, as the end of the message that a list is needed."""
     if models := _models_at(items[0], ()):
         return f" with a dash before each entry: - {_example(models[0])}"
     if len(items) == 2 and items[1] is not Ellipsis:
@@ -287,7 +288,7 @@ def _listed(items: Sequence[Any], written: Written) -> str:
 
 
 def _example(model: type[BaseModel]) -> str:
-    """A mapping that a model reads, as far as its first keys go."""
+    """Return an example mapping with the first keys of a model."""
     tag, fields = _tag_of(model), model.model_fields.items()
     keys = [field.alias or name for name, field in fields if field.is_required()]
     extra: Any = model.model_config.get("json_schema_extra") or {}

@@ -1,7 +1,7 @@
-"""From what mechanisms are made for to what a pipeline promises: one event under `add_remove`, and steps of it.
+"""From the relation that mechanisms are made for to the pipeline's promise, by steps of that relation.
 
-Rules: no mechanism knows an event that moves, and but for counts of users themselves none knows a user. It is made for
-one step at its part of a series' epsilon, and the accounting derives the rest. This file knows no series.
+Rules: no mechanism knows an event that moves, and only counts of users themselves know a user. A mechanism is made
+for one step with its part of a series' epsilon, and the accounting derives the rest. This file knows no series.
 """
 
 from dataclasses import dataclass
@@ -18,30 +18,30 @@ from stream_dp.core.users import Users
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Which streams are neighbours: those that differ in one event, or in all of a user's that count."""
+    """The neighbouring streams: they differ in one event, or in all counting events of a user."""
 
     relation: Neighbors
     users: Users | None = None
 
     @property
     def protected(self) -> Protected:
-        """Whom the ledgers promise to."""
+        """The units that the ledgers protect."""
         return Protected(self.relation, self.users)
 
     @property
     def steps(self) -> int:
-        """How many steps of the relation that mechanisms are made for make one of the pipeline's."""
+        """Number of steps of the mechanisms' relation that make one step of the pipeline's."""
         if self.users is not None:
             return self.users.cap
         return 1 if self.relation.step is self.relation else STEPS
 
     @property
     def share(self) -> Fraction:
-        """What of a series' epsilon its mechanism may spend under `relation.step`."""
+        """The share of a series' epsilon that its mechanism may spend under `relation.step`."""
         return Fraction(1, self.steps)
 
     def of(self, subject: str, step: Derivation) -> Derivation:
-        """Derive what holds here from what holds for one step.
+        """Derive the guarantee of this protection from that of one step.
 
         Raises:
             NotDerivable: the step's measure has no group rule.

@@ -1,8 +1,8 @@
 """A pipeline as a value: what is read, who is protected, and which series are released.
 
-Rules: everything is public and declared, nothing comes from data. Problems are told in two passes: first those of each
-part by itself, all of them at once; where there are none, what the parts say together and must not. Whether the series
-fit the budget is the ledger's business. This file opens no file.
+Rules: everything is public and declared; nothing comes from data. Problems are reported in two passes: first all
+problems of the single parts; if there are none, all conflicts between the parts. Whether the series fit the budget
+is checked by the ledger. This file opens no file.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ _IDENTIFYING = (
     "text",
     "integer",
     "category",
-)  # the types of a field that can say whose a record is
+)  # field types that can identify a record's user
 _OF_THE_FILE = (
     "is made of releases and belongs into the pipeline file; of a pipeline that runs, whoever reads the releases can "
     "divide them, which costs nothing"
@@ -87,7 +87,7 @@ def _version(value: object) -> object:
 
 
 def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, ...]:
-    """The series with defaults that fit the schema, of which those that are made of others know these."""
+    """Return the series with defaults that fit the schema; series made of others get access to these."""
     fitted = [each.fitted(info.data.get("fields", {})) for each in series]
     named = {each.name: each for each in fitted}
     return tuple(each.beside(named) for each in fitted)
@@ -151,7 +151,7 @@ class PipelineSpec(Frozen):
         return self
 
     def _source_problems(self) -> list[InitErrorDetails]:
-        """What does not go with the source, or with where the journal is."""
+        """Return conflicts with the source, or with the place of the journal."""
         source, problems = self.source, []
         if not source.stamped and self.clock.kind == "wall":
             why = f"a {source.kind} has no append stamps: use replay"
@@ -180,7 +180,7 @@ class PipelineSpec(Frozen):
         return field_problems(at, name, self.fields, ("time",), ", not a time")
 
     def _user_problems(self) -> list[InitErrorDetails]:
-        """What the field that names users, or the public window of their cap, must not be."""
+        """Return problems of the field that names users, and of the public window of their cap."""
         privacy, step, horizon = self.privacy, self.clock.step, self.clock.horizon
         if privacy.user is None:
             return []
@@ -215,7 +215,7 @@ class PipelineSpec(Frozen):
 
     @property
     def relation(self) -> Neighbors:
-        """Which streams are neighbours, by what is declared and by what the clock makes part of an event's content."""
+        """The neighbouring relation: the declared one, and whether the clock makes the tick part of an event."""
         privacy = self.privacy
         own = isinstance(self.clock, ReplayClock) and privacy.moves == "any_tick"
         if own and privacy.neighbors is Neighbors.REPLACE:
@@ -224,7 +224,7 @@ class PipelineSpec(Frozen):
 
     @property
     def protection(self) -> Protection:
-        """Who is protected, by relation and unit: what every mechanism's guarantee is derived for."""
+        """Who is protected, by relation and unit; every mechanism's guarantee is derived for it."""
         privacy = self.privacy
         if privacy.unit == "event":
             return Protection(self.relation)
@@ -232,18 +232,18 @@ class PipelineSpec(Frozen):
 
     @property
     def live_room(self) -> LiveRoom:
-        """What the live series of the operator, and of each analyst, may have at once."""
+        """Limits of the live series of the operator, and of each analyst, at one time."""
         asked, ledgers = self.queries, 1 + len(self.privacy.analysts)
         return LiveRoom.of(ledgers, asked.series, asked.total_series, asked.entries)
 
     @property
     def condition(self) -> str | None:
-        """What the guarantee takes for granted because the file vouches for it, in words; None: nothing."""
+        """The assumption of the guarantee that the file states, in words; None without one."""
         return KEEPS_ITS_TICK if self.privacy.moves == "within_tick" else None
 
     @property
     def own_times(self) -> TimeForm:
-        """How records write the time that a replay clock counts them by; the default under a wall clock."""
+        """The form of the times by which a replay clock counts records; the default under a wall clock."""
         named = self.fields.get(self.clock.field) if isinstance(self.clock, ReplayClock) else None
         return named.form if isinstance(named, TimeField) else TimeForm()
 
@@ -263,13 +263,13 @@ def with_defaults(data: Any) -> Any:
 
 
 def _kind(part: Any) -> str | None:
-    """The kind of a part, or of what stands in its place; None where it has no text for one."""
+    """Return the kind of a part or of the content in its place; None if the kind is not a text."""
     kind = part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
     return kind if isinstance(kind, str) else None
 
 
 def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:
-    """Validate `data`; where parts are broken, return every problem of each, else every problem of them together."""
+    """Validate `data`; return all problems of single parts, or if there are none, all conflicts between parts."""
     try:
         return PipelineSpec.model_validate(data, context=context)
     except ValidationError as error:
@@ -277,7 +277,7 @@ def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails
 
 
 def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails]:
-    """Validate one series beside the rest of `spec`, or return every problem of it."""
+    """Validate one series beside the rest of `spec`, or return all its problems."""
     try:
         series = _SERIES.validate_python(data).fitted(spec.fields)
         wrong = series_problems(series, spec)
@@ -295,7 +295,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
 
 
 def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails]:
-    """Return what a series, of the file or created later, says beside the rest of it and must not."""
+    """Return the conflicts of a series, of the file or created later, with the rest of the file."""
     privacy = spec.privacy
     problems = series.problems(Rest(spec.fields, spec.clock, privacy))
     known = {analyst.name for analyst in privacy.analysts}
@@ -306,7 +306,7 @@ def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails
 
 
 def _delta_problems(series: Series, privacy: Privacy) -> list[InitErrorDetails]:
-    """What is wrong with a series whose method, or inner counter, has a delta: none is granted, or not for it."""
+    """Return problems of a series whose method or inner counter needs a delta that it is not granted."""
     # keys that some statistics have
     key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
     if key is None:

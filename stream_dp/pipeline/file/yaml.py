@@ -1,9 +1,9 @@
-"""Reading a pipeline file: YAML whose scalars stay text, and every problem of it with its place.
+"""Reads a pipeline file: YAML whose scalars stay text, with the place of every problem.
 
-Rules: YAML decides on nothing but structure, so NO stays "NO" and 1e-6 stays exact; the models decide what a
-text means. One `UsageError` lists the problems, each as `file:line:column: key.path: message`; of what came by message
-nothing is repeated. Anchors are fine in a file, but not in a live series, where a few would write out a thousandfold;
-tags, duplicate keys and empty values are refused. This file knows no particular key.
+Rules: YAML decides only on structure, so NO stays "NO" and 1e-6 stays exact; the models interpret texts. One
+`UsageError` lists the problems, each as `file:line:column: key.path: message`; of a definition that came by message
+nothing is repeated. Anchors are allowed in a file but not in a live series, where a few of them could expand a
+thousandfold. Tags, duplicate keys and empty values are refused. This file knows no particular key.
 """
 
 import json
@@ -32,12 +32,12 @@ from stream_dp.pipeline.routing.uncollected import uncollected
 from stream_dp.records.scalars import UNDECLARED
 from stream_dp.statistics import Series
 
-MOST = 100  # problems listed at once: each is looked up in the text, which takes time in its length
+MOST = 100  # problems listed at once: finding each in the text takes time in its length
 _BY_MESSAGE = ("series", "watch")
-"""Names of texts that did not come from a file: nothing of them is repeated."""
+"""Names of texts that did not come from a file: their content is never repeated."""
 _T = TypeVar("_T")
 _BREAKS = re.compile("[\x85\u2028\u2029]")
-_QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
+_QUOTED = re.compile(r"'.*'", re.DOTALL)  # greedy: a value may contain quotes and line breaks
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
 _CONTROL = 'not valid YAML: holds a control character; write it in double quotes as an escape such as "\\u0007"'
 _LIVE, _SCHEMA = "series", "schema"
@@ -63,12 +63,12 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"expected ',' or '(.)', but got", "a comma is missing before this, or the {0} to what opens {1}"),
     (r"expected", "text stands behind what has ended already"),
 )  # fmt: skip
-"""What PyYAML says of its context and its problem, the first that matches, and what people are told."""
+"""Patterns for PyYAML's context and problem, the first match counts, each with the text for people."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """What is wrong at a place of the text, by its keys `path`; `meant` is what may be meant, of public names."""
+    """A problem at a place of the text, with its keys as `path`; `meant` suggests a public name."""
 
     line: int
     column: int
@@ -77,7 +77,7 @@ class Problem:
     meant: str = ""
 
     def text(self, name: str) -> str:
-        """Return the problem as a line; in a file with the place as editors take it."""
+        """Return the problem as a line; for a file with the place in the form that editors read."""
         where = f"{name}:{self.line}:{self.column}: "
         if name in _BY_MESSAGE:
             where = f"{name}, line {self.line}, column {self.column}: "
@@ -97,13 +97,12 @@ def _refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
 
 
 def _problem_at(mark: Any, path: str, message: str, meant: str = "") -> Problem:
-    """Return a problem at one of the reader's marks."""
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
     return Problem(line, column, path, message, meant)
 
 
 def joined(path: str, key: str | int) -> str:
-    """Return the place of a key, or of an item, within another place."""
+    """Return the path of a key or an item within another path."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
@@ -113,8 +112,8 @@ def load(path: str | Path) -> PipelineSpec:
     """Read and check a pipeline file; its relative paths become relative to its folder.
 
     Raises:
-        UsageError: the file cannot be read or is not a valid pipeline; the message lists every problem of each part,
-            or where there is none every problem of them together.
+        UsageError: the file cannot be read or is not a valid pipeline; the message lists all problems of single
+        parts, or if there are none, all conflicts between parts.
     """
     path = Path(path)
     context = {"folder": path.parent}
@@ -123,11 +122,11 @@ def load(path: str | Path) -> PipelineSpec:
 
 
 def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Series:
-    """Read and check one entry of `series:` (YAML or JSON, no aliases), which is created beside those of the file.
+    """Read and check one entry of `series:` (YAML or JSON, no aliases) that is created beside the file's series.
 
     Raises:
-        UsageError: it is no series of this pipeline; the message lists every problem with its key. Without a `name`
-            of its own it came from elsewhere, and nothing of what is wrong with it is repeated.
+        UsageError: it is not a series of this pipeline; the message lists every problem with its key. With the
+        default `name` the text came by message, and its content is not repeated.
     """
 
     def check(data: Any) -> Series | list[ErrorDetails]:
@@ -139,9 +138,10 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Ser
 def load_live(
     definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
 ) -> _T:
-    """Read a definition (YAML or JSON, no aliases) that came while the engine runs: what `check` makes of it.
+    """Read a definition (YAML or JSON, no aliases) for a running engine; return the result of `check`.
 
-    `name` is the message's key that holds it, or where else it stands; of what came by message nothing is repeated.
+    `name` is the message's key that holds it, or another name of its place; content that came by message is not
+    repeated.
 
     Raises:
         UsageError: all problems, as those of `load_series`.
@@ -154,18 +154,18 @@ def load_live(
 
 
 def _unbroken(text: str) -> str:
-    """The text; JSON with escapes for the characters at which YAML breaks lines, and would read a space for them."""
+    """Return the text; in JSON, escape the characters at which YAML would break lines."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
-        return text  # a text in YAML says what YAML makes of it
+        return text  # not JSON: YAML's own meaning counts
     return _BREAKS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def _checked(
     text: str, name: str, check: Callable[[Any], _T | list[ErrorDetails]], *, aliases: bool = True
 ) -> _T:
-    """The value that `check` makes of a text; all problems of both are told at once."""
+    """Return the value that `check` makes of a text; report all problems of reading and checking at once."""
     reader = _Reader(aliases)
     try:
         root = _compose(text, name)
@@ -173,7 +173,7 @@ def _checked(
     except RecursionError:
         raise UsageError(f"{name}: not valid YAML: nested too deeply") from None
     if reader.aliased:
-        _refuse(name, reader.problems)  # unchecked: written out it may be a thousand times as long
+        _refuse(name, reader.problems)  # unchecked: expanded it may be a thousand times as long
     result = check(data)
     problems = list(reader.problems)
     if isinstance(result, list):
@@ -221,7 +221,7 @@ def _compose(text: str, name: str) -> yaml.Node:
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> tuple[Any, str]:
-    """The mark at which to tell a reader's error, which is not always where the reader stopped, and what to tell."""
+    """Return the mark and the text for a reader's error; the mark is not always where the reader stopped."""
     context, what = error.context or "", error.problem or ""
     mark, begins = error.problem_mark or error.context_mark, error.context_mark
     if re.search("simple key|quoted scalar.*unexpected", text := f"{context}: {what}"):
@@ -235,7 +235,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[Any, str]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Turns nodes into dicts, lists and text, and notes what YAML allows but a pipeline, or a live series, does not."""
+    """Turns nodes into dicts, lists and text, and notes YAML that a pipeline, or a live series, must not have."""
 
     aliases: bool = True
     aliased: bool = False
@@ -244,7 +244,7 @@ class _Reader:
     _open: set[int] = field(default_factory=set)
 
     def value(self, node: yaml.Node, path: str) -> Any:
-        """What the node says; a node that several aliases name is read once."""
+        """Return the node's value; a node with several aliases is read once."""
         if self.aliases and _plainly_read(node):
             return node.value
         if id(node) in self._done:
@@ -275,7 +275,7 @@ class _Reader:
         return self._whole(node, path)
 
     def _whole(self, node: yaml.Node, path: str) -> Any:
-        """The scalar's text; JSON writes a character beyond U+FFFF as a pair of escapes, which YAML leaves as two."""
+        """Return the scalar's text with pairs of surrogates joined, as JSON escapes characters beyond U+FFFF."""
         try:
             node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
@@ -301,7 +301,7 @@ class _Reader:
 
 
 def _unspaced(key: str) -> str:
-    """Why a key has no value, where that is plain from the key."""
+    """Return why a key has no value, if the key itself shows that."""
     name, colon, value = key.partition(":")
     if colon and value:
         return f"a space is missing behind the colon: '{name}: {value}'"
@@ -309,7 +309,7 @@ def _unspaced(key: str) -> str:
 
 
 def _plainly_read(node: yaml.Node) -> bool:
-    """Whether a node is a text that says what stands there, and nothing is to be noted of it."""
+    """Return whether a node is a plain text without anything to note."""
     return (
         type(node) is yaml.ScalarNode
         and node.value.isascii()
@@ -319,10 +319,10 @@ def _plainly_read(node: yaml.Node) -> bool:
 
 
 def placed(root: yaml.Node, errors: Sequence[ErrorDetails], *, repeat: bool = True) -> set[Problem]:
-    """Return the problems of a text that pydantic found, where they stand; of more than `MOST` the first.
+    """Return pydantic's errors as problems with places in the text, at most `MOST`.
 
-    What follows from another problem is left out: a list that is too short for its items are wrong, and a key that is
-    missing where another one is meant to be it. `repeat`: what was written may be repeated as it would be right.
+    Consequences of other problems are left out: a list that is too short because its items are wrong, and a missing
+    key that a misspelled one stands for. `repeat`: written text may be repeated in corrected form.
     """
     some = [error for error in errors[:MOST] if not _follows(error, errors)]
     meant = {place for error in some if (place := _meant(root, error)) is not None}
@@ -335,7 +335,7 @@ def placed(root: yaml.Node, errors: Sequence[ErrorDetails], *, repeat: bool = Tr
 
 @dataclass(slots=True)
 class _Walk:
-    """Follows an error's location through the file; a union's tag in the location has no place there."""
+    """Follows an error's location through the file; a union's tag in the location is skipped."""
 
     node: yaml.Node
     mark: Any
@@ -344,11 +344,11 @@ class _Walk:
     tagged: bool = False
 
     def step(self, part: str | int) -> None:
-        """Go to the entry `part` of the current node, or stay where there is none."""
+        """Go to the entry `part` of the current node, or stay if there is none."""
         if isinstance(self.node, yaml.SequenceNode) and isinstance(part, int):
             if part < len(self.node.value):
                 self._enter(self.node.value[part], None, part)
-            else:  # an item that is missing
+            else:  # a missing item
                 self.path = joined(self.path, part)
         elif isinstance(self.node, yaml.MappingNode):
             if part == "[key]":
@@ -378,7 +378,7 @@ class _Walk:
 
 
 def _place(root: yaml.Node, error: ErrorDetails, *, repeat: bool) -> Problem:
-    """Where and how to tell one of pydantic's errors."""
+    """Return one of pydantic's errors with its place and text."""
     if error["type"] == "union_tag_not_found":
         return _untold(root, error)
     loc = error["loc"]
@@ -408,13 +408,13 @@ def _written(root: yaml.Node, error: ErrorDetails, node: yaml.Node, *, repeat: b
 
 
 def _keys(node: yaml.Node) -> tuple[str, ...]:
-    """The keys of a mapping that are texts."""
+    """Return the text keys of a mapping."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     return tuple(key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode))
 
 
 def _meant(root: yaml.Node, error: ErrorDetails) -> tuple[str | int, ...] | None:
-    """The place of the key that an unknown one is meant to be."""
+    """Return the place of the known key that an unknown one is similar to."""
     if error["type"] != "extra_forbidden":
         return None
     key = near_key(error, _written(root, error, root, repeat=False))
@@ -422,7 +422,7 @@ def _meant(root: yaml.Node, error: ErrorDetails) -> tuple[str | int, ...] | None
 
 
 def _untold(root: yaml.Node, error: ErrorDetails) -> Problem:
-    """What to say of a mapping without the key that tells which of several it is."""
+    """Return the problem of a mapping without its tag key."""
     walk, key = _walked(root, error["loc"]), error["ctx"]["discriminator"].strip("'")
     pairs = [pair for pair in walk.node.value if isinstance(pair[0], yaml.ScalarNode)]
     for wrong, value in pairs:
@@ -436,7 +436,7 @@ def _untold(root: yaml.Node, error: ErrorDetails) -> Problem:
 
 
 def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
-    """Whether a list is too short only because something is wrong with each of its entries."""
+    """Return whether a list is too short only because each of its entries is wrong."""
     if error["type"] != "too_short" or error["ctx"]["actual_length"]:
         return False
     loc = error["loc"]
@@ -444,7 +444,7 @@ def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
 
 
 def _declaring(error: ErrorDetails, node: yaml.Node, wrong: str) -> str:
-    """What is wrong at this node; where something is open there, that it is to be declared."""
+    """Return the text of a problem; at an undeclared placeholder, ask to declare the value."""
     loc = error["loc"]
     empty = isinstance(node, yaml.SequenceNode) and error["type"] == "too_short"
     if not (empty and loc[0] == _SCHEMA) and node.value != UNDECLARED:

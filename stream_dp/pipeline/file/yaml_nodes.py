@@ -1,8 +1,9 @@
-"""The nodes of a YAML text: by PyYAML's own reader, and for a long text by libyaml, thirty times as fast.
+"""The nodes of a YAML text: from PyYAML, and for a long text from libyaml, which is thirty times as fast.
 
-Rules: both say the same, or the first one decides: what libyaml refuses, and a text with characters that the two take
-differently, is read by PyYAML, whose words and places people are told. Tags of what has none of its own say nothing
-but that they are standard. libyaml has no limit of nesting and no guard of the stack; here it has one.
+Rules: both readers must agree, or PyYAML decides: a text that libyaml refuses, or that contains characters which
+the two read differently, is read by PyYAML, whose messages and places are shown to people. Nodes without a tag get
+a standard tag without further meaning. libyaml has no limit of nesting and does not protect the stack; here it has
+a limit.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-LONG = 1 << 12  # characters; a text that is shorter takes a tenth of a second at most
+LONG = 1 << 12  # characters; PyYAML reads a shorter text in a tenth of a second
 MOST_NESTED = 100
 PLAIN_TAG = "tag:yaml.org,2002:str"
 _ALIKE = re.compile("[\n\x20-\x3e@-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*")
@@ -23,20 +24,20 @@ if yaml.__with_libyaml__:
 
 
 class _TooDeep(Exception):
-    """The text is nested deeper than any pipeline."""
+    """The text is nested more deeply than any pipeline."""
 
 
-class _Fast(*_BASES):  # type: ignore[misc]  # CParser, where there is one
-    """Composes nodes; what it asks of a resolver."""
+class _Fast(*_BASES):  # type: ignore[misc]  # CParser, if installed
+    """Composes nodes with libyaml and acts as its resolver."""
 
     depth = 0
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
-        """Return the tag of what has none; no value is looked at."""
+        """Return the tag of a node without one; ignores the value."""
         return PLAIN_TAG
 
     def descend_resolver(self, parent: Any, index: Any) -> None:
-        """Enter a node: the one place to count how deep they are nested."""
+        """Enter a node and count the depth; raise _TooDeep beyond the limit."""
         self.depth += 1
         if self.depth > MOST_NESTED:
             raise _TooDeep
@@ -47,10 +48,10 @@ class _Fast(*_BASES):  # type: ignore[misc]  # CParser, where there is one
 
 
 def nodes(text: str) -> yaml.Node | None:
-    """Return the root of a text's one document; None where it has none. A plain scalar has style None or "".
+    """Return the root of a text's single document, None without one. A plain scalar has style None or "".
 
     Raises:
-        yaml.YAMLError, ValueError, OverflowError, RecursionError: it is no YAML, or nested too deeply.
+        yaml.YAMLError, ValueError, OverflowError, RecursionError: it is not YAML, or nested too deeply.
     """
     if _BASES and len(text) >= LONG and said_alike(text):
         try:
@@ -62,9 +63,9 @@ def nodes(text: str) -> yaml.Node | None:
 
 
 def said_alike(text: str) -> bool:
-    """Say whether a text holds none of what the two readers take differently.
+    """Return whether a text has nothing that the two readers treat differently.
 
-    That is tabs and line breaks other than line feeds, marks of a document, directives, and a `?`.
+    They differ on tabs and line breaks other than line feeds, document markers, directives, and `?`.
     """
     return _ALIKE.fullmatch(text) is not None and _UNLIKE.search(text) is None
 

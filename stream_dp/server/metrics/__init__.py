@@ -1,5 +1,5 @@
-"""Metrics for a monitoring system, as `prometheus_client` writes them: of what is public, from the public view alone.
+"""Metrics for a monitoring system in `prometheus_client`'s formats, from the public view alone.
 
-Rules: nothing here knows an event, a count, an offset or a process. No registry but our own is shown, and no collector
-but those here: what a process takes of memory or time is private.
+Rules: nothing here knows an event, a count, an offset or a process. Only our own registry and the collectors of
+this folder are shown, because a process's memory and time are private.
 """

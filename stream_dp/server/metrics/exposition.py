@@ -1,16 +1,17 @@
-"""The text of `/metrics`: made anew when something public has changed, on a thread, and the same bytes until then.
+"""The text of `/metrics`: rewritten on a thread when something public has changed, else the same bytes.
 
-Rules: a scrape shows what the public view shows at that moment and nothing of who scrapes, how often, or how long it
-takes. One scrape at a time makes the text, and pauses follow as after any other work of the server, so that however
-many ask, the engine keeps its share of the process.
+Rules: a scrape shows the public view of that moment and nothing about the scraper, the number of scrapes, or their
+duration. One scrape at a time makes the text, followed by pauses as after any other work of the server, so that the
+engine keeps its share of the process whatever the number of scrapers.
 
-Releases: each number by pipeline, series, key and window, with its band or its ends. Every value stands in the bytes of
-a release, or counts what stands there. A number that is not there (an open end, a share of nothing) has no line; where
-a release has no keys, or no windows, the label is empty, which is as good as none. A halted series has no lines.
-Firings count the ticks of published releases since this server was first scraped, each once, for what lies between two
-scrapes would else be missed; what one scrape reads is bounded, and the rest waits for the next one. Pipeline and budget
-say what stands in `/api/pipeline`, `/api/budget` and `/healthz`: decimals read as numbers, to be shown, not to be
-reckoned with.
+Releases: each number by pipeline, series, key and window, with its band or its ends. Every value is in the bytes of
+a release, or counts something in them. A missing number (an open end, a share of nothing) has no line. If a release
+has no keys or no windows, the label is empty, which equals no label. A halted series has no lines.
+
+Firings count the ticks of published releases since this server was first scraped, each once, because a firing
+between two scrapes would be missed otherwise. One scrape reads a limited number of releases, and the next one
+continues. Pipeline and budget show the values of `/api/pipeline`, `/api/budget` and `/healthz`: decimals as
+floating-point numbers, for display, not for calculation.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from stream_dp.server.turns import pause_after
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MOST_READ = 1000
-"""Releases of a series, at a scrape."""
+"""The most releases of a series read in one scrape."""
 _LAST = 2**63 - 1
 _SERIES = ("pipeline", "series")
 _KEY = (*_SERIES, "key")
@@ -78,7 +79,7 @@ RELEASED = {
         "1 where the test kit made the noise: no guarantee holds.", _SERIES
     ),
 }
-"""Every family of releases."""
+"""All metric families of releases."""
 
 _Number = int | float | None | UnsetType
 _PIPELINE = ("pipeline",)
@@ -124,32 +125,32 @@ CONFIGURED = {
         "The price of a series that runs.", ("pipeline", "series")
     ),
 }
-"""Every family that is no release's."""
+"""All metric families of pipeline and budget."""
 _FAMILIES = {**RELEASED, **CONFIGURED}
 
 
 class FiredSoFar:
-    """The ticks at which each key of each series fired. It never changes: counting on makes another one."""
+    """The number of ticks at which each key of each series fired; immutable: `counting` returns a new object."""
 
     def __init__(
         self,
         upto: Mapping[str, int] | None = None,
         counts: Mapping[str, Counter[str]] | None = None,
     ) -> None:
-        """Begin: nothing has fired."""
+        """Start with these counts (default: none)."""
         self._upto = upto or {}
         self._counts = counts or {}
 
     def of(self, series: str) -> Mapping[str, int]:
-        """Return at how many ticks each key of a series fired."""
+        """Return the number of ticks at which each key of a series fired."""
         return self._counts.get(series, {})
 
     def behind(self, latest: Mapping[str, Release]) -> bool:
-        """Say whether there is something to count on with, where these are the newest releases of each series."""
+        """Return whether there are releases to count, given the newest release of each series."""
         return any(map(self._is_new, latest.values()))
 
     def unread(self, log: ReleaseLog) -> list[Release]:
-        """Return the releases to count on with, oldest first: those of series that fire, and the newest of new ones."""
+        """Return the releases to count, oldest first: those of series that fire, and the newest of new series."""
         found: list[Release] = []
         for name, newest in log.latest().items():
             if name in self._upto and self._is_new(newest):
@@ -161,9 +162,9 @@ class FiredSoFar:
         return found
 
     def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
-        """Return the counts with these releases, of series that are `kept`.
+        """Return the counts with these releases added, of the series in `kept`.
 
-        The first release of a series says only whether it fires.
+        The first release of a series only shows whether the series fires.
         """
         upto = {name: tick for name, tick in self._upto.items() if name in kept}
         counts = {name: of for name, of in self._counts.items() if name in kept}
@@ -179,14 +180,14 @@ class FiredSoFar:
         return type(self)(upto, counts)
 
     def _is_new(self, newest: Release) -> bool:
-        """Whether a series whose newest release this is has something to count on with."""
+        """Return whether a series with this newest release has releases to count."""
         name = newest.series
         return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """All that the text is made of, but for what was counted."""
+    """All inputs of the text, except the counted firings."""
 
     sequence: int
     pipeline: Mapping[str, Any]
@@ -195,12 +196,12 @@ class Shown:
 
     @classmethod
     def of(cls, view: PublicView) -> "Shown":
-        """Return what is public now."""
+        """Return the present public view."""
         return cls(view.log.last_sequence, view.pipeline(), view.budget(), view.catching_up())
 
 
 class Exposition:
-    """What `/metrics` of one view answers."""
+    """The answer of `/metrics` for one view."""
 
     def __init__(self, view: PublicView) -> None:
         self._view = view
@@ -211,10 +212,10 @@ class Exposition:
         self._rested = 0.0
 
     async def text(self, accepted: str) -> tuple[bytes, str]:
-        """Return the text in a form that a request with this `Accept` header reads, and what the form is called.
+        """Return the text in a format that this `Accept` header allows, and the content type.
 
         Raises:
-            FailClosed: a release is of a form that this version does not read.
+            FailClosed: a release has a form that this version does not read.
         """
         form = content_type(accepted)
         async with self._making:
@@ -229,7 +230,7 @@ class Exposition:
             return self._texts[form], form
 
     async def _make(self, form: str) -> None:
-        """Write the text of what is public now, on a thread."""
+        """Write the text of the present public view, on a thread."""
         shown, latest = Shown.of(self._view), self._view.log.latest()
         unread = self._fired.unread(self._view.log)
         if shown != self._shown or unread:
@@ -255,7 +256,7 @@ def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: 
 def add_configured(
     gauges: Gauges, pipeline: Mapping[str, Any], catching_up: bool, sequence: int
 ) -> None:
-    """Add what the pipeline is, from what `/api/pipeline` says of it."""
+    """Add the configuration from the content of `/api/pipeline`."""
     name, clock = pipeline["name"], pipeline["clock"]
     gauges.set("stream_dp_pipeline_info", 1, name, pipeline["fingerprint"], __version__)
     gauges.set("stream_dp_tick_seconds", clock["step"], name)
@@ -270,7 +271,7 @@ def add_configured(
 
 
 def add_budget(gauges: Gauges, name: str, budget: Mapping[str, Any]) -> None:
-    """Add what was spent and what is left, from what `/api/budget` says."""
+    """Add spent and remaining amounts from the content of `/api/budget`."""
     unit = budget["unit"]
     for kind, amount in budget[_EPSILON].items():
         if kind != "spent" or unit == _EPSILON:
@@ -293,16 +294,16 @@ def add_budget(gauges: Gauges, name: str, budget: Mapping[str, Any]) -> None:
 
 
 class ReleaseGauges:
-    """Fills the families of releases, of one pipeline."""
+    """Fills the metric families of one pipeline's releases."""
 
     def __init__(self, gauges: Gauges, pipeline: str) -> None:
         self._gauges = gauges
         self._pipeline = pipeline
 
     def add(self, release: Released, domain: Iterable[str], fired: Mapping[str, int]) -> None:
-        """Add what a release says.
+        """Add the numbers of a release.
 
-        Where keys of a `domain` fire, or watches, `fired` are the ticks at which each of them did.
+        If keys of a `domain`, or watches, fire, `fired` holds the number of ticks at which each of them fired.
         """
         series = release.series
         self._tell("tick", release.tick, series)
@@ -322,7 +323,7 @@ class ReleaseGauges:
             self._add_part(series, window, part)
 
     def _add_part(self, series: str, window: str, part: WindowPart | Released) -> None:
-        """Add the numbers of a window, or of a release that has none."""
+        """Add the numbers of a window, or of a release without windows."""
         if part.value is not UNSET:
             self._add_number((series, "", window), part.value, part.band, part.low, part.high)
         if part.values:
@@ -364,6 +365,6 @@ class ReleaseGauges:
             self._add_number((series, key, ""), count, release.counts_band)
 
     def _tell(self, family: str, value: _Number, series: str, *labels: str) -> None:
-        """Add a value where there is one."""
+        """Add a value unless it is missing."""
         if value is not None and value is not UNSET:
             self._gauges.set(f"stream_dp_release_{family}", value, self._pipeline, series, *labels)

@@ -1,7 +1,7 @@
-"""Families of metrics that are filled value by value, and written by `prometheus_client` as OpenMetrics or plain text.
+"""Metric families, filled value by value, and written as OpenMetrics or plain text by `prometheus_client`.
 
-Rules: a family has one name, one help and the same labels on each of its values; one without a value is not told. No
-registry is asked: what a process takes of memory, files or time is private.
+Rules: a family has one name, one help and the same labels on each of its values; a family without a value is not
+written. No registry is read, because a process's memory, files and time are private.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,21 +15,21 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_tex
 
 OPEN = "application/openmetrics-text"
 FORMS = (OPEN, "text/plain")
-"""What the text may be called, without its version."""
+"""The content types of the text, without version."""
 _Written = GaugeMetricFamily | CounterMetricFamily | InfoMetricFamily
 
 
 class Described(NamedTuple):
-    """What a family is: its help, and the names of its labels."""
+    """The help and the label names of a family."""
 
     help: str
     labels: tuple[str, ...] = ()
 
 
 class Gauges:
-    """Values by family, told in the order of their descriptions.
+    """Values by family, written in the order of their descriptions.
 
-    What ends in `_total` is a counter, in `_info` a fact that is always 1, anything else a gauge.
+    A name that ends in `_total` is a counter, in `_info` a fact that is always 1, any other a gauge.
 
     >>> made = Gauges({"clicks": Described("How many.", ("page",))})
     >>> made.set("clicks", 3, "home")
@@ -56,7 +56,7 @@ class Gauges:
         return (family for family in self._families.values() if family.samples)
 
     def written(self, accepted: str) -> bytes:
-        """Return the text in a form that a request with this `Accept` header reads."""
+        """Return the text in a format that this `Accept` header allows."""
         if OPEN in accepted:
             text: bytes = open_text(self)  # type: ignore[no-untyped-call]  # the library's own types stop here
             return text
@@ -64,7 +64,7 @@ class Gauges:
 
 
 def content_type(accepted: str) -> str:
-    """Return what `written` gives for this `Accept` header is called; nothing of the header is repeated."""
+    """Return the content type of `written` for this `Accept` header; repeats nothing of the header."""
     return CONTENT_TYPE_LATEST if OPEN in accepted else CONTENT_TYPE_PLAIN_0_0_4
 
 

@@ -1,4 +1,4 @@
-"""The routes of the API that keep or stream something: releases, live series, messages; `api` has the others.
+"""Routes for releases, live series and messages; `api` has the others.
 
-Rules: a route returns a model of `server.models`, or says in its file why it returns bytes.
+Rules: a route returns a model of `server.models`, or its file explains why it returns bytes.
 """

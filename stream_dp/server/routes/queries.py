@@ -1,7 +1,7 @@
 """The API for series that come and go while the engine runs: preview, create, halt, list.
 
-Rules: the list is public, everything else needs a token. A request with a key is done once, however often it is sent.
-Without live series or a token there is nothing to write to, and no such route.
+Rules: the list is public, everything else needs a token. A request with a key is done once, however often it is
+sent. Without live series or a token, the routes that write do not exist.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -50,7 +50,7 @@ _Name = Annotated[str, Path(description="The name of a series that was created a
 
 
 def add_queries(app: FastAPI, view: PublicView) -> None:
-    """Add the routes under /api/queries; those that write only where there are live series and a token."""
+    """Add the routes under /api/queries; those that write only if there are live series and a token."""
 
     @app.get(
         "/api/queries",
@@ -123,7 +123,7 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
 
 
 async def _done(model: type[A], work: Awaitable[Mapping[str, Any]]) -> A:
-    """Return what the engine says; of a bug nothing is said or logged, for its text can carry data."""
+    """Return the engine's answer. A bug's text is neither sent nor logged, because it can contain data."""
     try:
         return model.documented(await work)
     except StreamDPError:

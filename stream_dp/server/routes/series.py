@@ -1,8 +1,8 @@
 """Published releases: the newest of each series, those of one series, and the live stream.
 
-Rules: a release leaves as the exact bytes that were published: `msgspec.Raw` puts them into the answer without
-reading them, and the models of `server.models.published` say what is in them (tests hold the two together). A history
-of more than one part is sent part by part, so no answer is ever whole in memory.
+Rules: a release is sent as the exact published bytes: `msgspec.Raw` puts them into the answer without reading them,
+and the models of `server.models.published` describe their content (tests compare the two). A history of more than
+one part is sent part by part, so no whole answer is ever in memory.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ _Sequence = Annotated[int | None, Query(ge=-1, le=_LARGEST)]
 
 
 def add_series(app: FastAPI, view: PublicView) -> None:
-    """Add the routes that hand out what `view` has of releases."""
+    """Add the routes for the releases of `view`."""
 
     def known() -> set[str]:
         return {str(entry["name"]) for entry in view.pipeline().get("series", ())}
@@ -114,7 +114,7 @@ def add_series(app: FastAPI, view: PublicView) -> None:
 
 
 def add_stream(app: FastAPI, broadcast: Broadcast) -> None:
-    """Add the route that hands them out as they are published."""
+    """Add the route that streams releases as they are published."""
 
     @app.get(
         "/api/stream",
@@ -149,7 +149,7 @@ def _newest(name: str, latest: Mapping[str, Release]) -> dict[str, Any]:
 
 
 def _bytes(release: Release) -> msgspec.Raw:
-    """Return what the encoder copies into an answer as it is."""
+    """Return the body as raw JSON, which the encoder copies unchanged."""
     return msgspec.Raw(release.body)
 
 

@@ -1,7 +1,7 @@
-"""The API for messages: one that says what to do, and the short form for asking one series.
+"""The API for messages: any message, and a short form for asking one series.
 
-Rules: who holds a token is heard, and checked before a byte of the body is read. An answer leaves as the bytes that are
-on record, whatever it says; where it is a refusal the status says so too.
+Rules: only holders of a token may send messages; the token is checked before a byte of the body is read. An answer
+is sent as the recorded bytes; if it is a refusal, the status shows that too.
 """
 
 from collections.abc import Awaitable
@@ -26,13 +26,13 @@ from stream_dp.server.view import PublicView
 
 _TAGS: list[str | Enum] = ["messages"]
 _ON_RECORD = (403, 404, 409, 422)
-"""Statuses of refusals that may be answers on record."""
+"""Statuses of refusals that may be recorded answers."""
 _Key = Annotated[str, Depends(request_key)]
 _Name = Annotated[str, Path(description="The name of a series that runs.")]
 
 
 def add_messages(app: FastAPI, view: PublicView) -> None:
-    """Add the routes of messages, where there are live series and a token."""
+    """Add the routes of messages if there are live series and a token."""
     if view.live_series is not None and view.token:
         _add(app, view.live_series, Token(view))
 
@@ -72,7 +72,7 @@ def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
 
 
 async def _answered(work: Awaitable[bytes]) -> Response:
-    """Return the answer's bytes; of a bug nothing is said or logged, for its text can carry data."""
+    """Return the answer's bytes. A bug's text is neither sent nor logged, because it can contain data."""
     try:
         body = await work
         refused = read_answer(body).refused
@@ -90,7 +90,7 @@ def _body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refused() -> dict[int | str, dict[str, Any]]:
-    """What may be refused: by the server itself, or on record."""
+    """Return the possible refusals: by the server itself, or as recorded answers."""
     found = refusals(401, 403, 404, 409, 413, 415, 422, 429, 503)
     either = {"anyOf": [reference(Refusal), reference(MessageAnswer)]}
     for status in _ON_RECORD:
