@@ -136,9 +136,7 @@ class _Sum:
         return _Sum(scales, numbers, self.normal + other.normal * factor**2)
 
     def quantile(self, failure: float) -> Fraction:
-        """Return a bound that |sum| exceeds with probability at most `failure` (by Gil-Pelaez, with a little normal
-        noise).
-        """
+        """Return a bound that |sum| exceeds with probability at most `failure` (Gil-Pelaez, smoothed)."""
         if not self.variance:
             return Fraction(0)
         deviation = math.sqrt(self.variance)
