@@ -13,11 +13,7 @@ GAUSSIAN = "GDP"
 GAUSSIAN_FINITE = "GDP, finite communication"
 
 
-PARAMETERS = {
-    ZERO_CONCENTRATED: "rho",
-    GAUSSIAN: "mu",
-    GAUSSIAN_FINITE: "mu",
-}  # all other measures: epsilon
+PARAMETERS = {ZERO_CONCENTRATED: "rho", GAUSSIAN: "mu", GAUSSIAN_FINITE: "mu"}  # else epsilon
 
 
 def renyi(alpha: Fraction) -> str:

@@ -130,9 +130,7 @@ def pure_to_gaussian(measure: PureDP) -> GaussianDP:
     def too_small(units: int) -> bool:
         return normal_cdf(Fraction(units, 2 * UNITS)).low < truth.high
 
-    units = int(
-        -2 * NormalDist().inv_cdf(1 / (1 + math.exp(epsilon))) * UNITS
-    )  # only a start of the search
+    units = int(-2 * NormalDist().inv_cdf(1 / (1 + math.exp(epsilon))) * UNITS)  # only a start
     while not too_small(units):
         units -= 1
     while too_small(units):

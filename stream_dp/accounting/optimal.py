@@ -18,9 +18,7 @@ from stream_dp.accounting.directed import Interval
 from stream_dp.errors import NotDerivable
 
 LISTED = 4000  # most answers that the exact method lists
-FLOAT_ERROR = Fraction(
-    1, 2**48
-)  # error of one cell of a convolution: 2^-53, a constant, log2 of the cells
+FLOAT_ERROR = Fraction(1, 2**48)  # of a cell of a convolution: 2^-53, a constant, log2 of the cells
 FAR = 10_000  # a sum of epsilons that gives no protection; e to its power is still a decimal
 SHARE = 100  # the slack may be 1 / SHARE of the delta
 COARSE, FINE = 2**10, 2**17  # least and most grid points up to the sum of the epsilons

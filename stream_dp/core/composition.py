@@ -97,9 +97,7 @@ class ConcurrentComposition:
                 return CompositionState(state.created + 1, live), None
             case Ask(index, inner):
                 child = self._live(state, index)
-                machine: Any = (
-                    child.mechanism
-                )  # every mechanism refuses messages outside its query space
+                machine: Any = child.mechanism  # each checks its query space
                 after, answer = machine.step(inside_of(child.state), inner, noise)
                 live = {**state.live, index: Child(child.mechanism, after)}
                 return CompositionState(state.created, live), answer

@@ -120,9 +120,7 @@ def _columns(
     """Return the moments of texts in cells of shape (texts, characters), and which are known; digits as in `shape`."""
     like = np.frombuffer(shape.encode(), np.uint8)
     digit = like == _AS_ASCII
-    values = cells - np.where(digit, _AS_ASCII, like).astype(
-        np.uint8
-    )  # wraps: what is below "0" is above 9
+    values = cells - np.where(digit, _AS_ASCII, like).astype(np.uint8)  # wraps: larger than 9
     known = (values <= digit * np.uint8(9)).all(axis=1)
     numbers = (values[known].astype(np.float64) @ _weights(shape)).astype(np.int64)
     year, month, day, hour, minute, second, milli, hours, minutes = numbers.T

@@ -66,9 +66,7 @@ def same(left: object, right: object) -> bool:
     if isinstance(left, set | frozenset) and isinstance(right, set | frozenset):
         return left == right and same(*(sorted(map(_written, items)) for items in (left, right)))
     if isinstance(left, dict) and isinstance(right, dict):
-        return same(
-            list(left.items()), list(right.items())
-        )  # a mechanism can tell the order of a dict's items
+        return same(list(left.items()), list(right.items()))  # the order is visible
     if is_dataclass(left) and not isinstance(left, type):
         names = (f.name for f in fields(left))
         return all(same(getattr(left, name), getattr(right, name)) for name in names)

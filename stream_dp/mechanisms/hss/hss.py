@@ -260,13 +260,13 @@ class HSS(CountRows, Deciding):
         It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
         longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost
         uniform. It is known that the j-th instance drew it once. With J the number of closed intervals and G the
-        tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z)) <= (P(J = j) +
-        w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with tail
-        min(1, G / w_j), a geometric moved up. Crossings by growth never look at the counter's noise, which is
-        therefore independent of J. Crossings of a quantity of h + c do look at it, once the quantity depends on
-        other columns than without noise (for example where the largest released column is not the truly largest).
-        There independence is an assumption, paid for by adding up the tails of all columns (tests: rotating
-        leaders).
+        tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
+        <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law
+        with tail min(1, G / w_j), a geometric moved up. Crossings by growth never look at the counter's noise,
+        which is therefore independent of J. Crossings of a quantity of h + c do look at it, once the quantity
+        depends on other columns than without noise (for example where the largest released column is not the truly
+        largest). There independence is an assumption, paid for by adding up the tails of all columns (tests:
+        rotating leaders).
         """
         instance = self.instance()
         scales = (instance.lift_scale, instance.query_scale)

@@ -2,9 +2,9 @@
 
 A threshold with large noise lives longest, so the noise of the instance alive now is not geometric any more: on
 quiet data it is almost uniform. It is known that the j-th instance drew it once. With J the number of closed
-intervals and G the tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z)) <=
-(P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with tail
-min(1, G / w_j), a geometric moved up. All of this is a function of public values.
+intervals and G the tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
+<= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with
+tail min(1, G / w_j), a geometric moved up. All of this is a function of public values.
 """
 
 import math

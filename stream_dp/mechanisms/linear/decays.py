@@ -3,9 +3,9 @@ Toeplitz).
 
 Theory (arXiv 2404.16706): the strategy has the coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is
 made into w = C^-1 z; an answer is the count plus the sum of all w. One event shifts z by c, so the sensitivity is
-the norm of c; the error is the norm of the coefficients of A C^-1. Here theta_i = 1 - 2^-k_i and omega_i = p_i /
-2^(k_i + GUARD), k_i and p_i integers: no parameter has to be rounded, and a decay needs no multiplication. Poles at
-these places lose almost no accuracy (`decay_table`).
+the norm of c; the error is the norm of the coefficients of A C^-1.
+Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no parameter has to be rounded,
+and a decay needs no multiplication. Poles at these places lose almost no accuracy (`decay_table`).
 
 Rules: what privacy rests on (`squared_norm`, `rounding`) is exact or rounded up; `growth` is a float, for error
 bands only. This file draws nothing.

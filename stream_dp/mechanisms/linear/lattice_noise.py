@@ -13,9 +13,10 @@ up to less than eta = 1 + 2 d / 2^GUARD (`Decays.rounding`), m steps after the e
 Minkowski the squares of z's shifts add up to at most (D |c| + eta sqrt(T))^2 on every path, whatever the adversary
 does, in each of the L0 columns that an event touches, and to 0 in the others. A shift by an integer has the Renyi
 divergence alpha shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), z is drawn afresh at every
-step, so these add up adaptively: zCDP. Gaussian DP: the same shifts, priced by `accounting.discrete_gaussian`,
-which takes adaptively chosen shifts by the sum of their squares; one more unit of variance makes up for the
-lattice. (A noise beyond 18 deviations, less likely than 1e-70, stops the engine as a broken noise source does.)
+step, so these add up adaptively: zCDP.
+Gaussian DP: the same shifts, priced by `accounting.discrete_gaussian`, which takes adaptively chosen shifts by the
+sum of their squares; one more unit of variance makes up for the lattice.
+(A noise beyond 18 deviations, less likely than 1e-70, stops the engine as a broken noise source does.)
 This file knows no counts.
 """
 

@@ -4,8 +4,8 @@ All node totals R x are measured once, each with its node's noise z; the answer 
 the prefix sums. Least squares, in one pass along a tree: a finished node is estimated from its own noise and its
 children (`TreeShape.finished`); then, from the top down, the estimates of (prefix up to the path's node, total of
 that node) are corrected by the surplus of the node's total over its children's. Both corrections are multiples of
-differences that no count moves, so any gain keeps L R = A; exact gains give the least variance. Rules: a gain is an
-integer over 2^GAIN_BITS, a function of digits alone. This file knows no noise and no state.
+differences that no count moves, so any gain keeps L R = A; exact gains give the least variance.
+Rules: a gain is an integer over 2^GAIN_BITS, a function of digits alone. This file knows no noise and no state.
 """
 
 from functools import lru_cache
@@ -40,9 +40,7 @@ def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
     return round(cross / (total + shape.arity) * UNIT), round(UNIT / (total + shape.arity))
 
 
-@lru_cache(
-    maxsize=16
-)  # at one tick the band and each quotient of a counter ask for the same weights
+@lru_cache(maxsize=16)  # a tick's band and quotients use the same
 def weights(shape: TreeShape, prefix: int) -> tuple[tuple[int, float], ...]:
     """Return (number, |weight|) of the independent node noises in the answer after `prefix` steps: the row of L."""
     if prefix == 0 or shape.height == 1:

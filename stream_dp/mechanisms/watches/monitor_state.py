@@ -17,14 +17,7 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.mechanisms.windows.row_ring import Ring, pushed, row_back
 
-ARMED, TICK, BELOW, ONCE, HEARD, WINDOW = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-)  # bits of a place's mode; mode 0: the place is free
+ARMED, TICK, BELOW, ONCE, HEARD, WINDOW = 1, 2, 4, 8, 16, 32  # bits of a mode; 0: free place
 MOST_HELD = 400_000  # numbers in windows: a snapshot of them takes 3 MB
 
 
@@ -159,9 +152,7 @@ class MonitorState:
         places = slice(first, first + watch.places)
         if self.mode[places].any():
             raise RejectedMessage("a watch runs in this place; disarm it first")
-        state = self.disarmed(
-            first, watch.places
-        )  # a watch that has ended leaves its window behind
+        state = self.disarmed(first, watch.places)  # an ended watch leaves its window
         threshold = self.threshold.copy()
         threshold[places], state.mode[places] = watch.threshold, _mode(watch)
         windows = _held([*state.windows, *_windows(watch, first)])

@@ -26,10 +26,7 @@ FLAT_IS_BEST = 64  # ticks: a window up to this length is a sum of single ticks,
 ARITIES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 PARTS = 32  # shares are multiples of 1 / PARTS
 HIGHEST = 4
-PHASES, ROUGH = (
-    48,
-    12,
-)  # phases at which errors are compared: of the best shapes, in the first selection
+PHASES, ROUGH = 48, 12  # phases at which errors are compared: among the best, and first
 FINALISTS = 4
 GOLDEN = (math.sqrt(5) - 1) / 2
 

@@ -9,7 +9,8 @@ one node of each level holds that tick, and it receives noise once. A shift by a
 divergence alpha |s|^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is drawn
 afresh when it is complete, so these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on every
 path: zCDP. (Under `replace` the event leaves one entry and comes to another of the same tick, and so of the same
-nodes: L0 = 2.) This file knows no ticks' times and no names.
+nodes: L0 = 2.)
+This file knows no ticks' times and no names.
 """
 
 import math
