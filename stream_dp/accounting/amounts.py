@@ -42,8 +42,7 @@ def text(amount: Fraction | int) -> str:
 
 
 def number(amount: Fraction | int) -> int | float:
-    """Return the amount that `text` writes as a JSON number, for display and never for arithmetic; integers count
-    units.
+    """Return `text`'s amount as a JSON number, for display and never for arithmetic; integers count units.
 
     >>> number(Fraction(2)), number(200000000000), number(Fraction(-15, 2))
     (2, 0.2, -7.5)

@@ -112,8 +112,7 @@ def _answers(parts: Counter[Fraction]) -> list[tuple[Fraction, Interval, Interva
 
 
 def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
-    """Return the least epsilon at `delta` by dp_accounting's privacy loss distribution, losses rounded up to a
-    grid.
+    """Return the least epsilon at `delta` by dp_accounting's privacy loss distribution, losses rounded up.
 
     Raises:
         NotDerivable: the error bound of the floats is not small against `delta`.

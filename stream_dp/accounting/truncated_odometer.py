@@ -1,5 +1,4 @@
-"""The truncated-view odometer ([HSTV] Def 2.11, 2.14): the odometer to show while continual mechanisms run at the
-same time.
+"""The truncated-view odometer ([HSTV] Def 2.11, 2.14): to show while continual mechanisms run together.
 
 Claim: fix any epsilon beforehand (and the rest of the measure: delta, an order). The view of any adaptive
 adversary, truncated where the odometer first exceeds it, is (epsilon, delta)-DP, whatever mechanisms were created

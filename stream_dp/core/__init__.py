@@ -1,5 +1,5 @@
-"""The model of [HSV]: messages, mechanisms, neighbours, guarantees, derivations, composition; and, below it, the
-codec and time.
+"""The model of [HSV]: messages, mechanisms, neighbours, guarantees, derivations, composition; below it, codec and
+time.
 
 This package knows no event loop, clock, file, socket or global randomness, and no mechanism. Begin with
 `mechanism`, then `composition`.

@@ -1,5 +1,4 @@
-"""Suggestions for a misspelled name: which of the known names the user probably meant. The only place that decides
-this.
+"""Suggestions for a misspelled name: which known names the user may have meant; decided only here.
 
 Rules: first come names that differ only in case and punctuation, then names that other tools use for the same
 thing, then names with a similar spelling. The known names are public; the written text is never returned. The

@@ -1,5 +1,4 @@
-"""What a mechanism needs to serve a series, besides its protocol: a derivation, an error band and an audit's
-opening.
+"""What a mechanism needs to serve a series: a derivation, an error band and an audit's opening.
 
 Rules: a mechanism's own file has all of these. A band, and the law of the noise, is computed only from what
 `public` returns, so it cannot depend on private state. This file checks, from outside, that a mechanism claims
@@ -79,8 +78,7 @@ class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
         ...
 
     def noise(self, public: Any, view: int | None = None) -> NoiseLaw | None:
-        """Return the law of the noise in each value of an answer, or of its view at index `view`, at these public
-        values.
+        """Return the law of the noise in a value of an answer, or of its view `view`, at these public values.
 
         None: the law depends on decisions of the mechanism, or the values of an answer have different laws.
         """

@@ -1,5 +1,4 @@
-"""Pure event-level privacy over time: the largest sum, over all ticks, of the epsilons of mechanisms alive at a
-tick.
+"""Pure event-level privacy over time: the largest sum, over ticks, of the epsilons alive.
 
 An event lies in one tick, also with both contents where it is replaced, so only mechanisms alive at that tick see
 two different messages. A replacement that may move to another tick is one event removed and one added (`moved`):

@@ -227,8 +227,7 @@ class HSS(CountRows, Deciding):
         return query, state.intervals, state.released.tobytes() if read_off else b""
 
     def leader(self, state: HSSState) -> int | None:
-        """Return the column that is released as the largest, the first of equal ones; None while no column is above
-        0.
+        """Return the column released as the largest, the first of equal ones; None while no column is above 0.
 
         The leader is public, at no further cost: h is an answer of the counter, whose guarantee covers all columns.
         Where the maximum is released, its band holds at once for the true count of this column too. The value is

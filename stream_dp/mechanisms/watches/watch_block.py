@@ -1,5 +1,4 @@
-"""How a block of watches works, for rows of counts and of amounts: it counts, fires, answers queries, arms and
-disarms.
+"""How a block of watches works, for all rows: it counts, fires, answers queries, arms and disarms.
 
 A watch over the events since its last crossing is a count sparse vector: until it halts, one event shifts every
 comparison by the same +1, for any public thresholds and any number of comparisons in one tick. A watch over a

@@ -91,8 +91,7 @@ class WatchNoise(CountRows, Deciding):
         return _band(self.compared_at(watch), comparisons, confidence)
 
     def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
-        """Return B such that an answer to a threshold is right up to B events with `confidence`, from public values
-        alone.
+        """Return B: an answer to a threshold is right up to B events with `confidence`; from public values alone.
 
         A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this
         cut after `updates` rows; `state` is the state before the answer. For watches since a firing: a yes is wrong

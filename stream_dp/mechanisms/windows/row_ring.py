@@ -1,5 +1,4 @@
-"""The last rows of a sequence, stored in blocks, so that a state keeps a window without copying it whole at each
-step.
+"""The last rows of a sequence, in blocks, so that a state keeps a window without a full copy at each step.
 
 Rules: rings are values. A new row makes a new ring, which shares all blocks but the last with the ring before.
 Blocks are arrays of shape (rows, width); all but the last are full. This file knows no noise and no ticks.

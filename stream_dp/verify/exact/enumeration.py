@@ -85,8 +85,7 @@ class _MoreNoise(Exception):
 
 @dataclass(frozen=True)
 class Lawful:
-    """A finite machine as a mechanism that a composition can create, play and enumerate; its messages are its
-    queries.
+    """A finite machine as a mechanism for compositions to create, play and enumerate; messages are its queries.
 
     It draws from its exact laws, so its noise must be a `Script`. Its creation query states its guarantee.
     """

@@ -1,5 +1,4 @@
-"""The post-processor of [HSV] Lemma 4.7 and 5.6, executed: with IRR_(eps, delta)(b) behind it, it is M^b, by
-transcript.
+"""The post-processor of [HSV] Lemma 4.7 and 5.6, executed: on IRR_(eps, delta)(b) it is M^b, by transcript.
 
 It asks IRR once before its first answer (TOP or BOTTOM), and for the bit only when an answer's law depends on it.
 Rules: everything exact; IRR is the one of the audit (`randomized_response`). This file knows no control function.

@@ -169,11 +169,13 @@ class TornLeak:
     heads.
 
     With probability 2 delta it answers "zero" to a 0 after tails and "one" to a 1 after heads; otherwise it answers
-    "nothing". Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 -
-    2 delta) >= 1. "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must
-    be followed by tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though
-    no pair has differed. [HSV] Lemma 5.6 says that a post-processor does not need it. Where (1, 0) is allowed too,
-    the claim is (ln odds, 2 delta), and a post-processor does not need it.
+    "nothing".
+
+    Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 - 2 delta) >=
+    1. "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must be followed
+    by tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though no pair has
+    differed. [HSV] Lemma 5.6 says that a post-processor does not need it. Where (1, 0) is allowed too, the claim is
+    (ln odds, 2 delta), and a post-processor does not need it.
     """
 
     delta: Fraction

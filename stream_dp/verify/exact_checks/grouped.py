@@ -1,6 +1,4 @@
-"""Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), which may all belong to one
-user.
-"""
+"""Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), possibly of one user."""
 
 from dataclasses import replace
 from fractions import Fraction

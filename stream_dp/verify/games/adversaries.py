@@ -1,5 +1,4 @@
-"""The adversary of `stream-dp audit`: rows that are equal except for one event per mechanism, placed where it is
-most visible.
+"""The adversary of `stream-dp audit`: rows that are equal except for one event per mechanism, where it shows most.
 
 Where a claim is for users, the difference is all counted events of one user, in one tick.
 

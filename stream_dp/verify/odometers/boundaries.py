@@ -1,5 +1,4 @@
-"""The boundaries of an odometer ([WRRW] Thm 3): bounds on the martingale of the privacy loss up to an intrinsic
-time V.
+"""The boundaries of an odometer ([WRRW] Thm 3): bounds on the loss martingale at intrinsic time V.
 
 Filter (3.1): a line that touches the curve of advanced composition at a target epsilon. Mixture (3.2, after
 Robbins): good over a wide range around V = gamma. Stitched (3.3): the rate of the iterated logarithm, from V = v0

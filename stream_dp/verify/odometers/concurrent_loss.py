@@ -1,5 +1,4 @@
-"""The odometer of [WRRW] for concurrent mechanisms: a bound on the privacy loss at all times, where all parts are
-pure.
+"""The odometer of [WRRW] for concurrent pure mechanisms: a bound on the privacy loss at all times.
 
 With probability 1 - delta' the loss of the whole view never exceeds R + B(2 R), at any time: R is the sum of rho =
 epsilon tanh(epsilon / 2) over the mechanisms created so far, B a one-sided boundary ([WRRW] Thm 3.2, tight).

@@ -51,8 +51,7 @@ class Odometer:
     def of(
         cls, boundary: Boundary, slack: Fraction = Fraction(0), *, tight: bool = False
     ) -> "Odometer":
-        """Return an empty odometer; `slack` is delta'', for the inputs' own deltas, and delta' belongs to the
-        boundary.
+        """Return an empty odometer; `slack` is delta'', for the inputs' own deltas; the boundary has delta'.
 
         Raises:
             InvalidCost: the slack is neither 0 nor an exact number between 0 and 1.
