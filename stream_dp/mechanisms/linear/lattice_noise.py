@@ -63,8 +63,7 @@ class LatticeNoise:
     def calibrated(
         cls, decays: Decays, steps: int, unit: Fraction, width: int, finest: int = FINEST
     ) -> "LatticeNoise":
-        """Return noise such that the squared shifts of a column, over `steps` steps, are at most `unit` * variance
-        of z.
+        """Return noise for which a column's squared shifts in `steps` steps sum to at most `unit` * variance of z.
 
         The lattice is as fine as 64 bits allow.
 
