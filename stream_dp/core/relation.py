@@ -96,6 +96,7 @@ class Identical:
         return True
 
     def accept(self, left: Any, right: Any) -> "Identical | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if same(left, right) else None
 
 
@@ -124,6 +125,7 @@ class All:
         return any(part.first_pair_consistent for part in self.parts)
 
     def accept(self, left: Any, right: Any) -> "All | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         after = []
         for part in self.parts:
             if (next_part := part.accept(left, right)) is None:

@@ -86,6 +86,7 @@ class _Own(RowLaw):
     """Law with its own relation; the relation for a user is that for as many events as count."""
 
     def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
+        """Return the relation on rows for as many events as a user may have."""
         return self.relation(neighbors, users.cap)
 
 

@@ -104,6 +104,7 @@ class EventRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "EventRows | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None:
             return None
@@ -145,6 +146,7 @@ class MovedRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "MovedRows | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -176,6 +178,7 @@ class AmountRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "AmountRows | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -201,6 +204,7 @@ class HalvedRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "HalvedRows | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if AMOUNTS.gap(left, right) is None or left.size % 2:
             return None
         half = left.size // 2
@@ -275,6 +279,7 @@ class StepRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "StepRows | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -297,6 +302,7 @@ class Stream:
         return False
 
     def accept(self, left: Any, right: Any) -> "Stream | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Update(), Update():
                 after = self.rows.accept(left.row, right.row)

@@ -115,6 +115,7 @@ class CountRows:
 
     @property
     def rows(self) -> RowLaw:
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors, self.ones)
 
     @property

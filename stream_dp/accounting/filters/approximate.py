@@ -50,6 +50,7 @@ class TightApproximateFilter:
 
     @property
     def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
         return "tight approximate"
 
     @property

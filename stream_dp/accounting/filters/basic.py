@@ -46,6 +46,7 @@ class BasicFilter(EpsilonUnits):
 
     @property
     def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
         return BASIC
 
     @property

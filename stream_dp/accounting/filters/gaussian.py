@@ -48,6 +48,7 @@ class GaussianFilter:
 
     @property
     def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
         return "GDP"
 
     @property

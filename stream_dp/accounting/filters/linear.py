@@ -42,6 +42,7 @@ class EpsilonBudget(EpsilonUnits):
 
     @property
     def capacity(self) -> Spend:
+        """The budget, as the amount that may be spent."""
         return Spend(self.epsilon)
 
 

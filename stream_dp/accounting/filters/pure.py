@@ -28,6 +28,7 @@ class PureFilter(EpsilonBudget):
 
     @property
     def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
         return PURE
 
     @property

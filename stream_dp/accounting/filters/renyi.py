@@ -34,6 +34,7 @@ class RenyiFilter(EpsilonBudget):
 
     @property
     def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
         return "RDP"
 
     @property

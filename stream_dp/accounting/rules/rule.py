@@ -79,6 +79,7 @@ def all_finite(premises: Premises, _: object) -> bool:
 
 
 def measures(premises: Premises) -> tuple[Measure, ...]:
+    """Return the measures of the premises."""
     return tuple(premise.guarantee.measure for premise in premises)
 
 

@@ -32,7 +32,9 @@ class Counts(Protocol):
 class InnerCounter(Mechanism[Any], Counts, Protocol):
     """A counter for any number of updates whose noise law is known in advance."""
 
-    def derivation(self) -> Derivation: ...
+    def derivation(self) -> Derivation:
+        """Derive the guarantee by the rules of the accounting."""
+        ...
 
     def noise_terms(self, updates: int) -> list[Term]:
         """Return the independent noises in a column's answer after `updates` updates, before rounding."""

@@ -87,6 +87,7 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def watchers(self) -> CountWatchers:
+        """The sparse vectors of the columns."""
         return CountWatchers(self.width, self.watch_epsilon, self.neighbors, self.ones)
 
     @property

@@ -139,6 +139,7 @@ class Maximum(Quantity):
 
     @property
     def words(self) -> str:
+        """The quantity in a few words."""
         return "the largest column"
 
 
@@ -184,6 +185,7 @@ class Largest(Quantity):
 
     @property
     def words(self) -> str:
+        """The quantity in a few words."""
         return f"the column of rank {self.rank}"
 
 
@@ -217,6 +219,7 @@ class Sum(Quantity):
 
     @property
     def words(self) -> str:
+        """The quantity in a few words."""
         return "the sum of the columns"
 
 
@@ -263,6 +266,7 @@ class ColumnsAbove(Quantity):
 
     @property
     def words(self) -> str:
+        """The quantity in a few words."""
         return f"the number of columns with at least {self.level}"
 
 

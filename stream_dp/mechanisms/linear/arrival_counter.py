@@ -73,6 +73,7 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @property
     def width(self) -> int:
+        """Number of entries of a row."""
         return 1
 
     @property

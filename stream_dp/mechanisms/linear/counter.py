@@ -217,6 +217,7 @@ class Counter(CountedRows[CounterState]):
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
+        """The one tree of this counter."""
         return (self.tree,)
 
     def noise_terms(self, updates: int) -> list[Term]:

@@ -73,6 +73,7 @@ class CutOffCounter(Additive):
 
     @property
     def width(self) -> int:
+        """Number of entries of a row."""
         return ENTRIES
 
     @property

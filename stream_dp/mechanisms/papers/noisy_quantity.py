@@ -61,6 +61,7 @@ class NoisyQuantity(CountRows):
 
     @property
     def scale(self) -> Fraction:
+        """Scale of the noise."""
         return self.quantity.sensitivity(self.neighbors, self.width, self.ones) / self.epsilon
 
     @of_the_exact_class

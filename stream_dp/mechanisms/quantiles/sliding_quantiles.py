@@ -71,14 +71,17 @@ class SlidingQuantiles(Deciding):
 
     @property
     def width(self) -> int:
+        """Number of entries of a row."""
         return self.tree.width
 
     @property
     def neighbors(self) -> Neighbors:
+        """The neighbour relation that the guarantee holds for."""
         return self.tree.neighbors
 
     @property
     def rows(self) -> RowLaw:
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors)
 
     @property

@@ -72,6 +72,7 @@ class ValueTree(Additive):
 
     @property
     def width(self) -> int:
+        """Number of entries of a row."""
         return self.levels.leaves + self.unranked
 
     @property
@@ -81,10 +82,12 @@ class ValueTree(Additive):
 
     @property
     def neighbors(self) -> Neighbors:
+        """The neighbour relation that the guarantee holds for."""
         return self.counts.neighbors
 
     @property
     def rows(self) -> RowLaw:
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors)
 
     @property

@@ -353,10 +353,12 @@ class WindowAlerts(WatchBlock):
 
     @cached_property
     def scale(self) -> Fraction:
+        """Scale of both geometric noises."""
         return (self._of_one_content + self.l0) / self.epsilon
 
     @cached_property
     def window_scale(self) -> Fraction:
+        """Scale of both geometric noises of a watch over a window."""
         return self.scale
 
     @of_the_exact_class

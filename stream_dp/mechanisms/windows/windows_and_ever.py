@@ -77,10 +77,12 @@ class WithEver(Additive):
 
     @property
     def width(self) -> int:
+        """Number of entries of a row."""
         return self.forest.width
 
     @property
     def neighbors(self) -> Neighbors:
+        """The neighbour relation that the guarantee holds for."""
         return self.forest.neighbors
 
     @property
@@ -90,6 +92,7 @@ class WithEver(Additive):
 
     @property
     def rows(self) -> RowLaw:
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors, self.ones)
 
     @property

@@ -139,6 +139,7 @@ class OneBitDiffers:
         return False
 
     def accept(self, left: Any, right: Any) -> "OneBitDiffers | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not related(left, right) or left == right:
             return self if related(left, right) else None
         return OneBitDiffers(self.left - 1) if self.left else None

@@ -102,6 +102,7 @@ class OneQuestion:
         return True
 
     def accept(self, left: Any, right: Any) -> "OneQuestion | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if left == right == self.question else None
 
 

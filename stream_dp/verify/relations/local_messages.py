@@ -64,6 +64,7 @@ class LocalMessages:
         return False
 
     def accept(self, left: Any, right: Any) -> "LocalMessages | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         suitable = self.suitable.accept(left, right)
         if suitable is None:
             return None

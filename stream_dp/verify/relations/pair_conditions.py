@@ -34,6 +34,7 @@ class PairCondition:
         return False
 
     def accept(self, left: Any, right: Any) -> "Any | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask():
                 return self.query(left, right)
@@ -63,6 +64,7 @@ class CreatedFirst(PairCondition):
     count: int = 0
 
     def accept(self, left: Any, right: Any) -> "CreatedFirst | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if self.count == len(self.queries):
             return None if isinstance(left, Create) or isinstance(right, Create) else self
         expected = self.queries[self.count]
@@ -157,6 +159,7 @@ class OnlyKind(PairCondition):
     kind: Callable[[Create], bool]
 
     def creation(self, query: Create) -> "OnlyKind | None":
+        """Return the condition after a creation query; None where it refuses the query."""
         return self if self.kind(query) else None
 
 
@@ -165,6 +168,7 @@ class FirstPairConsistent(PairCondition):
     """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
 
     def creation(self, query: Create) -> "FirstPairConsistent | None":
+        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         return self if claim is not None and claim.relation.first_pair_consistent else None
 
@@ -185,6 +189,7 @@ class CreatedThroughFilter(PairCondition):
     parameters: Parameters = approximate
 
     def creation(self, query: Create) -> "CreatedThroughFilter | None":
+        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         if claim is None or self.parameters(claim) is None:
             return None

@@ -41,6 +41,7 @@ class Suitable:
         return False
 
     def accept(self, left: Any, right: Any) -> "Suitable | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask() if same(left.index, right.index):
                 return self._ask(left.index, left.message, right.message)
