@@ -1,1 +1,1 @@
-"""What a composition costs: rules, amounts and the ledger. Sees guarantees, never mechanisms."""
+"""What a composition costs: rules, amounts and the ledger. This package sees guarantees, never mechanisms."""

@@ -1,4 +1,4 @@
-"""Amounts of budget as integers in units of 10^-12: costs round up, what is left rounds down."""
+"""Amounts of budget as integers in units of 10^-12: costs round up, budgets round down."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ UNITS = 10**12
 
 
 def cost_units(amount: Fraction) -> int:
-    """An amount to be charged, rounded up.
+    """Return the units of an amount to be charged, rounded up.
 
     >>> cost_units(Fraction(1, 3))
     333333333334
@@ -17,7 +17,7 @@ def cost_units(amount: Fraction) -> int:
 
 
 def budget_units(amount: Fraction) -> int:
-    """An amount that may be spent, rounded down.
+    """Return the units of an amount that may be spent, rounded down.
 
     >>> budget_units(Fraction(1, 3))
     333333333333
@@ -26,12 +26,12 @@ def budget_units(amount: Fraction) -> int:
 
 
 def exact(units: int) -> Fraction:
-    """The amount of so many units."""
+    """Return the amount of `units` units."""
     return Fraction(units, UNITS)
 
 
 def text(amount: Fraction | int) -> str:
-    """A decimal without trailing zeros; integers are units.
+    """Return a decimal without trailing zeros; an integer argument counts units.
 
     >>> text(Fraction(3, 2)), text(200000000000), text(Fraction(0)), text(Fraction(1, 3)), text(Fraction(-15, 2))
     ('1.5', '0.2', '0', '0.333333333334', '-7.5')
@@ -42,7 +42,7 @@ def text(amount: Fraction | int) -> str:
 
 
 def number(amount: Fraction | int) -> int | float:
-    """The amount of `text` as a JSON number, to be shown and never to be reckoned with; integers are units.
+    """Return `text`'s amount as a JSON number, for display and never for arithmetic; integers count units.
 
     >>> number(Fraction(2)), number(200000000000), number(Fraction(-15, 2))
     (2, 0.2, -7.5)

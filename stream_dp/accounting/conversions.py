@@ -20,29 +20,29 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.errors import InvalidCost
 
-STEPS = 90  # of the golden section over ln(alpha - 1)
+STEPS = 90  # steps of the golden section over ln(alpha - 1)
 LOW, HIGH = -12.0, 60.0
 
 
 @lru_cache(maxsize=1024)
 def pure_zcdp(epsilon: Fraction) -> Interval:
-    """epsilon * tanh(epsilon / 2), enclosed."""
+    """Return an interval around epsilon * tanh(epsilon / 2)."""
     inverse = Interval.of(-epsilon).exp()
     return (Interval.of(1) - inverse) / (inverse + 1) * epsilon
 
 
 def pure_to_zcdp(measure: PureDP) -> ZCDP:
-    """Epsilon-DP is (epsilon tanh(epsilon/2))-zCDP, and no less for randomized response.
+    """Return rho: epsilon-DP is (epsilon tanh(epsilon/2))-zCDP, and no smaller rho holds for randomized response.
 
     Proof: for RR, (alpha-1) D_alpha = lc(epsilon sqrt(u)) - lc(epsilon/2) with lc = ln cosh, u = (alpha - 1/2)^2.
-    This is concave in u, so it stays below its tangent at u = 1/4, which is alpha (alpha-1) epsilon tanh(epsilon/2).
-    Every pure mechanism is a post-processing of RR ([HSV] Thm 2.5).
+    This is concave in u, so it stays below its tangent at u = 1/4, which is alpha (alpha-1) epsilon
+    tanh(epsilon/2). Every pure mechanism is a post-processing of RR ([HSV] Thm 2.5).
     """
     return ZCDP(max(pure_zcdp(measure.epsilon).upper, Fraction(0)))
 
 
 def pure_to_renyi(measure: PureDP, alpha: Fraction) -> RenyiDP:
-    """Epsilon-DP at order alpha: the Renyi divergence of randomized response, (lc(e(a-1/2)) - lc(e/2)) / (a-1)."""
+    """Return epsilon-DP at order alpha, the divergence of randomized response: (lc(e(a-1/2)) - lc(e/2)) / (a-1)."""
     e = measure.epsilon
     top = _ln_twice_cosh(e * (alpha - Fraction(1, 2))) - _ln_twice_cosh(e / 2)
     return RenyiDP(alpha, min(max((top / (alpha - 1)).upper, Fraction(0)), e))
@@ -53,36 +53,36 @@ def _ln_twice_cosh(x: Fraction) -> Interval:
 
 
 def zcdp_to_renyi(measure: ZCDP, alpha: Fraction) -> RenyiDP:
-    """rho-zCDP is (alpha, rho alpha)-RDP at every order, by definition."""
+    """Return rho-zCDP at this order: (alpha, rho alpha)-RDP, by definition."""
     return RenyiDP(alpha, measure.rho * alpha)
 
 
 def renyi_epsilon(measure: RenyiDP, delta: Fraction) -> Fraction:
-    """Epsilon with which (alpha, e)-RDP is (epsilon, delta)-DP: delta = e^((a-1)(e-epsilon)) (1-1/a)^a / (a-1)."""
+    """Return epsilon such that (a, e)-RDP is (epsilon, delta)-DP: delta = e^((a-1)(e-epsilon)) (1-1/a)^a / (a-1)."""
     a = measure.alpha
     found = (_gain(a) + ln_inverse(delta)) / (a - 1) + measure.epsilon
     return max(found.upper, Fraction(0))
 
 
 def _gain(alpha: Fraction) -> Interval:
-    """ln of (1-1/alpha)^alpha / (alpha-1)."""
+    """Return an interval around ln((1-1/alpha)^alpha / (alpha-1))."""
     return Interval.of(1 - 1 / alpha).ln() * alpha - Interval.of(alpha - 1).ln()
 
 
 def renyi_to_approx(measure: RenyiDP, delta: Fraction) -> ApproxDP:
-    """(alpha, e)-RDP as (epsilon, delta)-DP for this delta."""
+    """Return (alpha, e)-RDP as (epsilon, delta)-DP at this delta."""
     return ApproxDP(renyi_epsilon(measure, delta), delta)
 
 
 def zcdp_epsilon(measure: ZCDP, delta: Fraction) -> Fraction:
-    """The epsilon of rho-zCDP at delta: the infimum of `renyi_epsilon` over the orders."""
+    """Return the epsilon of rho-zCDP at delta: the infimum of `renyi_epsilon` over the orders."""
     rho, bits = float(measure.rho), bits_float(delta)
     alpha = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
     return renyi_epsilon(zcdp_to_renyi(measure, alpha), delta)
 
 
 def truncated_epsilon(measure: TruncatedZCDP, delta: Fraction) -> Fraction:
-    """The epsilon of (rho, omega)-tCDP at delta: the infimum over the orders below omega."""
+    """Return the epsilon of (rho, omega)-tCDP at delta: the infimum of `renyi_epsilon` over the orders below omega."""
     rho, bits = float(measure.rho), bits_float(delta)
     best = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
     last = 1 + (measure.omega - 1) * (1 - Fraction(1, 10**9))
@@ -91,12 +91,12 @@ def truncated_epsilon(measure: TruncatedZCDP, delta: Fraction) -> Fraction:
 
 
 def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:
-    """rho-zCDP as (epsilon, delta)-DP for this delta."""
+    """Return rho-zCDP as (epsilon, delta)-DP at this delta."""
     return ApproxDP(zcdp_epsilon(measure, delta), delta)
 
 
 def zcdp_budget(target: ApproxDP) -> Fraction:
-    """A rho, rounded down, such that rho-zCDP is (epsilon, delta)-DP; never below the rho of rho + 2 sqrt(rho L)."""
+    """Return a rho, rounded down, such that rho-zCDP is (epsilon, delta)-DP; never below `standard_budget`."""
     e, bits = float(target.epsilon), bits_float(target.delta)
     a = _best(lambda a: ((bits + _gain_float(a)) / (a - 1) - e) / a)
     tight = (Interval.of(target.epsilon) - (_gain(a) + ln_inverse(target.delta)) / (a - 1)) / a
@@ -104,10 +104,10 @@ def zcdp_budget(target: ApproxDP) -> Fraction:
 
 
 def renyi_budget(target: ApproxDP, alpha: Fraction) -> RenyiDP:
-    """The largest epsilon at this order, rounded down, that implies `target`.
+    """Return the largest epsilon at this order, rounded down, that implies `target`.
 
     Raises:
-        InvalidCost: there is none: the order is too small for this delta.
+        InvalidCost: no epsilon does: the order is too small for this delta.
     """
     left = Interval.of(target.epsilon) - (_gain(alpha) + ln_inverse(target.delta)) / (alpha - 1)
     if left.low <= 0:
@@ -119,17 +119,17 @@ def renyi_budget(target: ApproxDP, alpha: Fraction) -> RenyiDP:
 
 
 def standard_budget(target: ApproxDP) -> Fraction:
-    """The rho, rounded down, with rho + 2 sqrt(rho ln(1/delta)) = epsilon: (sqrt(L+epsilon) - sqrt(L))^2."""
+    """Return rho, rounded down: rho + 2 sqrt(rho L) = epsilon, so (sqrt(L+epsilon) - sqrt(L))^2, L = ln(1/delta)."""
     bits = ln_inverse(target.delta)
     root = (bits + target.epsilon).sqrt() - bits.sqrt()
     return max(root.lower, Fraction(0)) ** 2
 
 
 def bits_float(delta: Fraction) -> float:
-    """ln(1/delta) as a float, for choices only; also where delta itself is below every float.
+    """Return ln(1/delta) as a float, for choices only; it works for delta below every float too.
 
     Raises:
-        ValueError: not a probability strictly between 0 and 1.
+        ValueError: delta is not strictly between 0 and 1.
     """
     if not 0 < delta < 1:
         raise ValueError(f"a probability strictly between 0 and 1 is needed, got {delta}")
@@ -141,7 +141,7 @@ def _gain_float(alpha: float) -> float:
 
 
 def _best(objective: Callable[[float], float]) -> Fraction:
-    """An order with a small objective (golden section over ln(alpha-1)); any order > 1 would be valid."""
+    """Return an order with a small objective (golden section over ln(alpha-1)); every order > 1 is valid."""
 
     def at(x: float) -> float:
         return objective(1 + math.exp(x))

@@ -1,10 +1,10 @@
-"""`derive`: every rule for a situation is tried, the tightest is taken, the others stay beside it with their price.
+"""`derive` tries every rule for a situation, takes the tightest, and keeps the others beside it with their prices.
 
-Rules: the tightest is the one with the least epsilon at the delta that the situation grants; this is a choice between
-theorems about the same fixed situation, each of which holds. (Among filters there is no such choice.) What has no
-epsilon there is compared at the delta at which the situation will be stated, and stays as it is. The best of none
-is a refusal that says what each rule lacked. Rules are looked up by the exact class of the situation, and premises are
-derivations, nothing that only looks like one. This file knows no mechanism.
+Rules: the tightest rule has the least epsilon at the delta that the situation grants. This is a choice between
+theorems about the same fixed situation, each of which holds. (Among filters such a choice is not allowed.) A
+measure without an epsilon at that delta is compared at the delta at which the situation will be stated, and stays
+as it is. If no rule applies, the refusal says which condition of each rule failed. Rules are looked up by the exact
+class of the situation, and premises must be exactly derivations. This file knows no mechanism.
 """
 
 from dataclasses import replace
@@ -61,13 +61,14 @@ RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
 
 
 def derive(premises: Premises, situation: Situation) -> Derivation:
-    """The tightest guarantee of the premises in this situation.
+    """Return the derivation of the tightest guarantee of the premises in this situation.
 
-    Where a delta is granted, the result is (epsilon, delta)-DP. Rules of equal price: the first of the list is taken.
+    Where a delta is granted, the result is (epsilon, delta)-DP. Among rules of equal price the first in the list is
+    taken.
 
     Raises:
-        NotDerivable: no rule applies; the message says which condition of each does not hold. Or a premise or the
-            situation is of no class that the rules speak of.
+        NotDerivable: no rule applies (the message says which condition of each does not hold), or no rule is about
+            the class of a premise or of the situation.
     """
     for premise in premises:
         require_exactly(premise, Derivation, "a premise")
@@ -97,7 +98,7 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
 
 
 def _order(candidate: Derivation, delta: Fraction, stated: Fraction) -> tuple[bool, Fraction]:
-    """Return the sort key of a derivation: its price; what has none at this delta comes last, by that at `stated`."""
+    """Return the sort key: the price at `delta`; derivations without one come last, by price at `stated`."""
     measure = candidate.guarantee.measure
     epsilon = price(measure, delta)
     return epsilon is None, (price(measure, stated) if epsilon is None else epsilon) or Fraction(0)
@@ -111,5 +112,5 @@ def _refusal(situation: Situation, refused: list[tuple[Rule[Any], NotDerivable]]
 
 
 def _reason(refusal: NotDerivable) -> str:
-    """What does not hold, without the rule's name."""
+    """Return the conditions that do not hold, without the rule's name."""
     return refusal.reason if isinstance(refusal, BrokenCondition) else str(refusal)

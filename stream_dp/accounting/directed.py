@@ -1,8 +1,8 @@
 """Interval arithmetic in decimals: every result encloses the true value, so upper ends are safe costs.
 
-Rules: sums, products and quotients are rounded outwards by the decimal context. `exp`, `ln` and `sqrt` of the decimal
-module are correctly rounded (to nearest); one step outwards makes them enclosures. 60 digits: cancellations of up to 30
-digits still leave more than the 24 that budgets keep. This file knows no privacy.
+Rules: sums, products and quotients are rounded outwards by the decimal context. `exp`, `ln` and `sqrt` of the
+decimal module are correctly rounded (to nearest); one step outwards makes them enclosures. With 60 digits,
+cancellations of up to 30 digits leave more than the 24 digits that budgets keep. This file knows no privacy.
 """
 
 from dataclasses import dataclass
@@ -43,22 +43,19 @@ class Interval:
 
     @classmethod
     def of(cls, number: Number) -> "Interval":
-        """The tightest interval around a rational number."""
+        """Return the tightest interval around a rational number."""
         top, bottom = Decimal(number.numerator), Decimal(number.denominator)
         return cls(_DOWN.divide(top, bottom), _UP.divide(top, bottom))
 
     def __add__(self, other: "Interval | Number") -> "Interval":
-        """Sum."""
         o = _interval(other)
         return Interval(_DOWN.add(self.low, o.low), _UP.add(self.high, o.high))
 
     def __sub__(self, other: "Interval | Number") -> "Interval":
-        """Difference."""
         o = _interval(other)
         return Interval(_DOWN.subtract(self.low, o.high), _UP.subtract(self.high, o.low))
 
     def __mul__(self, other: "Interval | Number") -> "Interval":
-        """Product."""
         o = _interval(other)
         pairs = [(a, b) for a in (self.low, self.high) for b in (o.low, o.high)]
         return Interval(
@@ -66,10 +63,10 @@ class Interval:
         )
 
     def __truediv__(self, other: "Interval | Number") -> "Interval":
-        """Quotient.
+        """Return the quotient.
 
         Raises:
-            ZeroDivisionError: the divisor may be 0.
+            ZeroDivisionError: the divisor's interval contains 0.
         """
         o = _interval(other)
         if o.low <= 0 <= o.high:
@@ -80,27 +77,27 @@ class Interval:
         )
 
     def exp(self) -> "Interval":
-        """e to the power of it; never negative."""
+        """Return e to the power of the interval; never negative."""
         low = _DOWN.next_minus(_DOWN.exp(self.low))
         return Interval(max(low, Decimal(0)), _UP.next_plus(_UP.exp(self.high)))
 
     def ln(self) -> "Interval":
-        """Natural logarithm of a positive number."""
+        """Return the natural logarithm of a positive interval."""
         return Interval(_DOWN.next_minus(_DOWN.ln(self.low)), _UP.next_plus(_UP.ln(self.high)))
 
     def sqrt(self) -> "Interval":
-        """Square root; what outward rounding put below 0 counts as 0."""
+        """Return the square root; a low end that outward rounding put below 0 counts as 0."""
         low = _DOWN.next_minus(_DOWN.sqrt(max(self.low, Decimal(0))))
         return Interval(max(low, Decimal(0)), _UP.next_plus(_UP.sqrt(self.high)))
 
     @property
     def upper(self) -> Fraction:
-        """A rational number that is certainly not below the value."""
+        """A rational number that is certainly at least the value."""
         return Fraction(self.high)
 
     @property
     def lower(self) -> Fraction:
-        """A rational number that is certainly not above the value."""
+        """A rational number that is certainly at most the value."""
         return Fraction(self.low)
 
 
@@ -109,10 +106,10 @@ def _interval(number: Interval | Number) -> Interval:
 
 
 def ln_inverse(probability: Fraction) -> Interval:
-    """ln(1 / probability).
+    """Return an interval around ln(1 / probability).
 
     Raises:
-        ValueError: not a probability strictly between 0 and 1.
+        ValueError: the probability is not strictly between 0 and 1.
     """
     if not 0 < probability < 1:
         raise ValueError(f"a probability strictly between 0 and 1 is needed, got {probability}")
@@ -120,10 +117,10 @@ def ln_inverse(probability: Fraction) -> Interval:
 
 
 def ceil_units(value: Fraction, units: int) -> int:
-    """`value` in so many units, rounded up."""
+    """Return `value` in multiples of 1 / `units`, rounded up."""
     return -((-value.numerator * units) // value.denominator)
 
 
 def floor_units(value: Fraction, units: int) -> int:
-    """`value` in so many units, rounded down."""
+    """Return `value` in multiples of 1 / `units`, rounded down."""
     return value.numerator * units // value.denominator

@@ -27,12 +27,13 @@ from stream_dp.errors import NotDerivable
 
 
 def discrete_gaussian(variance: Fraction, squares: Fraction = Fraction(1)) -> GaussianDP:
-    """mu-GDP of N_Z(0, variance) draws that one event shifts by integers with squares of at most `squares` in sum.
+    """Return mu-GDP of N_Z(0, variance) draws that one event shifts by integers whose squares add up to at most
+    `squares`.
 
-    Rounded up; the shifts may be chosen adaptively. For concurrent composition see `Guarantee.finite`.
+    mu is rounded up; the shifts may be chosen adaptively. For concurrent composition see `Guarantee.finite`.
 
     Raises:
-        NotDerivable: the variance is not above 1 / (2 ln 2), about 0.7213: nothing is proven there.
+        NotDerivable: the variance is not above 1 / (2 ln 2), about 0.7213: nothing is proven for it.
     """
     kept = (
         Interval.of(2) * Interval.of(-1 / (2 * variance)).exp() - 1

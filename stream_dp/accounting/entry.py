@@ -1,7 +1,7 @@
 """An entry of a ledger: integers and names only, so that a journal can hold it.
 
-Rules: amounts count units of 10^-12, rounded up. `measure` says what the amounts are parameters of; a filter takes the
-measures it has a theorem for and no other. This file knows no filter.
+Rules: amounts count units of 10^-12, rounded up. `measure` names the privacy measure of the amounts; a filter takes
+only measures for which it has a theorem. This file knows no filter.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ PARAMETERS = {ZERO_CONCENTRATED: "rho", GAUSSIAN: "mu", GAUSSIAN_FINITE: "mu"}  
 
 
 def renyi(alpha: Fraction) -> str:
-    """The name of Renyi DP at this order."""
+    """Return the name of Renyi DP at this order."""
     return f"RDP at alpha {alpha}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A charge: who, how much, by which rule.
+    """A charge: the mechanism's name, the amount, and the rule that gave it.
 
     `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP.
     """

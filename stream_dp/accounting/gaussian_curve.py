@@ -15,18 +15,18 @@ from stream_dp.accounting.conversions import zcdp_epsilon
 from stream_dp.accounting.directed import Interval, ceil_units
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 
-FAR = 10  # standard deviations; Phi(-10) is 7.6e-24, of which 60 digits leave 36
-FINE = Fraction(1, 10**9)  # to which an epsilon is searched
+FAR = 10  # standard deviations; Phi(-10) is 7.6e-24, so 36 of 60 digits remain
+FINE = Fraction(1, 10**9)  # precision of the search for an epsilon
 _DIGITS = "3.14159265358979323846264338327950288419716939937510582097494"
 _PI = Interval(Decimal(_DIGITS + "4"), Decimal(_DIGITS + "5"))
 _NEGLIGIBLE = Decimal("1E-58")
-_KEPT = 4096  # results that are remembered
+_KEPT = 4096  # cached results
 _HALVINGS = 60
-_LARGE = 40  # an epsilon that protects nobody; below it the quantile is computed
+_LARGE = 40  # an epsilon that gives no protection; the quantile is computed below it
 
 
 def normal_cdf(x: Fraction) -> Interval:
-    """P(N(0, 1) <= x), enclosed.
+    """Return an interval around P(N(0, 1) <= x).
 
     >>> float(normal_cdf(Fraction(-1)).upper)
     0.15865525393145705
@@ -47,7 +47,7 @@ def normal_cdf(x: Fraction) -> Interval:
 
 
 def gaussian_delta(measure: GaussianDP, epsilon: Fraction) -> Fraction:
-    """Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu): exact for a Gaussian, rounded up."""
+    """Return Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), the exact delta of a Gaussian, rounded up."""
     mu = measure.mu
     if mu == 0:
         return Fraction(0)
@@ -58,9 +58,9 @@ def gaussian_delta(measure: GaussianDP, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_to_approx(measure: GaussianDP, delta: Fraction) -> ApproxDP:
-    """The smallest epsilon (to 10^-9, rounded up) at which mu-GDP has this delta.
+    """Return the smallest epsilon (to 10^-9, rounded up) at which mu-GDP has this delta.
 
-    mu-GDP is (mu^2/2)-zCDP, which gives the end of the search.
+    mu-GDP is (mu^2/2)-zCDP, which gives the upper end of the search.
     """
     low, high = Fraction(0), zcdp_epsilon(ZCDP(measure.mu**2 / 2), delta)
     if gaussian_delta(measure, low) <= delta:
@@ -76,9 +76,9 @@ def gaussian_to_approx(measure: GaussianDP, delta: Fraction) -> ApproxDP:
 
 @lru_cache(_KEPT)
 def gaussian_budget(target: ApproxDP) -> Fraction:
-    """The largest mu, in units of 10^-12 and rounded down, such that mu-GDP is (epsilon, delta)-DP.
+    """Return the largest mu, in units of 10^-12 and rounded down, such that mu-GDP is (epsilon, delta)-DP.
 
-    A float only chooses where the search begins.
+    A float only chooses the start of the search.
     """
 
     def implied(units: int) -> bool:
@@ -100,7 +100,7 @@ def gaussian_budget(target: ApproxDP) -> Fraction:
 
 
 def _near_budget(epsilon: float, delta: float) -> float:
-    """About the mu of `gaussian_budget`."""
+    """Return a mu near the result of `gaussian_budget`."""
     low, high = 0.0, 2.0 * math.sqrt(2 * epsilon) + 10
     for _ in range(_HALVINGS):
         mu = (low + high) / 2
@@ -112,12 +112,12 @@ def _near_budget(epsilon: float, delta: float) -> float:
 
 @lru_cache(_KEPT)
 def pure_to_gaussian(measure: PureDP) -> GaussianDP:
-    """Epsilon-DP is mu-GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), in units of 10^-12, rounded up.
+    """Return mu-GDP of epsilon-DP: mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), in units of 10^-12, rounded up.
 
-    Proof: every pure mechanism is a post-processing of randomized response ([HSV] Lemma 4.7), whose trade-off function
-    is the polygon through (0, 1), (p, p), (1, 0) with p = 1 / (1 + e^epsilon). That of N(0, 1) against N(mu, 1) is
-    convex and passes through the same three points, so it lies below; and no smaller mu will do. Far out the tail
-    bound Phi(-x) <= e^(-x^2/2) / 2 gives sqrt(8 epsilon), which holds everywhere.
+    Proof: every pure mechanism is a post-processing of randomized response ([HSV] Lemma 4.7), whose trade-off
+    function is the polygon through (0, 1), (p, p), (1, 0) with p = 1 / (1 + e^epsilon). That of N(0, 1) against
+    N(mu, 1) is convex and passes through the same three points, so it lies below, and no smaller mu suffices. For
+    large epsilon the tail bound Phi(-x) <= e^(-x^2/2) / 2 gives sqrt(8 epsilon), which holds everywhere.
     """
     epsilon = measure.epsilon
     if epsilon > _LARGE:

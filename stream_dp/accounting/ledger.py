@@ -1,21 +1,21 @@
-"""The ledger: what may be spent, what has been, and the refusal of the rest.
+"""The ledger: the budget, the amounts spent, and the refusal of charges that do not fit.
 
-Rules: amounts are integer units (`amounts`); a charge is never given back; a refusal changes nothing and says what
-was asked, spent, left and the largest ask that would fit. One filter per ledger, named at creation: the best of
-several is not a filter, and there is no switch. A ledger is a value: it becomes fact when the commit that holds its
-charges is durable. A charge costs the same however many there are: entries are a linked list, shared between the
-ledgers before and after.
+Rules: amounts are integer units (`amounts`); a charge is never given back; a refusal changes nothing; its message
+has the requested amount, the amounts spent and left, and the largest request that would fit. One filter per ledger,
+named at creation: the best of several is not a filter, and there is no switch. A ledger is a value: it becomes fact
+when the commit that holds its charges is durable. The work of a charge does not depend on the number of charges:
+entries are a linked list that the ledgers before and after share.
 
-Whom. A ledger is created for one relation of neighbours: which streams differ in what, in how many of a user's events,
-and whether a replacement may move. What is derived for others is not priced, whoever planned it: its epsilon says
-nothing about those to whom this ledger promises.
+Who is protected: a ledger is created for one relation of neighbours, which says in what two streams differ, in how
+many of a user's events, and whether a replacement may move. A derivation for another relation is never priced: its
+epsilon says nothing about the neighbours that this ledger protects.
 
-Time. An event is touched by the mechanisms that are alive at its tick and by no other. So under the pure filter, for
-event-level guarantees, only what is alive at one tick adds up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt` frees
-later ticks: `used` is the load of the ticks to come, `peak` the largest load of any tick, and what starts after a
-halt may not start before the tick from which it freed. So it is under the basic filter for what has no delta; a delta,
-and what has one, is never freed. Under any other filter a halt frees nothing ([HSV] Thm 5.2, 13.5). This file knows no
-mechanism and no journal.
+Time: only mechanisms that are alive at an event's tick are touched by it. So under the pure filter, for event-level
+guarantees, only mechanisms that are alive at the same tick add up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt`
+frees later ticks. `used` is the load of the ticks to come, `peak` the largest load of any tick, and a mechanism
+that starts after a halt may not start before the first freed tick. The basic filter does the same for mechanisms
+without a delta; a delta, and a mechanism that has one, is never freed. Under any other filter a halt frees nothing
+([HSV] Thm 5.2, 13.5). This file knows no mechanism and no journal.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,14 +31,14 @@ from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import NAMES, Measure, Protected
 from stream_dp.errors import BudgetRefused, NotDerivable
 
-ROUNDING = 1000  # units: what rounding alone may be
+ROUNDING = 1000  # units: the largest excess that rounding alone may cause
 
 __all__ = ["Entry", "Ledger", "Preview"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Link:
-    """An entry, the filter it was admitted by, and the entries before it."""
+    """An entry, the filter that admitted it, and the entries before it."""
 
     entry: Entry
     admitted_by: Filter
@@ -47,7 +47,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a charge would do: asked, spent and left in the filter's amounts, and the largest ask that fits."""
+    """The effect of a charge: asked, spent and left in the filter's amounts, and the largest request that fits."""
 
     fits: bool
     asked: Spend
@@ -58,13 +58,13 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
-    """Entries admitted by one filter; `used` is the sum of their costs, less what halts freed.
+    """Entries admitted by one filter; `used` is the sum of their costs, less the amounts that halts freed.
 
-    `freed` is the first tick that no halted mechanism has seen. `protected`: whom it promises to; None: nobody yet, so
-    that it prices no derivation.
+    `freed` is the first tick that no halted mechanism has seen. `protected`: the neighbours that the ledger
+    protects; None: not yet declared, so the ledger prices no derivation.
 
     Raises:
-        BudgetRefused: its entries were admitted by another filter.
+        BudgetRefused: another filter admitted its entries.
     """
 
     filter: Filter
@@ -76,7 +76,7 @@ class Ledger:
     protected: Protected | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a switch of the filter."""
+        """Refuse a change of the filter."""
         if self._last is not None and self._last.admitted_by != self.filter:
             raise BudgetRefused(
                 f"this ledger was created with the {self._last.admitted_by.name} filter; a change to "
@@ -85,19 +85,21 @@ class Ledger:
 
     @classmethod
     def of(cls, budget: Fraction, protected: Protected | None = None) -> "Ledger":
-        """An empty ledger under the pure filter over this budget, rounded down; `protected` as in `under`."""
+        """Return an empty ledger under the pure filter with this budget, rounded down; `protected` as in `under`."""
         return cls.under(PureFilter.of(budget), protected=protected)
 
     @classmethod
     def under(
         cls, *filters: Filter, concurrent: bool = True, protected: Protected | None = None
     ) -> "Ledger":
-        """An empty ledger under one filter; `concurrent` if its mechanisms run at once or see updates.
+        """Return an empty ledger under one filter; `concurrent` if its mechanisms run at the same time or see
+        updates.
 
-        `protected`: whom it promises to. It prices derivations for them only, and without it none.
+        `protected`: the neighbours that the ledger protects. The ledger prices derivations for these only; without
+        the argument it prices none.
 
         Raises:
-            NotDerivable: not one filter, or not proven for concurrent continual mechanisms.
+            NotDerivable: there is not exactly one filter, or it is not proven for concurrent continual mechanisms.
         """
         if len(filters) != 1:
             raise NotDerivable(
@@ -109,7 +111,7 @@ class Ledger:
         return cls(filters[0], protected=protected)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same filter, promise to the same and have the same entries."""
+        """Say whether both ledgers have the same filter, the same protected neighbours and the same entries."""
         if not isinstance(other, Ledger):
             return NotImplemented
         mine, theirs = (
@@ -118,12 +120,11 @@ class Ledger:
         return mine == theirs and (self._last is other._last or self.entries == other.entries)
 
     def __hash__(self) -> int:
-        """Hash by filter and sums."""
         return hash((self.filter, self.count, self.used))
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All charges, first to last; takes time in their number."""
+        """All charges, first to last; takes time proportional to their number."""
         found, link = [], self._last
         while link is not None:
             found.append(link.entry)
@@ -137,26 +138,26 @@ class Ledger:
 
     @property
     def spent(self) -> int:
-        """The units that are spent of the budget."""
+        """The spent units of the budget."""
         return self.used.amount
 
     @property
     def left(self) -> int:
-        """The units of the budget that are not spent."""
+        """The units of the budget that are left."""
         return self.remaining.amount
 
     @property
     def remaining(self) -> Spend:
-        """The amount and the delta that are not yet spent."""
+        """The amount and the delta that are left."""
         return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
-        """Return the entry that this derivation would make; changes nothing.
+        """Return the entry that a charge for this derivation would add; changes nothing.
 
         Raises:
-            BudgetRefused: the filter has no theorem for the measure, it frees ticks and the guarantee is a group's, or
-                the guarantee is for others than those that the ledger promises to.
-            NotDerivable: it is no derivation.
+            BudgetRefused: the filter has no theorem for the measure; or the filter frees ticks and the guarantee is
+                for groups; or the guarantee is for other neighbours than the ledger protects.
+            NotDerivable: the argument is not a derivation.
         """
         require_exactly(derivation, Derivation, "what is charged")
         group = derivation.guarantee.group
@@ -172,7 +173,7 @@ class Ledger:
         return self.ask(derivation.subject, like.measure, rule, finite=like.finite)
 
     def ask(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Return the entry that a mechanism with this measure would make; changes nothing.
+        """Return the entry that a charge for a mechanism with this measure would add; changes nothing.
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure.
@@ -182,7 +183,7 @@ class Ledger:
         return self.filter.entry(name, measure, rule, finite=finite)
 
     def preview(self, entry: Entry) -> Preview:
-        """Return what charging the entry would do; changes nothing.
+        """Return the effect of charging the entry; changes nothing.
 
         Raises:
             BudgetRefused: the filter takes no such entry at any price.
@@ -195,8 +196,8 @@ class Ledger:
         """Return the ledger with this entry, for a mechanism that sees ticks from `start` on.
 
         Raises:
-            BudgetRefused: the entry does not fit, it starts at a tick that a halted mechanism has seen, or the filter
-                takes no such entry; this ledger is as it was.
+            BudgetRefused: the entry does not fit, its mechanism starts at a tick that a halted mechanism has seen,
+                or the filter takes no such entry; this ledger is unchanged.
         """
         cost = self.filter.cost(entry)
         used = self.used + cost
@@ -213,21 +214,23 @@ class Ledger:
         return Ledger(self.filter, used, self.count + 1, peak, self.freed, link, self.protected)
 
     def summed(self) -> "Ledger":
-        """Return the ledger without its list of entries, which decide nothing: the sums do."""
+        """Return the ledger without its list of entries; only the sums decide about charges."""
         return replace(self, _last=None)
 
     def halt(self, entry: Entry, end: int) -> "Ledger":
-        """Return the ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
+        """Return the ledger after the mechanism of this entry has been halted; `end` is the first tick it does not
+        see.
 
-        The caller halts an entry once (`Subledgers` sees to it). Frees the ticks from `end` on under the pure filter,
-        under the basic one for an entry without a delta, and nothing under another.
+        The caller must halt an entry only once (`Subledgers` ensures it). A halt frees the ticks from `end` on
+        under the pure filter and, for an entry without a delta, under the basic filter; it frees nothing under any
+        other filter.
         """
         if not by_ticks(self.filter) or entry.delta:
             return self
         return replace(self, used=self.used - self.filter.cost(entry), freed=max(self.freed, end))
 
     def _require_protected(self, derivation: Derivation) -> None:
-        """Refuse a derivation for others than those that the ledger promises to (BudgetRefused)."""
+        """Refuse a derivation for other neighbours than the ledger protects (BudgetRefused)."""
         theirs = derivation.guarantee.protected
         if theirs != self.protected:
             mine = (

@@ -1,10 +1,11 @@
 """The optimal composition of RR_(e1,d1) x ... x RR_(ek,dk): the least epsilon at a given delta, rounded up.
 
-Kairouz, Oh, Viswanath (arXiv 1311.0776) for equal epsilons, Murtagh, Vadhan (arXiv 1507.03113) in general: the answers
-with a privacy loss above epsilon are listed, equal epsilons as one binomial, in outward-rounded intervals. Where these
-are too many, the privacy loss distribution of dp_accounting stands in: losses are rounded up to a grid of our own,
-and what its floats may be wrong by is an explicit slack. Neither is ever looser than the sum of the epsilons.
-Rules: rationals in, rationals out, every result an upper bound. This file knows no mechanism and no rule.
+Kairouz, Oh, Viswanath (arXiv 1311.0776) for equal epsilons, Murtagh, Vadhan (arXiv 1507.03113) in general: the
+answers with a privacy loss above epsilon are listed, equal epsilons as one binomial, in outward-rounded intervals.
+Where there are too many answers, the privacy loss distribution of dp_accounting is used: losses are rounded up to
+this file's own grid, and an explicit slack bounds the error of its floats. Neither result is ever larger than the
+sum of the epsilons. Rules: rationals in, rationals out, every result an upper bound. This file knows no mechanism
+and no rule.
 """
 
 import itertools
@@ -16,17 +17,17 @@ from fractions import Fraction
 from stream_dp.accounting.directed import Interval
 from stream_dp.errors import NotDerivable
 
-LISTED = 4000  # answers of which the exact method keeps track
+LISTED = 4000  # most answers that the exact method lists
 FLOAT_ERROR = Fraction(1, 2**48)  # of a cell of a convolution: 2^-53, a constant, log2 of the cells
-FAR = 10_000  # a sum of epsilons that protects nobody; e to its power is still a decimal
-SHARE = 100  # the slack may be this part of the delta
-COARSE, FINE = 2**10, 2**17  # grid points up to the sum of the epsilons
+FAR = 10_000  # a sum of epsilons that gives no protection; e to its power is still a decimal
+SHARE = 100  # the slack may be 1 / SHARE of the delta
+COARSE, FINE = 2**10, 2**17  # least and most grid points up to the sum of the epsilons
 
 
 def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
-    """An epsilon with which RR_(e1,0) x ... x RR_(ek,0) is (epsilon, delta)-DP: the least one, rounded up.
+    """Return the least epsilon, rounded up, with which RR_(e1,0) x ... x RR_(ek,0) is (epsilon, delta)-DP.
 
-    The sum where nothing below it can be had: at delta 0, and where floats do not resolve so small a delta.
+    The result is the sum of the epsilons at delta 0, and where floats do not resolve so small a delta.
     """
     parts = Counter(e for e in epsilons if e > 0)
     total = sum(parts.elements(), Fraction(0))
@@ -41,7 +42,7 @@ def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
 
 
 def precision(epsilons: Sequence[Fraction], delta: Fraction) -> str:
-    """How `least_epsilon` computes at this delta, and how much of the delta is set aside for floats."""
+    """Return in words how `least_epsilon` computes at this delta, and how much delta it sets aside for floats."""
     parts = Counter(e for e in epsilons if e > 0)
     if (number := _answers_of(parts)) <= LISTED:
         return f"all {number} answers listed in intervals, rounded outwards"
@@ -56,28 +57,29 @@ def precision(epsilons: Sequence[Fraction], delta: Fraction) -> str:
 
 
 def _answers_of(parts: Counter[Fraction]) -> int:
-    """How many answers with different losses there are, at most."""
+    """Return a bound on the number of answers with different losses."""
     return math.prod(n + 1 for n in parts.values())
 
 
 def joint_delta(deltas: Iterable[Fraction]) -> Fraction:
-    """1 - prod(1 - delta): the probability that some part of RR_(e1,d1) x ... reveals its bit."""
+    """Return 1 - prod(1 - delta): the probability that some part of RR_(e1,d1) x ... reveals its bit."""
     return 1 - math.prod((1 - d for d in deltas), start=Fraction(1))
 
 
 def spare(granted: Fraction, own: Fraction) -> Fraction:
-    """The delta' with 1 - (1 - delta') (1 - own) = granted: what composition itself may still use.
+    """Return delta' with 1 - (1 - delta') (1 - own) = granted: the delta left for the composition itself.
 
-    Negative where the parts' own deltas exceed what is granted.
+    It is negative where the parts' own deltas exceed the granted one.
     """
     return 1 - (1 - granted) / (1 - own)
 
 
 def listed_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
-    """The least epsilon at `delta`, from all answers with a positive loss.
+    """Return the least epsilon at `delta`, computed from all answers with a positive loss.
 
-    delta(epsilon) is the sum of p - e^epsilon q over the answers whose loss ln(p/q) exceeds epsilon. From the largest
-    loss down: the first loss at which it exceeds `delta` begins the segment in which e^epsilon = (P - delta) / Q.
+    delta(epsilon) is the sum of p - e^epsilon q over the answers whose loss ln(p/q) exceeds epsilon. The losses are
+    searched from the largest down: the first loss at which delta(epsilon) exceeds `delta` begins the segment in
+    which e^epsilon = (P - delta) / Q.
     """
     above_p, above_q = Interval.of(0), Interval.of(0)
     enough = sum(parts.elements(), Fraction(0))
@@ -91,7 +93,7 @@ def listed_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
 
 
 def _answers(parts: Counter[Fraction]) -> list[tuple[Fraction, Interval, Interval]]:
-    """(loss, p, q) of the answers with a positive loss, largest loss first."""
+    """Return (loss, p, q) of the answers with a positive loss, largest loss first."""
     whole = Interval.of(1)
     for e, n in parts.items():
         for _ in range(n):
@@ -110,10 +112,10 @@ def _answers(parts: Counter[Fraction]) -> list[tuple[Fraction, Interval, Interva
 
 
 def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
-    """The least epsilon at `delta` by dp_accounting's privacy loss distribution, losses rounded up to a grid.
+    """Return the least epsilon at `delta` by dp_accounting's privacy loss distribution, losses rounded up.
 
     Raises:
-        NotDerivable: what floats may be wrong by is not small against `delta`.
+        NotDerivable: the error bound of the floats is not small against `delta`.
     """
     from dp_accounting.pld.privacy_loss_distribution import (
         PrivacyLossDistribution,
@@ -137,7 +139,7 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
     if composed is None:
         return Fraction(0)
     found = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
-    while True:  # the float only chose; this is what is relied on
+    while True:  # a float chose the start; this comparison is the proof
         below = math.nextafter(float(found), -math.inf)
         if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
             return found
@@ -145,18 +147,18 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
 
 
 def _slack(indices: Counter[int]) -> Fraction:
-    """What the convolutions may be wrong by: an error for each cell of each."""
+    """Return a bound on the error of the convolutions: the error of one cell, times all cells of all convolutions."""
     return FLOAT_ERROR * indices.total() * 2 * (sum(indices.elements()) + 1)
 
 
 def _points(parts: Counter[Fraction], delta: Fraction) -> int:
-    """Grid points up to the sum of the epsilons: as many as keep the slack below a hundredth of delta."""
+    """Return the grid points up to the sum of the epsilons: as many as keep the slack below a hundredth of delta."""
     most = delta / (SHARE * 2 * parts.total() * FLOAT_ERROR)
     return max(COARSE, min(FINE, int(most)))
 
 
 def _grid(parts: Counter[Fraction], points: int) -> tuple[Fraction, Counter[int]]:
-    """A step and the epsilons in steps, rounded up: exact where the common divisor is not too fine."""
+    """Return a step and the epsilons in steps, rounded up; exact where the common divisor is not too fine."""
     total = sum(parts.elements(), Fraction(0))
     denominator = math.lcm(*(e.denominator for e in parts))
     common = Fraction(math.gcd(*(int(e * denominator) for e in parts)), denominator)

@@ -1,7 +1,7 @@
-"""What the parts of a derivation have to do with each other: the evidence that rules check and compute with.
+"""How the parts of a derivation are related: the evidence that rules check and compute with.
 
-Rules: numbers here are counted from relations, widths and creations, never typed in as a cost. `delta` is what the
-caller grants to the node. This file knows no rule and no mechanism.
+Rules: numbers here are counted from relations, widths and creations, never typed in as a cost. `delta` is the delta
+that the caller grants to the node. This file knows no rule and no mechanism.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Touched:
     def columns(
         cls, relation: Neighbors, width: int, what: str = "column", ones: int = 1
     ) -> "Touched":
-        """One part per entry of a row of this width, of which an event sets at most `ones`: the relation's L0."""
+        """Return the bound for one part per entry of a row: the relation's L0, for events of at most `ones` entries."""
         k = relation.l0(width, ones)
         many = how_many(width, what)
         rows = "one-hot rows" if ones == 1 else f"rows with at most {ones} ones an event"
@@ -41,16 +41,17 @@ class Touched:
 
     @classmethod
     def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":
-        """One part after the other, each with ticks of its own, so one for each tick that an event may be in.
+        """Return the bound for parts one after the other, each with its own ticks: one per tick that an event may
+        be in.
 
-        That the code does so is checked by the test `suite`, which counts the parts that two neighbouring runs touch.
+        The test `suite` checks the code: it counts the parts that two neighbouring runs touch.
         """
         k = 2 if relation is Neighbors.REPLACE_ANY_TICK else 1
         return cls(k, relation, f"{why}; checked by {suite}")
 
     @classmethod
     def shards(cls, relation: Neighbors, number: int, *, moves: bool) -> "Touched":
-        """One part per partition; `moves`: a replacement may lie in another partition than the original."""
+        """Return the bound for one part per partition; `moves`: a replacement may change the partition."""
         k = 2 if moves and relation is not Neighbors.ADD_REMOVE and number > 1 else 1
         why = "an event lies in one partition, by itself alone"
         return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
@@ -59,13 +60,14 @@ class Touched:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """All parts run at once on the same stream.
+    """All parts run at the same time on the same stream.
 
-    `parameters` None: the mechanisms are fixed before the first event ([HSV] Def 4.9). Else the parameters are, and
-    the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for.
+    `parameters` None: the mechanisms are fixed before the first event ([HSV] Def 4.9). Otherwise the parameters are
+    fixed, and the parts are created from among them in any order ([HSV] Def 4.11); the price covers all of
+    `parameters`.
 
-    `stated`: the delta at which measures without an epsilon are compared where none is granted; they stay as they are.
-    `order`: the Renyi order to look at where no part names one.
+    `stated`: the delta at which measures without an epsilon are compared where none is granted; they stay as they
+    are. `order`: the Renyi order to use where no part names one.
     """
 
     subject: str
@@ -80,8 +82,8 @@ class Fixed:
 class Parallel:
     """Any number of parts of these kinds are created, and `touched` bounds how many get different messages.
 
-    `creations`: how many of each kind there are at most, None for no bound. `first_pair` says why every part's
-    first pair of messages decides whether its pairs differ at all ([HSV] Def 5.12), where it does.
+    `creations`: the most parts of each kind, None for no bound. `first_pair`, if not empty, says why every part's
+    first pair of messages decides whether its pairs differ at all ([HSV] Def 5.12).
     """
 
     subject: str
@@ -92,7 +94,7 @@ class Parallel:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many of each kind may be touched."""
+        """The most parts of each kind that may be touched."""
         return tuple(
             self.touched.k if n is None else min(n, self.touched.k) for n in self.creations
         )
@@ -101,7 +103,7 @@ class Parallel:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """A mechanism that only adds and forwards its input to its parts and decides on their answers.
+    """A mechanism that only adds up its input, forwards it to its parts, and decides by their answers.
 
     `destination` says why no destination or response depends on tainted values and `relation` why neighbouring
     inputs become neighbouring inputs of the parts ([HSV] 6.3); `suite` is the test that runs both.
@@ -118,8 +120,8 @@ class Composite:
 class Local:
     """A local protocol ([HSV] Def 8.1): `users` users with a static data set each; at most `touched.k` differ.
 
-    One premise for all users where they follow identical procedures, else one per user. `static` says why a user's
-    data set is its first message and never changes.
+    There is one premise for all users where they follow identical procedures, else one per user. `static` says why
+    a user's data set is its first message and never changes.
     """
 
     subject: str
@@ -141,7 +143,7 @@ class Filtered:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The streams differ in up to `size` events, each of them as the premise's neighbours do."""
+    """The streams differ in up to `size` events; each event differs as in the premise's neighbours."""
 
     subject: str
     size: int
@@ -158,7 +160,7 @@ class Moved:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class OfUsers:
-    """All events of one user are there or not: a guard in front of every part admits no more of them than this."""
+    """All events of one user are present or absent; a guard in front of every part enforces the cap of `users`."""
 
     subject: str
     users: Users
@@ -167,7 +169,7 @@ class OfUsers:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class FirstArrivals:
-    """The premise is sent rows that count identifiers at their first tick, made of the events by a memory."""
+    """The premise receives rows that count identifiers at their first tick, which a memory makes from the events."""
 
     subject: str
     arrivals: Arrivals
@@ -176,7 +178,7 @@ class FirstArrivals:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
+    """The ticks that a part sees: `first` to `last`, both included (None: for ever); past ticks that it reads count."""
 
     first: int
     last: int | None
@@ -185,7 +187,7 @@ class Alive:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Parts that are alive at different times. `alive[i]` is the i-th premise's time."""
+    """Parts that are alive at different times. `alive[i]` are the ticks of the i-th premise."""
 
     subject: str
     alive: tuple[Alive, ...]

@@ -1,9 +1,9 @@
 """The ledgers of one stream: a main ledger, and sub-ledgers of analysts that the main one has paid for in full.
 
-Rules: a sub-ledger is a filter inside a filter: its whole promise is charged to the main ledger when it is opened, so
-whatever is admitted to it later is covered there ([HSV] Thm 12.4, nested as in Def 4.1); all analysts together are one
-adversary. A name is charged once and halted once. A refusal changes nothing. This file knows no tick but as a number,
-and neither mechanisms nor journals.
+Rules: a sub-ledger is a filter inside a filter: its whole promise is charged to the main ledger when it is opened,
+and covers every later charge in it ([HSV] Thm 12.4, nested as in Def 4.1); all analysts together are one adversary.
+A name is charged once and halted once. A refusal changes nothing. For this file a tick is only a number; it knows
+neither mechanisms nor journals.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,10 @@ NESTED = "filter inside a filter ([HSV] Thm 12.4)"
 
 @dataclass(slots=True)
 class Subledgers:
-    """`ledgers[MAIN]` and one ledger for each analyst; `running` says whose entry each live mechanism has.
+    """`ledgers[MAIN]` and one ledger for each analyst; `running` has the analyst and the entry of each live
+    mechanism.
 
-    What a ledger was charged for here is not listed in it, so it stays as small as what runs.
+    Ledgers here do not list their entries, so the size depends only on the live mechanisms.
     """
 
     ledgers: dict[str, Ledger]
@@ -42,12 +43,12 @@ class Subledgers:
         analysts: Mapping[str, Filter] | None = None,
         protected: Protected | None = None,
     ) -> "Subledgers":
-        """Return empty ledgers, all for those who are `protected`: without them they price no derivation.
+        """Return empty ledgers, all for the neighbours `protected`; without that argument they price no derivation.
 
-        Every analyst's filter is charged to the main ledger in full, and says for which users.
+        Every analyst's filter is charged to the main ledger in full, for the same users.
 
         Raises:
-            BudgetRefused: together they do not fit.
+            BudgetRefused: the analysts' filters together do not fit.
             NotDerivable: a filter is not proven for concurrent continual mechanisms.
         """
         ledger = Ledger.under(main, protected=protected)
@@ -64,12 +65,13 @@ class Subledgers:
         return self.ledgers[MAIN]
 
     def price(self, derivation: Derivation, analyst: str = MAIN) -> Entry:
-        """Return the entry that this derivation would make; changes nothing.
+        """Return the entry that a charge for this derivation would add; changes nothing.
 
         Raises:
             UsageError: no such analyst.
-            BudgetRefused: as of `Ledger.price`; or a halt would free ticks, while one event of a user, or one of the
-                two ticks of a replacement that moves, may cost all of it, so that another tick costs it again.
+            BudgetRefused: as for `Ledger.price`; or halts free ticks, while a single event of a user, or one of the
+                two ticks of a replacement that moves, may cost the full epsilon, so that another tick would cost it
+                again.
         """
         ledger = self._of(analyst)
         entry = ledger.price(derivation)
@@ -82,7 +84,7 @@ class Subledgers:
         return entry
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
-        """Return what charging the entry would do; changes nothing.
+        """Return the effect of charging the entry; changes nothing.
 
         Raises:
             UsageError: no such analyst.
@@ -93,7 +95,7 @@ class Subledgers:
         """Charge the analyst's ledger for a mechanism that sees ticks from `start` on.
 
         Raises:
-            UsageError: no such analyst, or the name was charged before and runs.
+            UsageError: no such analyst, or a mechanism of this name runs.
             BudgetRefused: see `Ledger.charge`; nothing has changed.
         """
         if entry.name in self.running:
@@ -106,10 +108,10 @@ class Subledgers:
         self.running[entry.name] = (analyst, entry)
 
     def halt(self, name: str, end: int) -> tuple[str, Entry]:
-        """Take note that a mechanism sees no tick from `end` on; return whose it was, and its entry.
+        """Record that a mechanism sees no tick from `end` on; return its analyst and its entry.
 
         Raises:
-            UnknownMechanism: none of this name runs; nothing has changed.
+            UnknownMechanism: no mechanism of this name runs; nothing has changed.
         """
         if name not in self.running:
             raise UnknownMechanism(f"no mechanism {name!r} runs: it was never created or has ended")
@@ -128,7 +130,7 @@ class Subledgers:
 
 
 def _whole_at_one_tick(derivation: Derivation) -> str:
-    """Say where one tick may cost all of it, and a halt would free another that costs it again; empty: nowhere."""
+    """Return why a single tick may cost the full epsilon, so that no halt may free others; empty if none may."""
     like = derivation.guarantee
     if like.users is not None and not divided(derivation):
         return (

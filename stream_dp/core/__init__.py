@@ -1,6 +1,6 @@
-"""The model of [HSV]: messages, mechanisms, neighbours, guarantees, derivations, composition; and the codec and
-time beneath.
+"""The model of [HSV]: messages, mechanisms, neighbours, guarantees, derivations, composition; below it, codec and
+time.
 
-It knows no event loop, clock, file, socket or global randomness, and no mechanism. Begin with `mechanism`, then
-`composition`.
+This package knows no event loop, clock, file, socket or global randomness, and no mechanism. Begin with
+`mechanism`, then `composition`.
 """

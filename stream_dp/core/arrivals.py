@@ -1,10 +1,10 @@
 """Rows that count identifiers, each at its first tick in a public window: how much of them a neighbour changes.
 
-An event more may move its identifier's first tick: one unit comes at one tick and one goes at a later one. Where the
-identifier is the user who is protected, all of that user's events come or go: if the whole window is theirs to differ
-in, one unit comes; if it also holds events of theirs that both streams have, one comes and one may go. Windows are
-counted from tick 0, as those of a user's cap are. Rules: numbers are counted from windows and caps, never typed in.
-This file knows no field, no hash and no mechanism.
+One more event may move its identifier's first tick: one unit comes at one tick, and one goes at a later tick. Where
+the identifier is the protected user, all of that user's events come or go together. If all events of the user in
+the window may differ, one unit comes. If the window also holds events of the user that both streams have, one unit
+comes and one may go. Windows count from tick 0, as the windows of a user's cap do. Rules: these numbers follow from
+windows and caps and are never typed in. This file knows no field, no hash and no mechanism.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,22 @@ from stream_dp.errors import InvalidCost
 @wire("arrivals", 1)
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """First ticks in windows of `window` ticks; None: in one window for ever.
+    """First ticks in windows of `window` ticks; None means one window for ever.
 
-    `users`: who is protected, where each of them is one identifier; None: identifiers are anything, and neighbours
-    differ in one event, which keeps its tick.
+    `users`: the protected users, where each user is one identifier. None: identifiers may be anything, and
+    neighbours differ in one event, which keeps its tick.
 
     >>> Arrivals().changes, Arrivals(1).changes, Arrivals(None, Users(20)).changes, Arrivals(24, Users(20, 24)).changes
     (2, 1, 1, 1)
 
     Raises:
-        InvalidCost: the window is less than 1, or no integer.
+        InvalidCost: the window is not an integer of at least 1.
     """
 
     window: int | None = None
     users: Users | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no window."""
         if self.window is not None and (type(self.window) is not int or self.window < 1):
             raise InvalidCost("a window must be a whole number of at least 1")
 
@@ -53,7 +52,7 @@ class Arrivals:
         return 2 * min(cap, (theirs - 2) // counted + 2)
 
     def __str__(self) -> str:
-        """Return it in words: `first ticks of identifiers in windows of 24 ticks`."""
+        """Return the description in words: `first ticks of identifiers in windows of 24 ticks`."""
         what = "identifiers" if self.users is None else "users"
         if self.window is None:
             return f"first ticks of {what}"

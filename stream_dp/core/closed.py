@@ -1,7 +1,7 @@
-"""Closed classes: what is proven of a class is proven of it alone, so some classes take no subclass.
+"""Closed classes: what is proven of a class is proven of that class alone, so some classes forbid subclasses.
 
-A subclass could override what a proof rests on and pass as the class wherever a type is asked for. Rules: measures,
-guarantees, derivations and situations are closed; mechanisms are not, and their derivations look at the exact class
+A subclass could override the attribute a proof rests on, and still pass a type check. Rules: measures, guarantees,
+derivations and situations are closed. Mechanisms are not closed; their derivations check the exact class
 (`mechanisms.exact_class`). This file knows no class by name.
 """
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def takes_no_subclass(cls: type[T]) -> type[T]:
-    """Return the class, of which a subclass can no longer be made; a decorator that goes above `@dataclass`.
+    """Forbid subclasses of a class and return it; a decorator that goes above `@dataclass`.
 
     >>> from stream_dp.core.guarantee import PureDP
     >>> class Free(PureDP): ...

@@ -1,9 +1,10 @@
 """Concurrent composition of continual mechanisms ([HSV] Def 4.1, ExtConComp).
 
 Messages create mechanisms while others run, pass (index, message) to one of them, or halt one. Rules: the
-composition itself decides nothing; who may be created is the business of the ledger or, inside a composite
-mechanism, of the code whose derivation counts the creations. What a mechanism in it holds is sealed (`sealed`): who
-has the composition's state can ask and halt, and read nothing but answers. This file knows no noise, actor or budget.
+composition itself decides nothing. The ledger decides which mechanisms may be created or, inside a composite
+mechanism, the code whose derivation counts the creations. The state of each mechanism is sealed (`sealed`): code
+that has the composition's state can ask and halt mechanisms, but reads nothing but answers. This file knows no
+noise, actor or budget.
 """
 
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from stream_dp.errors import RejectedMessage
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `mechanism`; the answer is nothing, its index is the number of creations before it.
+    """Create `mechanism`; there is no answer, and the index of the mechanism is the number of creations before it.
 
-    `claim` is what is asserted of it, where that is not its own guarantee (a composition has none of its own).
+    `claim` is the claim about the mechanism, where it differs from its own guarantee (a composition has none of its
+    own).
     """
 
     mechanism: "Mechanism[Any] | ConcurrentComposition"
@@ -49,13 +51,13 @@ CompositionMessage: TypeAlias = Create | Ask | Halt
 @wire("composition-child", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class Child:
-    """A live mechanism and its state, which is sealed as soon as the child is made."""
+    """A live mechanism and its state; the state is sealed when the child is made."""
 
     mechanism: "Mechanism[Any] | ConcurrentComposition"
     state: Any
 
     def __post_init__(self) -> None:
-        """Seal the state; written and read back it is the same (`core.serial`)."""
+        """Seal the state; a state that was written and read back is equal (`core.serial`)."""
         if type(self.state) is not SealedState:
             object.__setattr__(self, "state", SealedState(self.state))
 
@@ -73,20 +75,20 @@ class CompositionState:
 class ConcurrentComposition:
     """ExtConComp of [HSV] Def 4.1 as a state machine.
 
-    Privacy claim: none of its own; a rule of the accounting derives one from the mechanisms created.
+    Privacy claim: none of its own; a rule of the accounting derives a claim from the mechanisms created.
     """
 
     def init(self, noise: Noise | None = None) -> CompositionState:
-        """Return the first state: no mechanism yet. Draws nothing; `noise` is there so that games can play it."""
+        """Return the first state, without mechanisms. Draws nothing; games need the parameter `noise`."""
         return CompositionState(0, {})
 
     def step(
         self, state: CompositionState, message: CompositionMessage, noise: Noise
     ) -> tuple[CompositionState, IntArray | None]:
-        """Take one message and return the next state and the answer of the mechanism asked, if any.
+        """Take one message; return the next state and, for `Ask`, the answer of that mechanism.
 
         Raises:
-            RejectedMessage: no live mechanism has that index, or the mechanism itself refuses.
+            RejectedMessage: no live mechanism has that index, or the mechanism itself refuses the message.
         """
         match message:
             case Create(mechanism):
@@ -95,7 +97,7 @@ class ConcurrentComposition:
                 return CompositionState(state.created + 1, live), None
             case Ask(index, inner):
                 child = self._live(state, index)
-                machine: Any = child.mechanism  # each refuses what is not in its query space
+                machine: Any = child.mechanism  # each checks its query space
                 after, answer = machine.step(inside_of(child.state), inner, noise)
                 live = {**state.live, index: Child(child.mechanism, after)}
                 return CompositionState(state.created, live), answer

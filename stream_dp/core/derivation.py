@@ -37,13 +37,13 @@ class Alternative:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """`guarantee` follows by `rule` (proved in `source`) from the `premises`, as all `conditions` hold.
+    """`guarantee` follows by `rule` (proved in `source`) from the `premises`, because all `conditions` hold.
 
     `alternatives` are the rules that were tried and not taken.
 
     Raises:
         BrokenCondition: a condition does not hold; the message names it.
-        NotDerivable: a part only looks like a guarantee, a condition or a derivation.
+        NotDerivable: a part is not exactly of the class Guarantee, Condition or Derivation.
     """
 
     subject: str
@@ -55,7 +55,7 @@ class Derivation:
     alternatives: tuple[Alternative, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a derivation with a broken side condition, or with parts that are not of the very classes."""
+        """Check that every side condition holds and that all parts are of the exact classes."""
         parts: tuple[tuple[object, type], ...] = (
             (self.guarantee, Guarantee),
             *((condition, Condition) for condition in self.conditions),
@@ -66,15 +66,15 @@ class Derivation:
         require(self.subject, self.rule, self.source, self.conditions)
 
     def __str__(self) -> str:
-        """Return the tree as text: a line for each node and each condition, premises indented, amounts rounded up."""
+        """Return the tree as text: one line per node and per condition, premises indented, amounts rounded up."""
         return "\n".join(_lines(self))
 
 
 def require_exactly(part: object, kind: type, subject: str) -> None:
-    """Refuse what is not of this very class.
+    """Refuse an object that is not exactly of the class `kind`.
 
     Raises:
-        NotDerivable: naming the class that it has instead.
+        NotDerivable: the message names the object's class.
     """
     if type(part) is not kind:
         raise NotDerivable(
@@ -86,7 +86,7 @@ def require(subject: str, rule: str, source: str, conditions: tuple[Condition, .
     """Refuse a rule with a broken side condition.
 
     Raises:
-        BrokenCondition: naming every condition that does not hold.
+        BrokenCondition: the message names every condition that does not hold.
     """
     broken = [f"{c.name}: {c.why}" for c in conditions if not c.holds]
     if broken:
@@ -110,5 +110,5 @@ def _said(guarantee: Guarantee) -> str:
 
 
 def _up(amount: Fraction) -> str:
-    """A decimal of at most 12 digits after the point, rounded up."""
+    """Return a decimal of at most 12 digits after the point, rounded up."""
     return f"{Decimal(ceil(amount * 10**12)).scaleb(-12).normalize():f}"

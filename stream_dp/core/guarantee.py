@@ -1,8 +1,8 @@
-"""What is promised: a privacy measure with exact parameters, against a neighbour relation.
+"""Guarantees: a privacy measure with exact parameters, against a neighbour relation.
 
-Rules: parameters are exact (`Fraction`), never floats, and no ints, which are units elsewhere; 0 is legal. The measure
-is a closed, growing family: the meaning of an existing class never changes, a new measure is a new class, and no
-subclass passes for one. This file knows no mechanism and no rule.
+Rules: parameters are exact (`Fraction`), never floats, and never ints, which mean units elsewhere; 0 is legal.
+Measures are a closed family that may grow: the meaning of an existing class never changes, a new measure is a new
+class, and a subclass does not count as a measure. This file knows no mechanism and no rule.
 """
 
 from dataclasses import dataclass, fields
@@ -43,7 +43,7 @@ class PureDP:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no exact epsilon >= 0 (InvalidCost)."""
+        """Check for an exact epsilon >= 0 (InvalidCost)."""
         _not_negative("epsilon", self.epsilon)
 
     @property
@@ -61,7 +61,7 @@ class ApproxDP:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no exact epsilon >= 0, or no exact delta in [0, 1) (InvalidCost)."""
+        """Check for an exact epsilon >= 0 and an exact delta in [0, 1) (InvalidCost)."""
         _not_negative("epsilon", self.epsilon)
         _probability("delta", self.delta)
 
@@ -78,7 +78,7 @@ class ProbabilisticDP:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no exact epsilon >= 0, or no exact delta in [0, 1) (InvalidCost)."""
+        """Check for an exact epsilon >= 0 and an exact delta in [0, 1) (InvalidCost)."""
         _not_negative("epsilon", self.epsilon)
         _probability("delta", self.delta)
 
@@ -91,24 +91,25 @@ class ZCDP:
     rho: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no exact rho >= 0 (InvalidCost)."""
+        """Check for an exact rho >= 0 (InvalidCost)."""
         _not_negative("rho", self.rho)
 
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class TruncatedZCDP:
-    """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha < omega.
+    """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha <
+    omega.
 
-    [Lyu] Cor 1, after Bun, Dwork, Rothblum, Steinke 2018. It bounds losses that are rare and large, which zCDP does not
-    allow.
+    [Lyu] Cor 1, after Bun, Dwork, Rothblum, Steinke 2018. tCDP allows losses that are rare and large, which zCDP
+    does not.
     """
 
     rho: Fraction
     omega: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no exact rho >= 0, or no exact omega > 1 (InvalidCost)."""
+        """Check for an exact rho >= 0 and an exact omega > 1 (InvalidCost)."""
         _not_negative("rho", self.rho)
         _exact("omega", self.omega)
         if self.omega <= 1:
@@ -124,7 +125,7 @@ class RenyiDP:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse an order that is not exact or at most 1, and what is no exact epsilon >= 0 (InvalidCost)."""
+        """Check for an exact order above 1 and an exact epsilon >= 0 (InvalidCost)."""
         _exact("the order alpha", self.alpha)
         if self.alpha <= 1:
             raise InvalidCost(f"the order alpha must be greater than 1, got {self.alpha}")
@@ -134,12 +135,12 @@ class RenyiDP:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class RenyiCurve:
-    """Renyi DP at several orders at once: every one of the `points` holds ([HSV] Def 13.3). Orders ascend."""
+    """Renyi DP at several orders at once: each of the `points` holds ([HSV] Def 13.3). Orders ascend."""
 
     points: tuple[RenyiDP, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty curve, and orders that do not ascend (InvalidCost)."""
+        """Check that the curve has points and that their orders ascend (InvalidCost)."""
         orders = [point.alpha for point in self.points]
         if not orders or sorted(set(orders)) != orders:
             raise InvalidCost(
@@ -147,7 +148,7 @@ class RenyiCurve:
             )
 
     def at(self, alpha: Fraction) -> RenyiDP | None:
-        """The point at this order, if the curve has one."""
+        """Return the point at this order; None where the curve has none."""
         return next((point for point in self.points if point.alpha == alpha), None)
 
 
@@ -159,7 +160,7 @@ class GaussianDP:
     mu: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no exact mu >= 0 (InvalidCost)."""
+        """Check for an exact mu >= 0 (InvalidCost)."""
         _not_negative("mu", self.mu)
 
 
@@ -174,10 +175,10 @@ NAMES: dict[type[Any], str] = {
 
 
 def differential_privacy(measure: Measure) -> ApproxDP:
-    """What `measure` says as (epsilon, delta)-DP without another choice; pDP implies it.
+    """Return `measure` as (epsilon, delta)-DP where that needs no chosen delta; pDP implies it.
 
     Raises:
-        NotDerivable: it has no epsilon before a delta is chosen (zCDP, tCDP, RDP, GDP).
+        NotDerivable: the measure has no epsilon before a delta is chosen (zCDP, tCDP, RDP, GDP).
     """
     if isinstance(measure, PureDP | ApproxDP | ProbabilisticDP):
         return ApproxDP(measure.epsilon, measure.delta)
@@ -188,7 +189,7 @@ def differential_privacy(measure: Measure) -> ApproxDP:
 
 
 def parameters(measure: Measure) -> dict[str, Fraction]:
-    """The numbers of a measure by their names; DP always has epsilon and delta, a curve one epsilon per order.
+    """Return the parameters of a measure by name; DP always has epsilon and delta, a curve one epsilon per order.
 
     >>> parameters(PureDP(Fraction(1, 2)))
     {'epsilon': Fraction(1, 2), 'delta': Fraction(0, 1)}
@@ -203,7 +204,7 @@ def parameters(measure: Measure) -> dict[str, Fraction]:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """Whom a guarantee or a ledger protects: which pairs of input streams are neighbours. See `Guarantee`."""
+    """The pairs of input streams that a guarantee or a ledger treats as neighbours. See `Guarantee`."""
 
     neighbors: Neighbors
     users: Users | None = None
@@ -211,12 +212,12 @@ class Protected:
 
     @property
     def unit(self) -> str:
-        """Who is protected, where it is not one event: users, or groups; empty for one event."""
+        """The protected unit where it is not one event: users or groups; empty for one event."""
         many = "" if self.group == 1 else f"groups of {self.group}"
         return ", ".join(filter(None, (str(self.users or ""), many)))
 
     def __str__(self) -> str:
-        """Return it in words: `add_remove, users of at most 20 events for ever`."""
+        """Return the unit in words: `add_remove, users of at most 20 events for ever`."""
         return ", ".join(filter(None, (str(self.neighbors), self.unit)))
 
 
@@ -225,12 +226,13 @@ class Protected:
 class Guarantee:
     """`measure` holds for every pair of input streams that `neighbors` relates.
 
-    With `group` > 1: for every pair that a chain of at most so many such steps connects (a user with that many
-    events, all of them together). `finite`: communication is finite ([HSV] Def 14.4), that is, a horizon, and messages
-    and answers from finite sets, as of clamped noise. Gaussian DP composes concurrently for such mechanisms only.
+    With `group` > 1 it holds for every pair that a chain of at most `group` such steps connects (all events
+    together of a user with that many events). `finite`: communication is finite ([HSV] Def 14.4): there is a
+    horizon, and messages and answers come from finite sets, as with clamped noise. Gaussian DP composes
+    concurrently for such mechanisms only.
 
-    `users`: where not None, it holds for every pair that differs in all events of one user, `neighbors` saying how one
-    event differs; `group` then counts users.
+    With `users` the measure holds for every pair that differs in all events of one user; `neighbors` then says how
+    one event differs, and `group` counts users.
     """
 
     measure: Measure
@@ -240,7 +242,7 @@ class Guarantee:
     users: Users | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no measure or relation of ours (NotDerivable), and a group of less than one (InvalidCost)."""
+        """Check for a known measure and relation (NotDerivable), and a group of at least 1 (InvalidCost)."""
         if type(self.measure) not in NAMES or type(self.neighbors) is not Neighbors:
             raise NotDerivable(
                 f"a guarantee is a measure and a relation of this package, not a {type(self.measure).__name__} and a "
@@ -253,10 +255,10 @@ class Guarantee:
 
     @property
     def protected(self) -> Protected:
-        """Whom it protects."""
+        """The protected unit."""
         return Protected(self.neighbors, self.users, self.group)
 
     @property
     def unit(self) -> str:
-        """Who is protected, where it is not one event: users, or groups; empty for one event."""
+        """The protected unit where it is not one event: users or groups; empty for one event."""
         return self.protected.unit

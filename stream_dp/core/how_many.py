@@ -1,8 +1,8 @@
-"""A number with its noun, as people write it: decided here, and nowhere else."""
+"""A number with its noun as people write it; the only place that decides this."""
 
 
 def how_many(number: int, noun: str, several: str | None = None) -> str:
-    """Return a number with its noun; `several` is the noun of other numbers than one, by default with an s.
+    """Return a number with its noun; `several` is the plural, by default the noun with an s.
 
     >>> how_many(1, "tick"), how_many(1200, "tick"), how_many(0, "entry", "entries")
     ('1 tick', '1,200 ticks', '0 entries')

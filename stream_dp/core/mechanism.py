@@ -1,7 +1,7 @@
 """The protocol of a continual mechanism ([HSV] Def 3.1) and of the noise it draws.
 
-Rules: state in, state out. `step` is synchronous, never mutates the state it was given, and a message it
-refuses raises `RejectedMessage` and changes nothing. This file knows no mechanism and no sampler.
+Rules: a step takes a state and returns the next one. `step` is synchronous and never mutates the given state. A
+refused message raises `RejectedMessage` and changes nothing. This file knows no mechanism and no sampler.
 """
 
 from fractions import Fraction
@@ -30,20 +30,20 @@ class Noise(Protocol):
 
 
 class Mechanism(Protocol[S]):
-    """A continual mechanism: frozen parameters here, everything that changes in the state."""
+    """A continual mechanism: its fields are frozen parameters; everything that changes is in the state."""
 
     @property
     def width(self) -> int:
-        """Number of entries of the rows it takes."""
+        """Number of entries of a row."""
         ...
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the mechanism promises, against which neighbours."""
+        """The claimed privacy measure, and the neighbours it holds for."""
         ...
 
     def init(self, noise: Noise) -> S:
-        """The state before the first message."""
+        """Return the state before the first message."""
         ...
 
     def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:

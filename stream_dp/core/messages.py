@@ -22,7 +22,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Ask for the current answer; `threshold` is a public value that only thresholded mechanisms take."""
+    """Ask for the current answer; `threshold` is a public value that only mechanisms with thresholds take."""
 
     threshold: int | None = None
 

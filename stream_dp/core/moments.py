@@ -1,9 +1,9 @@
-"""Moments: whole milliseconds since 1970 in UTC, from the spellings that records use and back to text.
+"""Moments: whole milliseconds since 1970 in UTC, parsed from the spellings in records, and written as text.
 
-Rules: what a spelling means is decided here and nowhere else, so that whoever reads a record finds the same moment. A
-text is an RFC 3339 time with its offset, or what databases print for one (`2013-01-01 10:00:00.5+00`, `... UTC`), with
-any number of digits after the seconds; what is finer than a millisecond is floored, never rounded up. Without an
-offset it names a moment only in a declared zone. No clock and no file here: a zone comes from outside.
+Rules: the meaning of a spelling is decided only here, so all readers of a record get the same moment. A text is an
+RFC 3339 time with its offset, or a form that databases print (`2013-01-01 10:00:00.5+00`, `... UTC`), with any
+number of digits after the seconds; parts below a millisecond are floored, never rounded up. A text without an
+offset names a moment only in a declared zone. No clock and no file here: the caller gives the zone.
 """
 
 import re
@@ -25,12 +25,12 @@ EPOCH_UNITS: Final[Mapping[str, tuple[int, int]]] = {
     "epoch_ms": (1, 1),
     "epoch_us": (1, 1000),
 }
-"""What an integer of each form is multiplied by, then divided by and floored, to give milliseconds."""
+"""Multiplier and divisor that convert an integer of each form to milliseconds; the quotient is floored."""
 
-_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times whose offset is taken off by hand
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times whose offset is subtracted by hand
 _DAY = 86_400_000
 _POINT, _SEVENTH = 19, 26
-"""Where the point of a fraction and its seventh digit stand."""
+"""Index of the decimal point, and of the seventh digit after it."""
 _SPELLING = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?"
     r"(?P<zone> ?(?:[Zz]|UTC|([+-])([0-9]{2})(?::?([0-9]{2})|:([0-9]{2}):([0-9]{2}))?))?"
@@ -39,17 +39,18 @@ _SPELLING = re.compile(
 _DIGITS = str.maketrans("123456789", "000000000")
 _USUAL = re.compile(r"0000-00-00[T ]00:00:00(?:\.0{1,12})?(?:Z|[+-]00:00)?")
 _MINUTES = "+00:00"
-"""What a shape ends with whose offset is stated in hours and minutes, but for its sign."""
+"""End of a shape whose offset is in hours and minutes, without its sign."""
 _MANY = 32
-"""Fewer texts of one length are read one by one."""
+"""With fewer texts of one length, each text is parsed by itself."""
 _AS_ASCII = ord("0")
 
 
 @dataclass(frozen=True, slots=True)
 class TimeForm:
-    """How records write their own time, as a pipeline file declares it.
+    """How records write their time, as a pipeline file declares it.
 
-    `format` is iso or one of `EPOCH_UNITS`; `zone` is that of texts without an offset, if they name moments at all.
+    `format` is iso or one of `EPOCH_UNITS`; `zone` is the zone of texts without an offset (None: these name no
+    moment).
     """
 
     format: str = "iso"
@@ -61,10 +62,11 @@ ISO: Final = TimeForm()
 
 
 def parse_moment(text: str, zone: tzinfo | None = None) -> int | None:
-    """Return the moment that a text with an offset names, floored to the millisecond; None for other text.
+    """Return the moment of a text with an offset, floored to the millisecond; None for other text.
 
-    A text without an offset is a time in `zone`, and None without one. Where clocks are set back it is the first of
-    the two such times, where they are set forward the offset is the one before (PEP 495, fold 0).
+    A text without an offset is a time in `zone`; without a zone the result is None. Where clocks are set back it is
+    the first of the two possible times; where they are set forward the offset before the change applies (PEP 495,
+    fold 0).
 
     >>> parse_moment("1970-01-01T00:00:01.9999999Z"), parse_moment("1970-01-01T00:00:01")
     (1999, None)
@@ -77,12 +79,12 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> int | None:
         return _other_spelling(text, zone)
     if moment.tzinfo is None:
         return _local(moment, zone)
-    since = moment - EPOCH  # a third faster than // by a timedelta, and as exact
+    since = moment - EPOCH  # a third faster than // by a timedelta, and exact too
     return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000
 
 
 def parse_moments(texts: Sequence[str], zone: tzinfo | None = None) -> list[int | None]:
-    """Return what `parse_moment` says of each text; many of one usual shape are read by columns, ten times as fast.
+    """Return `parse_moment` of every text; many texts of one usual shape are parsed by columns, ten times as fast.
 
     >>> parse_moments(["1970-01-01T00:00:01.9999999Z", "1970-01-01T00:00:01"])
     [1999, None]
@@ -100,7 +102,7 @@ def parse_moments(texts: Sequence[str], zone: tzinfo | None = None) -> list[int 
 
 
 def _as_long(texts: Sequence[str], zone: tzinfo | None) -> list[int | None]:
-    """The moments of texts of one length."""
+    """Return the moments of texts of one length."""
     shape, joined = texts[0].translate(_DIGITS), "".join(texts)
     if len(texts) < _MANY or not joined.isascii() or not _USUAL.fullmatch(shape):
         return [parse_moment(text, zone) for text in texts]
@@ -115,7 +117,7 @@ def _as_long(texts: Sequence[str], zone: tzinfo | None) -> list[int | None]:
 def _columns(
     cells: NDArray[np.uint8], shape: str, zone: tzinfo | None
 ) -> tuple[IntArray, NDArray[np.bool_]]:
-    """The moments of texts in cells of shape (texts, characters), and which are known: digits stand as in `shape`."""
+    """Return the moments of texts in cells of shape (texts, characters), and which are known; digits as in `shape`."""
     like = np.frombuffer(shape.encode(), np.uint8)
     digit = like == _AS_ASCII
     values = cells - np.where(digit, _AS_ASCII, like).astype(np.uint8)  # wraps: larger than 9
@@ -143,7 +145,7 @@ def _columns(
 
 @lru_cache(maxsize=64)
 def _weights(shape: str) -> NDArray[np.float64]:
-    """What the digits of a shape are worth in year, month, day, hour, minute, second, ms, and the offset's two."""
+    """Return the weight of each digit of a shape in year, month, day, hour, minute, second, ms and two offset parts."""
     found = np.zeros((len(shape), 9))
     for column, place in enumerate(((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19))):
         found[slice(*place), column] = [10**power for power in range(place[1] - place[0])][::-1]
@@ -156,14 +158,14 @@ def _weights(shape: str) -> NDArray[np.float64]:
 
 
 def _first_day(months: IntArray) -> IntArray:
-    """The first day of each month, both counted from January 1970."""
+    """Return the first day of each month; days and months are counted from January 1970."""
     return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _offsets(
     days: IntArray, clock: IntArray, zone: tzinfo | None
 ) -> tuple[IntArray, NDArray[np.bool_]]:
-    """The offsets in seconds of local times in a zone, and of which of them it is known by their day alone."""
+    """Return the offsets in seconds of local times in a zone, and for which times the day alone determines them."""
     every, at = np.unique(days, return_inverse=True)
     told = [None if zone is None else _offset_of_day(zone, day) for day in every.tolist()]
     offsets = np.array([each or 0 for each in told], np.int64)[at]
@@ -172,9 +174,9 @@ def _offsets(
 
 @lru_cache(maxsize=4096)
 def _offset_of_day(zone: tzinfo, day: int) -> int | None:
-    """The offset in seconds of all times of a local day; None where clocks are set in it.
+    """Return the offset in seconds of all times of a local day; None where clocks are set on that day.
 
-    Every hour is asked, and the last second: no zone was ever set back and forth within an hour.
+    Compares every full hour and the last second: no zone was ever set back and forth within an hour.
     """
     midnight = (_NAIVE_EPOCH + timedelta(days=day)).replace(tzinfo=zone)
     times = [midnight.replace(hour=hour) for hour in range(24)]
@@ -186,9 +188,10 @@ def _offset_of_day(zone: tzinfo, day: int) -> int | None:
 
 
 def own_time(value: object, form: TimeForm = ISO) -> int | None:
-    """Return the moment that a record's own time names: an integer counts the form's unit, text as `parse_moment`.
+    """Return the moment of a record's time: an integer counts units of the form, a text is parsed by
+    `parse_moment`.
 
-    Integers count milliseconds under iso. None for every other value, booleans and floats included.
+    Under iso, integers count milliseconds. None for every other value, booleans and floats included.
 
     >>> own_time(1500), own_time("1970-01-01T00:00:01.5Z"), own_time(1.5)
     (1500, 1500, None)
@@ -201,7 +204,7 @@ def own_time(value: object, form: TimeForm = ISO) -> int | None:
     return parse_moment(value, form.zone) if isinstance(value, str) else None
 
 
-@lru_cache(maxsize=16)  # the end of a tick stands in the release of every series
+@lru_cache(maxsize=16)  # every series releases the end of the same tick
 def moment_text(moment: int) -> str:
     """Return the moment as an ISO 8601 time in UTC, with three digits after the seconds where they are not zero.
 
@@ -209,7 +212,7 @@ def moment_text(moment: int) -> str:
     ('1970-01-01T00:00:01Z', '1969-12-31T23:59:59.500Z')
 
     Raises:
-        OverflowError: it lies outside of the years 1 to 9999.
+        OverflowError: the moment lies outside of the years 1 to 9999.
     """
     time = EPOCH + timedelta(milliseconds=moment)
     text = time.isoformat(timespec="milliseconds" if time.microsecond else "seconds")
@@ -217,13 +220,13 @@ def moment_text(moment: int) -> str:
 
 
 def written(moment: int, form: TimeForm) -> str | int:
-    """Return the moment as records of this form write it; text in UTC under iso.
+    """Return the moment in this form: an integer, or under iso a text in UTC.
 
     >>> written(1500, TimeForm()), written(1500, TimeForm("epoch_s")), written(-1, TimeForm("epoch_us"))
     ('1970-01-01T00:00:01.500Z', 1, -1000)
 
     Raises:
-        OverflowError: it lies outside of the years 1 to 9999.
+        OverflowError: the moment lies outside of the years 1 to 9999.
     """
     text = moment_text(moment)
     if form.format == "iso":
@@ -233,13 +236,13 @@ def written(moment: int, form: TimeForm) -> str | int:
 
 
 def _to_microseconds(text: str) -> str:
-    """The text with at most six digits after the seconds: the decoder would round the seventh."""
+    """Return the text with at most six digits after the seconds, because the decoder would round the seventh."""
     zone = text[_POINT + 1 :].lstrip("0123456789")
     return text[:_SEVENTH] + zone if len(text) - len(zone) > _SEVENTH else text
 
 
 def _other_spelling(text: str, zone: tzinfo | None) -> int | None:
-    """The moment of what the decoder of RFC 3339 does not read, such as `2013-01-01 10:00:00,5 +0000`."""
+    """Return the moment of a text that the RFC 3339 decoder refuses, such as `2013-01-01 10:00:00,5 +0000`."""
     match = _SPELLING.fullmatch(text)
     if match is None:
         return None
@@ -255,7 +258,7 @@ def _other_spelling(text: str, zone: tzinfo | None) -> int | None:
 
 
 def _offset(match: re.Match[str]) -> int | None:
-    """The milliseconds of the offset that a text states; None for one that is none."""
+    """Return the milliseconds of the offset in a text; None for an invalid offset."""
     hours, minutes = int(match[6] or 0), int(match[7] or match[8] or 0)
     seconds = int(match[9] or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
@@ -265,7 +268,7 @@ def _offset(match: re.Match[str]) -> int | None:
 
 
 def _local(local: datetime, zone: tzinfo | None) -> int | None:
-    """The moment of a time without an offset, in `zone`."""
+    """Return the moment of a time without an offset, in `zone`."""
     offset = None if zone is None else zone.utcoffset(local.replace(tzinfo=zone))
     if offset is None:
         return None

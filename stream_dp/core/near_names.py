@@ -1,8 +1,8 @@
-"""Which of the names that there are somebody means who wrote another: decided here, and nowhere else.
+"""Suggestions for a misspelled name: which known names the user may have meant; decided only here.
 
-Rules: names that differ in nothing but case and punctuation come first, then what other tools call the same thing, then
-names that are spelled nearly so. The names are public; what was written is never returned. Only so many names are
-looked at, for anybody may ask often. This file knows no file, message or command.
+Rules: first come names that differ only in case and punctuation, then names that other tools use for the same
+thing, then names with a similar spelling. The known names are public; the written text is never returned. The
+number of compared names is bounded, because anybody may ask often. This file knows no file, message or command.
 """
 
 import re
@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Final
 
 LONGEST = 100
-"""How much of what was written is looked at."""
+"""Number of characters of the written text that are compared."""
 SKIMMED, COMPARED = 5_000, 1_000
-"""How many names are compared but for case and punctuation, and how many letter by letter."""
-_ALIKE = 0.65  # difflib's ratio: amount is not at_most
+"""Most names compared apart from case and punctuation, and most names compared letter by letter."""
+_ALIKE = 0.65  # difflib's ratio; "amount" is too far from "at_most"
 _PUNCTUATION = re.compile(r"[\W_]")
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "agg": ("statistic",), "aggregate": ("statistic",), "array": ("list",), "average": ("mean",), "avg": ("mean",),
@@ -33,11 +33,11 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "values": ("domain",), "varchar": ("text",), "yes": ("true",), ">": ("at_least",), ">=": ("at_least",),
     "<": ("at_most",), "<=": ("at_most",), "=": ("equals",), "==": ("equals",),
 }  # fmt: skip
-"""What other tools call our names, which may be among those that there are."""
+"""Names in other tools, with our names for the same thing."""
 
 
 def near_names(written: object, names: Iterable[str], most: int = 1) -> list[str]:
-    """Return at most so many of `names` that may be meant by what was written, the nearest first.
+    """Return at most `most` of `names` that `written` may mean, the nearest first.
 
     >>> near_names("Epsilom", ["epsilon", "delta"]), near_names("user-id", ["user_id"]), near_names("x", ["epsilon"])
     (['epsilon'], ['user_id'], [])
@@ -54,7 +54,7 @@ def near_names(written: object, names: Iterable[str], most: int = 1) -> list[str
 
 
 def alike_names(written: str, names: Iterable[str]) -> list[str]:
-    """Return those of `names` that differ from what was written in nothing but case, spaces and punctuation.
+    """Return the names that differ from `written` only in case, spaces and punctuation.
 
     >>> alike_names("User ID", ["user_id", "user"])
     ['user_id']
@@ -64,7 +64,7 @@ def alike_names(written: str, names: Iterable[str]) -> list[str]:
 
 
 def meant(written: object, names: Iterable[str]) -> str:
-    """Return the question behind a refusal: "; did you mean epsilon?"; nothing where no name is near.
+    """Return a question to append to a refusal, "; did you mean epsilon?"; empty where no name is near.
 
     >>> meant("epsilom", ["epsilon", "delta"])
     '; did you mean epsilon?'
@@ -79,7 +79,7 @@ def _plain(name: str) -> str:
 
 
 def _spelled(wanted: str, names: list[str], most: int) -> list[str]:
-    """Names that are spelled nearly so, whatever the case."""
+    """Return at most `most` names with a similar spelling, whatever the case."""
     cased: dict[str, str] = {}
     for name in names:
         cased.setdefault(name.casefold(), name)

@@ -1,31 +1,31 @@
-"""How far something has come, for whoever waits for it: what is being done, how much of it, of how much.
+"""Progress of a long task: what is being done, how much is done, and of how much.
 
-Rules: what is told is public, such as ticks, releases, games, files, or parts of a whole in percent; never records,
-bytes or places of a source, unless the command is one that tells the operator exact figures and says so in `what`.
-Nothing here prints: who waits decides whether and where it is shown.
+Rules: progress is public: ticks, releases, games, files, or percent; never records, bytes or places of a source,
+except in a command that shows the operator exact figures and says so in `what`. Nothing here prints: the caller
+decides whether and where progress is shown.
 """
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Takes what is being done now; called as often as one likes."""
+    """Receiver of progress; it may be called at any rate."""
 
     def __call__(self, what: str, done: int = 0, of: int = 0, unit: str = "", /) -> None:
-        """Take it; an empty `what`: there is nothing to wait for.
+        """Take the progress; an empty `what` means that there is nothing to wait for.
 
-        `of` is 0 where it is not known how much there is; `unit` is the noun of one thing, or %, empty
-        where nothing is counted.
+        `of` is 0 where the total is not known; `unit` is the noun of one thing, or %, or empty where nothing is
+        counted.
         """
         ...
 
 
 def unseen(_what: str, _done: int = 0, _of: int = 0, _unit: str = "", /) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 def percent(done: int, of: int) -> tuple[int, int, str]:
-    """Return a part of a whole as a `Progress` takes it.
+    """Return a part of a whole as the arguments `done`, `of` and `unit` of a `Progress`.
 
     >>> percent(1, 3), percent(7, 0)
     ((33, 100, '%'), (0, 0, ''))

@@ -1,10 +1,11 @@
-"""What a verification function is ([HSV] Def 3.3), what it may claim of a mechanism, and conjunction.
+"""Verification functions ([HSV] Def 3.3), the claims of creation queries, and conjunction.
 
 Rules: a relation is an immutable value that stands for the sequence of pairs accepted so far; `accept` returns the
-relation after one more pair, or None where the longer sequence is not f-valid. Its cost does not depend on how many
-pairs came before (up to a logarithm in the number of mechanisms created). One-sided: a message is *admissible* where
-the pair of it with itself is accepted. Every relation here is closed under that (an f-valid pair of sequences has two
-admissible sides), so a production guard is the same object on the diagonal. This file knows no message by name.
+relation after one more pair, or None where the longer sequence is not f-valid. Its cost does not depend on the
+number of pairs so far (up to a logarithm in the number of mechanisms created). A single message is *admissible*
+where the pair of the message with itself is accepted. Both sides of an f-valid pair of sequences are admissible
+under every relation here, so a production guard is the same object, used on pairs of equal messages. This file
+knows no message by name.
 """
 
 from dataclasses import dataclass, fields, is_dataclass
@@ -21,17 +22,18 @@ class Relation(Protocol):
 
     @property
     def first_pair_consistent(self) -> bool:
-        """Whether a first pair of identical messages admits identical pairs only from then on ([HSV] Def 5.12)."""
+        """Whether, after a first pair of identical messages, only identical pairs are accepted ([HSV] Def 5.12)."""
         ...
 
     def accept(self, left: Any, right: Any) -> "Relation | None":
-        """Take the next pair; None where it is not f-valid. What is no message of its kind is never f-valid."""
+        """Return the relation after the next pair; None where the pair is not f-valid, or not of message type."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a creation query says of its mechanism: `measure` holds with respect to `relation` ([HSV] Def 4.1).
+    """The claim of a creation query about its mechanism: `measure` holds with respect to `relation` ([HSV] Def
+    4.1).
 
     The measure is (epsilon, delta), or Renyi DP at an order ([HSV] section 13), or a privacy function of f-DP; then
     `finite` says whether its communication is finite ([HSV] Def 14.4).
@@ -43,9 +45,10 @@ class Claim:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether no mechanism can tell two messages apart: the same types and equal, down through what they hold.
+    """Say whether no mechanism can tell two messages apart: equal values of the same types, at every depth.
 
-    Equal is not enough: 1 is True, 0.0 is -0.0 and Decimal("1.0") is Decimal("1.00"), also inside sets and dicts.
+    Equality is not enough: 1 is True, 0.0 is -0.0 and Decimal("1.0") is Decimal("1.00"), also inside sets and
+    dicts.
 
     Example:
         >>> same((1, np.array([2])), (1, np.array([2]))), same(1, True), same({1}, {True})
@@ -63,7 +66,7 @@ def same(left: object, right: object) -> bool:
     if isinstance(left, set | frozenset) and isinstance(right, set | frozenset):
         return left == right and same(*(sorted(map(_written, items)) for items in (left, right)))
     if isinstance(left, dict) and isinstance(right, dict):
-        return same(list(left.items()), list(right.items()))  # the order can be told
+        return same(list(left.items()), list(right.items()))  # the order is visible
     if is_dataclass(left) and not isinstance(left, type):
         names = (f.name for f in fields(left))
         return all(same(getattr(left, name), getattr(right, name)) for name in names)
@@ -75,7 +78,7 @@ def same(left: object, right: object) -> bool:
 
 
 def _written(item: object) -> str:
-    """An item of a set as text that shows its type; of a set inside it the order does not matter."""
+    """Return an item of a set as text that shows its types; inside it, the order of a set does not matter."""
     if isinstance(item, tuple | frozenset):
         parts = map(_written, item)
         inner = sorted(parts) if isinstance(item, frozenset) else parts
@@ -85,44 +88,44 @@ def _written(item: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identical:
-    """Both messages are the same, always."""
+    """Both messages are the same in every pair."""
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True: all pairs are identical."""
+        """True, because all pairs are identical."""
         return True
 
     def accept(self, left: Any, right: Any) -> "Identical | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if same(left, right) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No message at all."""
+    """No pair of messages is accepted."""
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True: no pair is accepted."""
+        """True, because no pair is accepted."""
         return True
 
     def accept(self, left: Any, right: Any) -> None:
-        """Refuse."""
+        """Refuse every pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """The conjunction: f-valid for each of `parts`."""
+    """The conjunction of `parts`: a pair is f-valid if it is f-valid for each of them."""
 
     parts: tuple[Relation, ...]
 
     @property
     def first_pair_consistent(self) -> bool:
-        """Whether one part is: the conjunction accepts no more than that."""
+        """Whether one part is first-pair consistent; the conjunction accepts no more pairs than that part."""
         return any(part.first_pair_consistent for part in self.parts)
 
     def accept(self, left: Any, right: Any) -> "All | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         after = []
         for part in self.parts:
             if (next_part := part.accept(left, right)) is None:

@@ -1,7 +1,7 @@
 """What one record changes in the rows of a mechanism: how many entries, by how much, and how often.
 
-A mechanism states the law of its rows once. Sensitivities, the relation on rows that a claim is for, and the rows of an
-audit's adversary follow from it. This file knows no mechanism and no noise.
+A mechanism states the law of its rows once. Sensitivities, the relation on rows for which a claim holds, and the
+rows of an audit's adversary follow from it. This file knows no mechanism and no noise.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 
 MOST_UNITS = 10**9
-"""The largest amount of one event, so that sums of some 10^9 events of it fit into 64 bits."""
+"""The largest amount of one event: sums of about 10^9 such amounts fit into 64 bits."""
 
 
 @dataclass(frozen=True)
 class RowLaw:
     """Rows of shape (`width`,): an event adds one number from `lowest` to `highest` to at most `ones` entries.
 
-    `changes`: by how many units one event changes an entry, over all ticks. Here rows are counts.
+    `changes`: by how many units one event changes an entry, over all ticks. Rows of this base class are counts.
     """
 
     width: int
@@ -32,25 +32,26 @@ class RowLaw:
 
     @property
     def l0(self) -> int:
-        """How many entries one event changes between neighbours."""
+        """Number of entries that one event changes between neighbours."""
         return self.neighbors.l0(self.width, self.ones)
 
     @property
     def weight(self) -> int:
-        """The largest number that an event adds to an entry, its sign left out."""
+        """The largest absolute number that an event adds to an entry."""
         return max(abs(self.lowest), abs(self.highest))
 
     @property
     def span(self) -> int:
-        """What another content changes an entry by at most; it may as well add nothing."""
+        """The most that a different content changes an entry; a content may also add nothing."""
         return max(self.highest, 0) - min(self.lowest, 0)
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row in all, by the relation.
+        """What one event changes in a row under the relation: the l1 norm of the difference.
 
-        Under `add_remove` its amount in each of its entries. Under `replace` the largest amount in the entries of the
-        old and in those of the new content; or the two farthest amounts, which add up also where entries are the same.
+        Under `add_remove` it is the largest amount in each of the event's entries. Under `replace` it is the larger
+        of two numbers: the largest amount in all entries of the old and the new content; or the difference of the
+        two extreme amounts in each entry, where both contents have the same entries.
 
         Raises:
             NotDerivable: the event may lie in two rows.
@@ -61,51 +62,50 @@ class RowLaw:
 
     @property
     def contents(self) -> tuple[int, int]:
-        """The two numbers of an event, or nothing, that differ most; the second one is the larger without its sign."""
+        """The two numbers of an event (or 0 for nothing) that differ most; the second has the larger absolute value."""
         other, one = min(self.lowest, 0), max(self.highest, 0)
         return (other, one) if one >= -other else (one, other)
 
     @property
     def halves(self) -> tuple["RowLaw", ...]:
-        """The laws of the parts of a row."""
+        """The laws of the halves of a row; this law alone where rows have no halves."""
         return (self,)
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> Relation:
-        """Return the relation on rows of `events` events under these neighbours, which may be another's step."""
+        """Return the relation on rows for `events` events; `neighbors` may be two steps of this law's relation."""
         return user(neighbors, events, width=self.width, ones=self.ones)
 
     def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
-        """Return the relation on rows, from tick `first`, of all events of one user."""
+        """Return the relation on rows for all events of one user; the first row is that of tick `first`."""
         return user(
             neighbors, users.cap, users.window, width=self.width, ones=self.ones, first=first
         )
 
 
 class _Own(RowLaw):
-    """Rows with a relation of their own: that of a user is that of as many events as count."""
+    """Law with its own relation; the relation for a user is that for as many events as count."""
 
     def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
-        """Return the relation on rows of so many events as a user may have."""
+        """Return the relation on rows for as many events as a user may have."""
         return self.relation(neighbors, users.cap)
 
 
 @dataclass(frozen=True)
 class AmountLaw(_Own):
-    """Rows of sums: an event adds one integer amount, which may be negative, or nothing at all.
+    """Rows of sums: an event adds one integer amount, which may be negative, or nothing.
 
     Raises:
-        NotDerivable: no amounts, or some beyond `MOST_UNITS`.
+        NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
     """
 
     def __post_init__(self) -> None:
-        """Refuse amounts that are none."""
         if not self.lowest <= self.highest or not 1 <= self.weight <= MOST_UNITS:
             raise NotDerivable(
                 f"a sum needs amounts from a lowest to a highest one, of at most {MOST_UNITS:,} units, not all 0"
             )
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
-        """Return the relation on rows of `events` events: this law's, or of a replacement in any tick."""
+        """Return the relation on rows for `events` events: replaced in any tick, or neighbours of this law."""
         moves = neighbors is Neighbors.REPLACE_ANY_TICK
         linf = self.weight if self.neighbors is Neighbors.ADD_REMOVE else self.span
         most = 2 * events if moves else events
@@ -114,15 +114,15 @@ class AmountLaw(_Own):
 
 @dataclass(frozen=True)
 class ArrivalLaw(_Own):
-    """Rows of first ticks: one event changes up to `changes` units of them, wherever they lie.
+    """Rows of first ticks: one event changes up to `changes` units of them, in any ticks.
 
-    `moved`: as many of them a replacement in any tick is.
+    `moved`: a replacement in any tick counts as `moved` such events.
     """
 
     moved: int = 2
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> EventRows:
-        """Return the relation on rows of `events` events, or of all events of the users that it is for."""
+        """Return the relation on rows for `events` events, or for all events of the users that the law is for."""
         moves = self.moved if neighbors is Neighbors.REPLACE_ANY_TICK else 1
         most = moves * events * self.changes
         return EventRows(self.neighbors, most, space=RowSpace(self.width))
@@ -130,16 +130,16 @@ class ArrivalLaw(_Own):
 
 @dataclass(frozen=True)
 class HalvedLaw(_Own):
-    """Rows of two halves of one width, each a function of the same events: sums, and counts behind them."""
+    """Rows of two halves of equal width, both functions of the same events: sums, followed by counts."""
 
     halves: tuple[RowLaw, ...] = ()
 
     @classmethod
     def of(cls, sums: RowLaw, counts: RowLaw) -> "HalvedLaw":
-        """Return the law of rows of both; an event's numbers are those of the sums."""
+        """Return the law of rows of `sums` and `counts`; an event's numbers are those of the sums."""
         numbers = sums.neighbors, sums.ones, sums.lowest, sums.highest
         return cls(2 * sums.width, *numbers, halves=(sums, counts))
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> HalvedRows:
-        """Return the relation on rows of `events` events: that of each half."""
+        """Return the relation on rows for `events` events: each half has its own relation."""
         return HalvedRows(*(half.relation(neighbors, events) for half in self.halves))

@@ -1,8 +1,9 @@
 """Neighbour relations on streams of tick rows, and the messages that carry rows.
 
-Rules: a row is an int64 array of shape (width,). What a pair of rows shows of events is the least number of events that
-explains the difference; it shows neither who made them nor that a cap was enforced. So these relations accept every
-pair of streams of raw neighbours and more, and a guarantee for them covers the raw ones. This file knows no mechanism.
+Rules: a row is an int64 array of shape (width,). A pair of rows shows the least number of events that explains the
+difference; it shows neither who made the events nor that a cap was enforced. So these relations accept every pair
+of streams of raw neighbours, and more, and a guarantee for them covers the raw neighbours. This file knows no
+mechanism.
 """
 
 from dataclasses import dataclass, replace
@@ -15,25 +16,25 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Relation, same
 from stream_dp.errors import UsageError
 
-MOST_EVENTS = 1 << 40  # of one tick; more is no stream of events
+MOST_EVENTS = 1 << 40  # events in one tick; no real stream has more
 
 
 def counts_up_to(row: IntArray, highest: int) -> bool:
-    """Whether the entries of an int64 row are from 0 to `highest`."""
-    # read without a sign, what is below 0 is larger than any count
+    """Say whether the entries of an int64 row are from 0 to `highest`."""
+    # as unsigned integers, negative entries are larger than any count
     return not row.size or int(np.maximum.reduce(row.view(np.uint64))) <= highest
 
 
 @dataclass(frozen=True, slots=True)
 class RowSpace:
-    """Rows of int64 with entries from `lowest` to `highest`; of any width where `width` is None."""
+    """Space of int64 rows with entries from `lowest` to `highest`; any width where `width` is None."""
 
     width: int | None = None
     lowest: int = 0
     highest: int = MOST_EVENTS
 
     def holds(self, row: object) -> bool:
-        """Whether this is such a row."""
+        """Say whether `row` is in this space."""
         if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.ndim != 1:
             return False
         if self.width not in (None, row.size):
@@ -43,7 +44,7 @@ class RowSpace:
         return not row.size or bool(row.min() >= self.lowest and row.max() <= self.highest)
 
     def gap(self, left: Any, right: Any) -> IntArray | None:
-        """The entries of left - right that are not 0; None where these are no two rows of one width."""
+        """Return the nonzero entries of left - right; None unless both are rows of this space and of one width."""
         if not self.holds(left):
             return None
         if left is not right and (not self.holds(right) or left.shape != right.shape):
@@ -53,7 +54,7 @@ class RowSpace:
         return gap
 
     def of_width(self, width: int) -> "RowSpace":
-        """Return the rows of this width."""
+        """Return the space of rows with this width."""
         return replace(self, width=width)
 
 
@@ -63,9 +64,9 @@ AMOUNTS = RowSpace(None, -(1 << 60), 1 << 60)
 
 
 def fewest(counts: int, largest: int, ones: int) -> int:
-    """The least number of events whose entries add up to `counts` over a row, `largest` in one of them.
+    """Return the least number of events whose entries in a row sum to `counts`, with `largest` in one entry.
 
-    An event sets at most `ones` different entries to 1: so many events are needed, and they can be dealt out.
+    An event sets at most `ones` different entries to 1. That many events are needed, and that many can be arranged.
     """
     return max(largest, -(-counts // ones))
 
@@ -74,14 +75,16 @@ def fewest(counts: int, largest: int, ones: int) -> int:
 class EventRows:
     """At most `most` events differ, all within one tick-aligned window of `window` ticks (None: overall).
 
-    An event sets at most `ones` entries of its tick's row to 1 (1: one-hot rows). Of what left has more, and of what
-    right has more, `fewest` events are the explanation: under `add_remove` a pair of rows differs by the sum of both;
-    under `replace`, where an event's content changes within its tick and the zero row is a content, by the larger of
-    them. Both numbers are attained. `most` = 1 is the event relation; `most` = k is k events of one user. A cap k per
-    window protects (user, window): the default `windows` = 1 lets one window differ. A whole user under such a cap
-    differs in every window (`windows` None), and no number of events bounds that.
+    An event sets at most `ones` entries of its tick's row to 1 (1: one-hot rows). `fewest` gives two numbers of
+    events: for the entries that are larger on the left, and for those that are larger on the right. Under
+    `add_remove` a pair of rows differs by the sum of the two; under `replace`, where an event's content changes
+    within its tick and the zero row is a content, by the larger. Both bounds are attained. `most` = 1 is the event
+    relation; `most` = k is k events of one user. A cap k per window protects (user, window): the default `windows`
+    = 1 lets one window differ. A whole user under such a cap may differ in every window (`windows` None), and no
+    number of events bounds that.
 
-    `tick`, `open` (the last window that differs), `spent` (events in it) and `begun` (windows that differ) are state.
+    `tick`, `open` (the last window that differs), `spent` (events in it) and `begun` (windows that differ) are
+    state.
     """
 
     neighbors: Neighbors
@@ -97,11 +100,11 @@ class EventRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal and later ones differ."""
+        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "EventRows | None":
-        """Take the next pair of rows."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None:
             return None
@@ -126,9 +129,9 @@ class EventRows:
 class MovedRows:
     """At most `most` events are replaced, and a replacement may lie in another tick than the original.
 
-    The left stream has `left` events that the right one lacks, wherever they lie, and the right one `right` that the
-    left one lacks: the larger number of events, each replaced or against the zero row, explains both, and no fewer do.
-    An event sets at most `ones` entries of its row.
+    The left stream has `left` events that the right one lacks, wherever they lie, and the right one `right` that
+    the left one lacks: the larger of the two numbers of events explains both, each event replaced by another or by
+    the zero row, and no fewer events do. An event sets at most `ones` entries of its row.
     """
 
     most: int = 1
@@ -139,11 +142,11 @@ class MovedRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal and later ones differ."""
+        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "MovedRows | None":
-        """Take the next pair of rows."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -154,11 +157,12 @@ class MovedRows:
 
 @dataclass(frozen=True, slots=True)
 class AmountRows:
-    """At most `most` events differ, each of which changes its tick's row by at most `l1` in all, and `linf` an entry.
+    """At most `most` events differ; each changes its tick's row by at most `l1` in l1 norm and `linf` in an entry.
 
-    A pair of rows shows the least number of events that explains the difference: so many are needed, and the units can
-    be dealt out in turn, entry by entry, so that none gets more than its part. `moves`: two of them are a replacement
-    that may lie in another tick; else several are one user's. `spent` is state: events so far.
+    A pair of rows counts as the least number of events that explains the difference: that many are needed, and they
+    are enough, because the units can be dealt out to them in turn, entry by entry, so that no event gets more than
+    its part. `moves`: two events are a replacement that may lie in another tick; otherwise several events belong to
+    one user. `spent` is state: the events so far.
     """
 
     l1: int
@@ -170,11 +174,11 @@ class AmountRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal and later ones differ."""
+        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "AmountRows | None":
-        """Take the next pair of rows."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -186,9 +190,9 @@ class AmountRows:
 
 @dataclass(frozen=True, slots=True)
 class HalvedRows:
-    """Rows of two halves of one width, of which each half differs as its own relation allows.
+    """Rows of two halves of equal width; each half differs as its own relation allows.
 
-    What one event changes in both halves is accepted, and more: each half alone is that of neighbours.
+    All pairs of rows that differ in one event are accepted, and more: each half alone may be a half of neighbours.
     """
 
     first: Relation
@@ -196,11 +200,11 @@ class HalvedRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal and later ones differ."""
+        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "HalvedRows | None":
-        """Take the next pair of rows."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if AMOUNTS.gap(left, right) is None or left.size % 2:
             return None
         half = left.size // 2
@@ -212,7 +216,7 @@ class HalvedRows:
 
 
 def _events(gap: IntArray, ones: int) -> tuple[int, int]:
-    """The least numbers of events that left has more and right has more, from the entries of left - right."""
+    """Return the least numbers of events that only left and only right has, from entries of left - right."""
     more = gap[gap > 0]
     counts = int(more.sum())
     if ones == 1:
@@ -223,7 +227,7 @@ def _events(gap: IntArray, ones: int) -> tuple[int, int]:
 
 
 def event(neighbors: Neighbors, width: int | None = None, ones: int = 1) -> EventRows | MovedRows:
-    """One event differs, of at most `ones` entries: the relation that the guarantees of this package are for."""
+    """Return the relation of this package's guarantees: one event of at most `ones` entries differs."""
     if neighbors is Neighbors.REPLACE_ANY_TICK:
         return MovedRows(space=RowSpace(width), ones=ones)
     return EventRows(neighbors, space=RowSpace(width), ones=ones)
@@ -239,13 +243,15 @@ def user(
     ones: int = 1,
     first: int = 0,
 ) -> EventRows | MovedRows:
-    """At most k events of one user differ, overall or within one public window of `window` ticks; see `EventRows`.
+    """Return the relation in which at most k events of one user differ, overall or in a public window; see
+    `EventRows`.
 
-    An event sets at most `ones` entries of its row. The first row is that of tick `first`: windows count from tick 0.
+    A public window has `window` ticks and windows count from tick 0; the first row is that of tick `first`. An
+    event sets at most `ones` entries of its row.
 
     Raises:
-        UsageError: k, `window` or `windows` is not a positive integer; or a window is given for replacements that may
-            move to any tick, and so out of it.
+        UsageError: k, `window` or `windows` is not a positive integer; or a window is given for replacements that
+            may move to any tick, and so out of it.
     """
     if neighbors is Neighbors.REPLACE_ANY_TICK:
         if window is not None or k < 1:
@@ -260,7 +266,7 @@ def user(
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """One step's row is replaced: at most `l0` entries change (None: all may), each by at most `linf` (~_H, ~_C)."""
+    """One step's row is replaced: at most `l0` entries change (None: any number), each by at most `linf` (~_H, ~_C)."""
 
     l0: int | None
     linf: int
@@ -269,11 +275,11 @@ class StepRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the step that is replaced may be a later one."""
+        """False: a later step may be the one that is replaced."""
         return False
 
     def accept(self, left: Any, right: Any) -> "StepRows | None":
-        """Take the next pair of rows."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -285,7 +291,7 @@ class StepRows:
 class Stream:
     """The messages of a continual mechanism: updates whose rows `rows` accepts, and identical queries.
 
-    A query's public threshold is part of it, so thresholds are identical at every step.
+    A query includes its public threshold, so thresholds are identical at every step.
     """
 
     rows: Relation
@@ -296,7 +302,7 @@ class Stream:
         return False
 
     def accept(self, left: Any, right: Any) -> "Stream | None":
-        """Take the next pair of messages."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Update(), Update():
                 after = self.rows.accept(left.row, right.row)

@@ -1,9 +1,10 @@
-"""A sealed value: held and passed on, never looked at.
+"""A sealed value: it is stored and passed on, never read.
 
-The states of sub-mechanisms are sealed, so that a composite mechanism, which holds them inside its own state, cannot
-read them: its answers and decisions must follow from answers alone ([HSV] 6.3). Rules: only `core.composition` opens a
-state, to step it, and `core.serial`, to write it, and exact checks; tests/architecture lists who calls `inside_of`, and
-a mechanism that does is broken. An error's text never holds the value. This file knows no mechanism.
+A composite mechanism holds the states of its sub-mechanisms inside its own state. They are sealed so that it cannot
+read them: its answers and decisions must follow from answers alone ([HSV] 6.3). Rules: only three places open a
+state: `core.composition`, to step it; `core.serial`, to write it; and exact checks. tests/architecture lists all
+callers of `inside_of`; a mechanism that calls it is broken. An error's text never holds the value. This file knows
+no mechanism.
 """
 
 from typing import Any, NoReturn
@@ -12,7 +13,7 @@ from stream_dp.errors import TaintError
 
 
 class SealedState:
-    """Holds a value that nobody but the composition reads; whatever else is done with it raises `TaintError`.
+    """Holds a value that only the composition reads; every other use raises `TaintError`.
 
     >>> SealedState(3) == 3
     Traceback (most recent call last):
@@ -31,7 +32,7 @@ class SealedState:
         )
 
     def __getattribute__(self, name: str) -> Any:
-        """Refuse every attribute but those by which Python tells types apart."""
+        """Refuse every attribute except those by which Python tells types apart."""
         if name == "__class__":
             return SealedState
         return object.__getattribute__(self, "_refused")()
@@ -48,5 +49,5 @@ class SealedState:
 
 
 def inside_of(sealed: SealedState) -> Any:
-    """What is inside, for the composition and the codec; a mechanism that calls this is broken."""
+    """Return the sealed value, for the composition and the codec; a mechanism that calls this is broken."""
     return object.__getattribute__(sealed, "_SealedState__value")

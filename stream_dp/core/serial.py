@@ -1,9 +1,9 @@
 """Binary form of frozen values: states for snapshots, parameters for fingerprints.
 
 Rules: a value is written under the kind and version of its class (`wire`) with its fields by name; a field at its
-default, or one that does not compare, is left out. Only the types named when a codec is made can be written or read,
-so nothing in the bytes can name a class of its own. Integers are exact, arrays are int64. What is sealed is written as
-what it holds, and whoever holds it seals it again. This file knows no mechanism, file or key.
+default, or a field with compare=False, is left out. A codec writes and reads only the types it was made with, so
+bytes cannot name any other class. Integers are exact, arrays are int64. A sealed value is written as its content,
+and its owner seals it again after reading. This file knows no mechanism, file or key.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,10 +28,10 @@ Upgrades: TypeAlias = Mapping[str, Mapping[int, Upgrade]]
 class Codec:
     """Encode and decode nested frozen dataclasses and text enumerations of the given `types`.
 
-    `upgrades[kind][version]` turns the fields, by name, of that version into those of the next one.
+    `upgrades[kind][version]` converts the fields, by name, of that version to those of the next version.
 
     Raises:
-        ValueError: two of the types have one kind.  TypeError: a type has none.
+        ValueError: two of the types have the same kind.  TypeError: a type has no kind.
     """
 
     def __init__(self, types: Iterable[type], upgrades: Upgrades | None = None) -> None:
@@ -45,19 +45,19 @@ class Codec:
 
     @property
     def types(self) -> tuple[type, ...]:
-        """What it reads and writes."""
+        """The types that the codec reads and writes."""
         return tuple(self._types.values())
 
     def encode(self, value: object) -> bytes:
-        """The bytes of `value`.
+        """Return the bytes of `value`.
 
         Raises:
-            TypeError: a value of a type that was not named.
+            TypeError: the value holds a type that the codec was not made with.
         """
         return msgspec.msgpack.encode(_plain(value, self._label))
 
     def decode(self, data: bytes) -> Any:
-        """The value of `encode`'s bytes.
+        """Return the value that `encode` wrote as these bytes.
 
         Raises:
             UnknownFormat: an unknown kind, version or field; an old version without an upgrade; a missing field.
@@ -101,9 +101,9 @@ class Codec:
 
 
 def canonical(value: object) -> bytes:
-    """Bytes that say what a labelled value is and what it rests on: for fingerprints, never read back.
+    """Return bytes that identify a labelled value and all that it rests on; for fingerprints, never read back.
 
-    Equal for equal kinds, versions and contents, whatever the classes are called and wherever they live.
+    Bytes are equal for equal kinds, versions and contents, whatever the classes are called and wherever they live.
     """
     return msgspec.msgpack.encode(_plain(value, _whole_label), order="deterministic")
 
@@ -138,12 +138,12 @@ def _plain(value: object, label: _Label) -> object:
 
 
 def content_fields(cls: type) -> dict[str, "Field[Any]"]:
-    """The fields of a dataclass that are written, by name: those that compare."""
+    """Return the fields of a dataclass that are written, by name: the fields with compare=True."""
     return {field.name: field for field in fields(cls) if field.compare}
 
 
 def _contents(value: object, label: _Label) -> dict[str, object]:
-    """The fields that are not at their default, by name and in the order of the names."""
+    """Return the fields that are not at their default, by name and in the order of the names."""
     written = {}
     for name, field in sorted(content_fields(type(value)).items()):
         plain = _plain(getattr(value, name), label)
@@ -155,7 +155,7 @@ def _contents(value: object, label: _Label) -> dict[str, object]:
 def _upgraded(
     content: dict[str, Any], label: Wire, version: int, upgrades: Mapping[int, Upgrade]
 ) -> dict[str, Any]:
-    """The content of this version as the label's own version has it."""
+    """Return the content of this version, converted to the label's version."""
     for old in range(version, label.version):
         if old not in upgrades:
             break
@@ -178,7 +178,7 @@ def _member(cls: type[StrEnum], value: str) -> StrEnum:
 
 
 def _made(cls: type, content: dict[str, Any]) -> Any:
-    """The value with these fields."""
+    """Return the value of `cls` with these fields."""
     known = content_fields(cls)
     needed = {
         name

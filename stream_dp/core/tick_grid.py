@@ -1,7 +1,7 @@
 """The tick grid: which moment lies in which tick, and when a tick begins and ends. All arithmetic on ticks is here.
 
-Rules: moments and steps are whole milliseconds, moments since 1970 in UTC, and the arithmetic is exact. A tick holds
-its start and not its end. The grid is public and declared: it never depends on a record.
+Rules: moments and steps are whole milliseconds, moments since 1970 in UTC, and the arithmetic is exact. A tick
+contains its start but not its end. The grid is public and declared: it never depends on a record.
 """
 
 from dataclasses import dataclass
@@ -35,16 +35,16 @@ class TickGrid:
         return cls(end - (tick + 1) * step, step, horizon)
 
     def tick_of(self, moment: int) -> int:
-        """Return the tick that holds a moment; it may lie outside of the horizon, and below 0."""
+        """Return the tick that contains a moment; it may be negative or beyond the horizon."""
         return (moment - self.origin) // self.step
 
     def find(self, moment: int) -> int | None:
-        """Return the tick that holds a moment; None outside of the grid."""
+        """Return the tick that contains a moment; None outside of the grid."""
         tick = (moment - self.origin) // self.step
         return tick if tick >= 0 and (self.horizon is None or tick < self.horizon) else None
 
     def passed(self, moment: int) -> int:
-        """Return the last tick that is over at a moment; below 0 where none is."""
+        """Return the last tick that is over at a moment; negative where no tick is over."""
         return self.tick_of(moment) - 1
 
     def start(self, tick: int) -> int:
@@ -64,5 +64,5 @@ class TickGrid:
         return moment_text(self.end(tick))
 
     def __contains__(self, tick: int) -> bool:
-        """Return whether a tick lies inside: 0 or later, and before the horizon."""
+        """Say whether a tick lies on the grid: 0 or later, and before the horizon."""
         return tick >= 0 and (self.horizon is None or tick < self.horizon)

@@ -1,8 +1,8 @@
-"""The names under which things are written: a kind and a version on each class, never the class's own name.
+"""The names under which values are written: a kind and a version on each class, never the class's own name.
 
-Rules: the meaning of a kind and version never changes, and a kind is never used again for something else. A field may
-be added with a default that says what was always meant; whatever else changes raises the version. The label is on the
-class itself and is not inherited: what differs is something else. docs/formats.md tells the whole law.
+Rules: the meaning of a kind and version never changes, and a kind is never reused for something else. A field may
+be added with a default that keeps the old meaning; any other change raises the version. The label is on the class
+itself and is not inherited, because a subclass is something else. docs/formats.md has all rules.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _LABEL = "__wire__"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A kind, its version, and the labels of the classes that its behaviour rests on."""
+    """A kind, its version, and the labels of the classes on which its behaviour rests."""
 
     kind: str
     version: int
@@ -23,7 +23,7 @@ class Wire:
 
     @property
     def all_below(self) -> frozenset[tuple[str, int]]:
-        """Kind and version of everything that it rests on, directly or not."""
+        """Kind and version of all labels that this one rests on, directly or not."""
         direct = {(one.kind, one.version) for one in self.rests_on}
         return frozenset(direct).union(*(one.all_below for one in self.rests_on))
 
@@ -31,10 +31,10 @@ class Wire:
 def wire(
     kind: str, version: int, *, rests_on: tuple[type, ...] = ()
 ) -> Callable[[type[T]], type[T]]:
-    """A decorator that gives a class its kind and version; it goes above `@dataclass`.
+    """Decorate a class with its kind and version; the decorator goes above `@dataclass`.
 
-    `rests_on` are labelled classes that it uses without having them as fields: where one of them changes its version,
-    the fingerprint of a mechanism that rests on it changes too.
+    `rests_on` are labelled classes that the class uses without having them as fields: a new version of one of them
+    changes the fingerprint of every mechanism that rests on it.
     """
     label = Wire(kind, version, tuple(wire_of(below) for below in rests_on))
 
@@ -46,15 +46,15 @@ def wire(
 
 
 def is_labelled(cls: type) -> bool:
-    """Say whether this very class has a label of its own."""
+    """Say whether this very class has its own label."""
     return isinstance(vars(cls).get(_LABEL), Wire)
 
 
 def wire_of(cls: type) -> Wire:
-    """The label of this very class.
+    """Return the label of this very class.
 
     Raises:
-        TypeError: it has none of its own.
+        TypeError: the class has no label of its own.
     """
     label = vars(cls).get(_LABEL)
     if not isinstance(label, Wire):

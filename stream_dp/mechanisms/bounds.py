@@ -1,7 +1,7 @@
-"""Public tail bounds of the noise: what thresholds and error statements are made of.
+"""Public tail bounds of the noise, from which thresholds and error bounds are computed.
 
-Everything here is a function of public parameters; floats are fine because nothing here is ever added to a
-count. This file knows no state and no data.
+Everything here is a function of public parameters; floats are allowed, because no result is added to a count. This
+file knows no state and no data.
 """
 
 import math
@@ -16,10 +16,9 @@ _GRID = np.linspace(0.02, 0.98, 97)
 
 
 def index_probability(beta: float, index: int, horizon: int | None) -> float:
-    """A share of the failure probability `beta` for the index-th of `horizon` (or endlessly many) events.
+    """Return a share of the failure probability `beta` for the index-th of `horizon` (None: endlessly many) events.
 
-    The shares add up to at most `beta`: uniform where the number is known, else
-    beta / (2.10975 (t+1) ln^2(t+1)).
+    The shares add up to at most `beta`: uniform where the number is known, else beta / (2.10975 (t+1) ln^2(t+1)).
     """
     if horizon is not None:
         return beta / horizon
@@ -27,15 +26,16 @@ def index_probability(beta: float, index: int, horizon: int | None) -> float:
 
 
 def geometric_tail(scale: Fraction, probability: float) -> int:
-    """The least integer that a geometric of this scale exceeds with at most this probability."""
+    """Return the least integer that a geometric sample of this scale exceeds with at most this probability."""
     return max(0, math.ceil(-float(scale) * math.log(probability)))
 
 
 def laplace_sum_tail(terms: Sequence[Term | tuple[Fraction, int]], probability: float) -> int:
-    """An integer that |sum of independent DLap terms|, rounded, exceeds with at most this probability (Chernoff).
+    """Return an integer that |sum of independent DLap terms|, rounded, exceeds with at most this probability
+    (Chernoff).
 
-    The bound minimises over s on a grid, so it always holds: E exp(s w X) = (1-a)^2 / ((1 - a e^sw)(1 - a e^-sw)) for a
-    noise of weight w, a = exp(-1/scale), 0 < s < 1/(w scale).
+    The bound is a minimum over a grid of s, so it always holds: E exp(s w X) = (1-a)^2 / ((1 - a e^sw)(1 - a
+    e^-sw)) for noise of weight w, a = exp(-1/scale), 0 < s < 1/(w scale).
     """
     present = [Term(*term) for term in terms if term[1]]
     if not present:

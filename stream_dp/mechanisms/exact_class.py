@@ -1,9 +1,9 @@
-"""A derivation holds for the very class that states it, with parameters of the very classes it was written for.
+"""A derivation holds only for the class that states it, with parameters of the exact classes it was written for.
 
-A subclass that overrides a step or a scale runs other code than what is proven; it inherits no derivation. Rules: a
-mechanism's class states its own `derivation` (one that runs the proven code may call that of its base, and says so by
-it); a parameter that is an object (a quantity, a composition, a mechanism) is of a class with a kind of its own
-(`wire`) that stands on no other such class. This file knows no mechanism.
+A subclass that overrides a step or a scale runs other code than the proven one, so it inherits no derivation.
+Rules: a mechanism's class defines its own `derivation`; a subclass that runs the proven code may define one that
+calls its base's. A parameter that is an object (a quantity, a composition, a mechanism) must be of a class that has
+its own kind (`wire`) and no base class with one. This file knows no mechanism.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _PLAIN = (int, bool, str, Fraction, type(None))
 
 
 def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], Derivation]:
-    """Return the method `derivation` of a mechanism, which refuses (NotDerivable) what only inherits it."""
+    """Decorate the method `derivation` of a mechanism to refuse (NotDerivable) a class that only inherits it."""
 
     @wraps(derivation)
     def checked(mechanism: M) -> Derivation:
@@ -34,10 +34,10 @@ def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], D
 
 
 def require_exact_class(mechanism: object) -> None:
-    """Do nothing where the mechanism's class states its own derivation and its parameters are of exact classes.
+    """Check that the mechanism's class defines its own derivation and that its parameters are of exact classes.
 
     Raises:
-        NotDerivable: it is a subclass of what is proven, or one of its parameters is.
+        NotDerivable: the mechanism, or one of its parameters, is an instance of a subclass of a proven class.
     """
     cls = type(mechanism)
     if "derivation" not in vars(cls):
@@ -50,7 +50,7 @@ def require_exact_class(mechanism: object) -> None:
 
 
 def _require_known(cls: type, name: str, value: Any) -> None:
-    """Refuse a parameter of a class that only stands on one that is known."""
+    """Refuse a parameter of a class that has no label of its own or has a labelled base class."""
     if isinstance(value, tuple):
         for item in value:
             _require_known(cls, name, item)

@@ -1,7 +1,7 @@
-"""How far A - r B may be from 0, where two independent answers A and B count what has the quotient r.
+"""Bounds on |A - r B| for two independent noisy answers A and B whose true values have the quotient r.
 
-It is noise less r times noise, and its quantile q(r) is computed on a few r and joined by chords. That chords are never
-too low follows for the law that is computed, which is wider than that of the noise:
+A - r B is noise less r times noise. Its quantile q(r) is computed at a few r, and chords join these points. Chords
+are never too low for the law that is computed here, which is wider than the law of the noise:
 
 1. A discrete Laplace of scale s with uniform noise on [-1/2, 1/2] is at most as spread (Birnbaum 1948) as a Laplace of
    scale 1 / (2 tanh(1 / (2 s))): for k = 0, 1, ... and |x| <= 1/2 it exceeds k + x with the probability a^k (1 - c x),
@@ -13,8 +13,9 @@ too low follows for the law that is computed, which is wider than that of the no
 3. Laplaces and normal laws are log-concave, and so is their joint law. The quantile of |u A + v B| is then a convex
    function of (u, v) (Meyer and Reisner 1991; Bobkov 2010), so between two directions it is below its chord.
 
-Rules: every width is a function of public parameters and is rounded up to so few bits that machines which compute
-floats differently say the same. Independent: no draw goes into both answers. This file knows no release and no state.
+Rules: every width is a function of public parameters, rounded up to so few bits that machines with different float
+arithmetic get the same width. The two answers are independent: no draw goes into both. This file knows no release
+and no state.
 """
 
 import math
@@ -35,13 +36,13 @@ from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, LEFT_OUT, NEGLIGIBLE
 from stream_dp.mechanisms.quotients import Widths
 
 CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
-BITS = 11  # a quantile is rounded up to a 2^BITS-th of the deviation, or less
-FINE = 10  # a rest is rounded up to a 2^FINE-th
-SMOOTH = 1 / 32  # deviation of normal noise that is added, as a part of the law's own
+BITS = 11  # a quantile is rounded up to a multiple of at most the deviation / 2^BITS
+FINE = 10  # a rest is rounded up to a multiple of 2^-FINE
+SMOOTH = 1 / 32  # standard deviation of the added normal noise, as a part of the law's own
 NORMAL = NormalDist()
-FEW = 48  # angles that are looked at first
-CHORDS = 8  # so often a quantile is looked for where a chord says; then by halves
-ROUNDING = 1e-12  # more than all roundings of floats change a probability
+FEW = 48  # number of angles in the first look
+CHORDS = 8  # so many steps of the search follow a chord; later steps halve the interval
+ROUNDING = 1e-12  # bound on the change of a probability by all float roundings
 SLOPES = tuple(
     Fraction(round(math.tan(math.pi / 2 * cell / CELLS) * 1024), 1024) for cell in range(CELLS)
 )
@@ -53,9 +54,10 @@ Floats = NDArray[np.float64]
 def contrast_widths(
     of: NoiseLaw, over: NoiseLaw, failure: float, farthest: Fraction | None = None
 ) -> Widths:
-    """Return widths that |noise of `of` - r times noise of `over`| exceeds with at most `failure`, whatever r is.
+    """Return widths exceeded by |noise of `of` - r * noise of `over`| with probability at most `failure`, for every
+    r.
 
-    `farthest`: |r| is at most this; both noises, and r, are in units of answers.
+    `farthest` is a bound on |r|; both noises, and r, are in units of answers.
     """
     sums = _Sum.of(of), _Sum.of(over)
     if not sums[0].variance or not sums[1].variance:
@@ -69,7 +71,7 @@ def contrast_widths(
 def _chords(
     of: "_Sum", over: "_Sum", failure: float, farthest: Fraction | None
 ) -> list[tuple[Fraction, Fraction]]:
-    """The lines a + b r through neighbouring quantiles; the last one goes on as that of `over` alone does."""
+    """Return the lines a + b r through neighbouring quantiles; the last one has the slope of `over` alone."""
     alike = _coarse(math.sqrt(of.variance / over.variance))
     at = [slope * alike for slope in SLOPES]
     if farthest is not None:
@@ -92,14 +94,14 @@ def _chords(
 
 
 def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
-    """Numerators of the numbers over one denominator, and that: sums of integers take a tenth of the time."""
+    """Return the numerators over a common denominator, and the denominator: integer sums take a tenth of the time."""
     unit = math.lcm(*(number.denominator for number in numbers))
     return [number.numerator * (unit // number.denominator) for number in numbers], unit
 
 
 @dataclass(frozen=True)
 class _Sum:
-    """A sum of continuous Laplaces and a normal law: `numbers` of each scale, times their weights."""
+    """A sum of weighted continuous Laplace noises, `numbers` of each scale, and a normal law."""
 
     scales: Floats
     numbers: Floats
@@ -107,7 +109,7 @@ class _Sum:
 
     @classmethod
     def of(cls, law: NoiseLaw) -> "_Sum":
-        """What is at least as spread as the noise."""
+        """Return a sum that is at least as spread as the noise of `law`."""
         scales, numbers = [], []
         for scale, number, *weight in law.terms:
             if number:
@@ -118,23 +120,23 @@ class _Sum:
 
     @cached_property
     def variance(self) -> float:
-        """Of the sum."""
+        """The variance of the sum."""
         return float(2 * (self.numbers @ self.scales**2)) + self.normal
 
     @cached_property
     def bits(self) -> int:
-        """Quantiles are multiples of 2 to this power."""
+        """Exponent of the grid: quantiles are multiples of 2^bits."""
         return math.floor(math.log2(self.variance) / 2) - BITS
 
     def plus(self, other: "_Sum", times: Fraction) -> "_Sum":
-        """The sum with so many times another."""
+        """Return the sum of this noise and `times` * `other`."""
         factor = float(times)
         scales = np.concatenate([self.scales, other.scales * factor])
         numbers = np.concatenate([self.numbers, other.numbers])
         return _Sum(scales, numbers, self.normal + other.normal * factor**2)
 
     def quantile(self, failure: float) -> Fraction:
-        """What its absolute value exceeds with at most `failure`; by Gil-Pelaez, with a little normal noise."""
+        """Return a bound that |sum| exceeds with probability at most `failure` (Gil-Pelaez, smoothed)."""
         if not self.variance:
             return Fraction(0)
         deviation = math.sqrt(self.variance)
@@ -154,9 +156,10 @@ class _Sum:
         return _times_power(steps, self.bits)
 
     def _low_angles(self, spacing: float, points: int, least: float) -> "tuple[_Angles, float]":
-        """The first of so many angles, and what the others add to a probability at most: `least`, if they are not all.
+        """Return the first of `points` angles, and a bound on what the others add to a probability.
 
-        The transform falls, and the angle number k adds at most 2 / (pi k) times it.
+        The bound is `least` where some angles are left out. The transform falls, and angle number k adds at most 2
+        / (pi k) times its value.
         """
         few = FEW
         while few < points:
@@ -178,19 +181,19 @@ class _Sum:
 
 
 class _Angles(NamedTuple):
-    """Multiples `theta` of `spacing`, and what each adds to a probability at most, `mass`."""
+    """Multiples `theta` of `spacing`, and `mass`, a bound on what each adds to a probability."""
 
     spacing: float
     theta: Floats
     mass: Floats
 
     def quantile(self, failure: float, step: float, most: int, room: float) -> int:
-        """Return the least number of steps, up to `most`, that is exceeded with at most `failure`.
+        """Return the least number of steps, up to `most`, that is exceeded with probability at most `failure`.
 
-        From step to step the law falls by more than its error, so that every way of searching ends at the same one.
+        The law falls by more than its error from step to step, so every search order finds the same number.
 
         Raises:
-            NearTheEdge: a probability on the way is within `room` of it.
+            NearTheEdge: a probability on the way is within `room` of `failure`.
         """
         normal = NORMAL.inv_cdf(1 - failure / 2)
         likely, falls = normal / step, 2 * NORMAL.pdf(normal) * step
@@ -212,17 +215,17 @@ class _Angles(NamedTuple):
 
 
 def _coarse(number: float) -> Fraction:
-    """The number with ten bits."""
+    """Return the number rounded to ten bits."""
     bits = math.floor(math.log2(number)) - 10
     return _times_power(round(number / 2.0**bits), bits)
 
 
 def _up(of: int, over: int, bits: int) -> Fraction:
-    """The quotient rounded up to a multiple of 2 to this power; what is below 0, to 0."""
+    """Return the quotient rounded up to a multiple of 2^bits; a negative quotient gives 0."""
     units = -((-of << max(0, -bits)) // (over << max(0, bits)))
     return _times_power(max(0, units), bits)
 
 
 def _times_power(units: int, bits: int) -> Fraction:
-    """Return `units` times 2 to the power of `bits`."""
+    """Return `units` * 2^`bits`."""
     return Fraction(units << max(0, bits), 1 << max(0, -bits))

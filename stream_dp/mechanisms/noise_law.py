@@ -1,6 +1,6 @@
-"""The law of the noise in one answer, where it follows from public values: the bands it makes.
+"""The law of the noise in one answer, where it follows from public values, and the error bands it gives.
 
-Rules: floats are fine, for nothing of this is ever added to a count. This file knows no mechanism and no state.
+Rules: floats are allowed, because no result is added to a count. This file knows no mechanism and no state.
 """
 
 import math
@@ -11,10 +11,10 @@ from stream_dp.mechanisms.noise_quantiles import Term, Terms, laplace_quantile
 
 
 class NoiseLaw(NamedTuple):
-    """The noise in one answer: DLap `terms`, a normal part of this `variance`, and at most `rest` of whatever else.
+    """The noise in one answer: DLap `terms`, a normal part of this `variance`, and a remainder of at most `rest`.
 
-    `rest` holds the rounding of the answer. `between`: the rest in the difference of two answers, where it is less than
-    twice that of one.
+    `rest` includes the rounding of the answer. `between`: the remainder in the difference of two answers, where it
+    is less than twice `rest`.
     """
 
     terms: Terms = ()
@@ -24,22 +24,23 @@ class NoiseLaw(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """The variance of the sum, up to lattice effects and the rest."""
+        """The variance of the noise, without lattice effects and the remainder."""
         terms = (Term(*term) for term in self.terms)
         drawn = sum(2 * float(t.scale) ** 2 * t.number * t.weight**2 for t in terms)
         return drawn + self.variance
 
     def band(self, confidence: float) -> int:
-        """Return the half-width that holds with `confidence`."""
+        """Return the half-width that the noise stays within with probability `confidence`."""
         failure = 1 - confidence
         if not self.variance:
             return laplace_quantile(self.terms, failure)
         return max(0, math.ceil(self._quantile(failure) + self.rest - 1))
 
     def difference(self, failure: float) -> int:
-        """Return what the difference of two such noises exceeds with at most `failure`.
+        """Return the bound that the difference of two such noises exceeds with probability at most `failure`.
 
-        Each term counts twice, for all are symmetric. Where sums are rounded, two roundings may add 1 to what one may.
+        Every term counts twice, because all terms are symmetric. Where sums are rounded, two roundings may add 1
+        more than one.
         """
         if not self.variance:
             twice = [Term(*term)._replace(number=2 * term[1]) for term in self.terms]

@@ -1,8 +1,8 @@
-"""Quantiles of the noise in a release: what error bands are made of.
+"""Quantiles of the noise in a release, from which error bands are computed.
 
-Distributions are inverted numerically from their exact characteristic functions. Rules: everything here is a function
-of public parameters; floats are fine, for nothing of this is ever added to a count. This file knows no mechanism and
-no state.
+Distributions are inverted numerically from their exact characteristic functions. Rules: everything here is a
+function of public parameters; floats are allowed, because no result is added to a count. This file knows no
+mechanism and no state.
 """
 
 import math
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-LAWS_KEPT = 256  # quantiles that are remembered by their noises, of some 5 kB each: for mechanisms that are alike
-LARGEST_SCALE = 1 << 11  # scales beyond are counted in steps of several
-ALIASES = 8  # turns of the ring on which the law of a rounded sum is added up
+LAWS_KEPT = 256  # cached quantiles, about 5 kB each; mechanisms with equal noises share them
+LARGEST_SCALE = 1 << 11  # larger scales are counted in steps of several integers
+ALIASES = 8  # turns of the ring over which the law of a rounded sum is added up
 SMOOTH = 1 / 32  # standard deviation of the normal noise that makes a sum's law smooth
 ROUNDED = 0.5 - 1 / 8 - 7 * SMOOTH  # a rounded sum exceeds B where the smooth one exceeds B + this
-NEGLIGIBLE = 1e-6  # errors of the numbers here, as a part of the failure probability
-NOTHING = 1e-30  # a transform below it is left out: all of a ring together is far below the rounding of one float
+NEGLIGIBLE = 1e-6  # numerical errors here, as a part of the failure probability
+NOTHING = 1e-30  # smaller transform values are left out: all of a ring together are far below one float rounding
 POINTS = 64
 LEFT_OUT = 1e-9  # what a quick look leaves out, as a part of the failure probability
 
@@ -39,7 +39,7 @@ class Term(NamedTuple):
 
 
 Terms: TypeAlias = tuple[Term | tuple[Fraction, int], ...]
-"""A sum of independent noises, which is rounded where a weight is none; a pair has weight 1."""
+"""A sum of independent noises; it is rounded where a weight is not whole. A pair (scale, number) has weight 1."""
 
 
 @lru_cache(maxsize=LAWS_KEPT)
@@ -60,7 +60,7 @@ def lagging_quantile(
 
 
 class _Lagging(NamedTuple):
-    """What is asked of a lagging sum, in steps: `small` is the scale of the geometric."""
+    """Parameters of a lagging quantile, in steps; `small` is the scale of the geometric."""
 
     behind: int
     small: float
@@ -70,7 +70,7 @@ class _Lagging(NamedTuple):
 
 
 def _lagging_cells(noise_sum: "_Sum", step: int, asked: _Lagging) -> int:
-    """The least B in steps, from both laws on the whole ring."""
+    """Return the least B in steps, from both laws on the whole ring."""
     behind = asked.behind
     size = _ring(noise_sum, step, asked.small) + 2 * _power_above(behind)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
@@ -86,7 +86,7 @@ def _lagging_cells(noise_sum: "_Sum", step: int, asked: _Lagging) -> int:
 
 
 def _lagging_quickly(noise_sum: "_Sum", step: int, asked: _Lagging) -> int | None:
-    """What `_lagging_cells` returns, from the low angles or in closed form; None where they do not say it for sure."""
+    """Return `_lagging_cells` from the low angles or in closed form; None where these do not decide it."""
     behind, laws = asked.behind, asked.columns + asked.late
     left_out = max(asked.failure * LEFT_OUT / laws, 1e-11)
     if noise_sum.numbers.sum() <= 1 and noise_sum.whole:
@@ -104,12 +104,12 @@ def _lagging_quickly(noise_sum: "_Sum", step: int, asked: _Lagging) -> int | Non
 
 
 def _tail_reach(noise_sum: "_Sum", step: int, small: float, failure: float) -> float:
-    """What noise and geometric together exceed with at most `failure`, in steps."""
+    """Return a bound, in steps, that noise plus geometric exceed with probability at most `failure`."""
     return noise_sum.reach(failure / 2) / step + math.log(2 / failure) * small
 
 
 def _low_tails(noise_sum: "_Sum", step: int, small: float, left_out: float) -> _Tails:
-    """Both tails from the low angles of a ring, each with `left_out` more or less."""
+    """Return both tails from the low angles of a ring, each within `left_out`."""
     under = math.ceil(noise_sum.reach(left_out) / step)
     over = math.ceil(_tail_reach(noise_sum, step, small, left_out))
     size = 2 * ((under + over) // 2) + 3
@@ -132,9 +132,9 @@ def _low_tails(noise_sum: "_Sum", step: int, small: float, left_out: float) -> _
 
 
 def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
-    """Both tails of one noise: half of what is beyond falls by one factor from step to step, as the geometric does.
+    """Return both tails of a single noise: like the geometric's, half of its tail falls by one factor per step.
 
-    Of no noise: the geometric's alone.
+    Without noise, the geometric's tail alone.
     """
     if not noise_sum.numbers.size:
         return lambda _: 0.0, lambda cells: math.exp(-(cells + 1) / small)
@@ -155,8 +155,9 @@ def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
 def laplace_quantile(terms: Terms, failure: float) -> int:
     """The least B with P(|sum of independent DLap terms| > B) <= failure.
 
-    Whole weights: in steps where the scales are large. Else of the rounded sum, and at most one more than the least: by
-    Gil-Pelaez, for the sum with a little normal noise, whose law is smooth.
+    With whole weights the result is exact, or a multiple of a step where the scales are large. Otherwise it is for
+    the rounded sum and at most one more than the least B: Gil-Pelaez, for the sum plus a little normal noise, whose
+    law is smooth.
     """
     summed = _Sum.of(terms)
     quick, all_of_it = (
@@ -175,7 +176,7 @@ def sum_variance(terms: Terms) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The terms that are there, as arrays; `bends` are (1 - a)^2 / a, a = e^(-1 / scale): 2 over a noise's variance."""
+    """Arrays of the terms; `bends` are (1 - a)^2 / a, a = e^(-1 / scale): 2 over the variance of a noise."""
 
     scales: Floats
     numbers: Floats
@@ -184,7 +185,7 @@ class _Sum:
 
     @classmethod
     def of(cls, terms: Terms) -> "_Sum":
-        """From what a mechanism says."""
+        """Return the sum of the terms that a mechanism states."""
         rows = [
             (scale.numerator / scale.denominator, number, *(weight or (1.0,)))
             for scale, number, *weight in terms
@@ -195,7 +196,7 @@ class _Sum:
 
     @property
     def whole(self) -> bool:
-        """Whether it is an integer, so that nothing is rounded."""
+        """Whether the sum is an integer, so that nothing is rounded."""
         return bool((self.weights == 1).all())
 
     @property
@@ -205,25 +206,26 @@ class _Sum:
 
     @property
     def variance(self) -> float:
-        """Of the sum, before it is rounded."""
+        """The variance of the sum, before rounding."""
         return float((self.numbers * self.weights**2 * 2 / self.bends).sum())
 
     def transform(self, theta: Floats) -> Floats:
-        """Characteristic function at angles `theta` (real)."""
+        """Return the characteristic function at the angles `theta`; it is real."""
         waves = np.sin(np.multiply.outer(self.weights / 2, theta)) ** 2
         logs = np.log1p((4 / self.bends)[:, None] * waves)
         return np.asarray(np.exp(-self.numbers @ logs), dtype=np.float64)
 
     def reach(self, failure: float) -> float:
-        """What the absolute value of the sum, with its rounding, exceeds with at most `failure` (Bernstein)."""
+        """Return a bound that |sum|, with its rounding, exceeds with probability at most `failure` (Bernstein)."""
         unlikely = math.log(2 / failure)
         variance = float(self.numbers @ (self.scales * self.weights) ** 2) * 2
         return math.sqrt(2 * unlikely * variance) + unlikely * self.widest + _step(self.widest)
 
     def near_peaks(self, spacing: float, first: int, last: int, least: float) -> Floats:
-        """Return the numbers from `first` to `last` of the angles at which the smooth law may be `least` or more.
+        """Return the numbers, from `first` to `last`, of the angles at which the smooth law's transform may be
+        `least` or more.
 
-        By runs of angles, of which those are divided whose highest transform may be so high.
+        Works on runs of angles, and divides a run whose upper bound reaches `least`.
         """
         run = 1
         while run * 8 * POINTS <= last - first + 1:
@@ -237,7 +239,7 @@ class _Sum:
         return begins
 
     def _highest(self, begins: Floats, run: int, spacing: float) -> Floats:
-        """At least the logarithm of the smooth law's highest transform in each run of angles."""
+        """Return an upper bound on the logarithm of the smooth law's transform in each run of angles."""
         half = (run - 1) / 2
         middles = np.multiply.outer(self.weights / 2, (begins + half) * spacing)
         off = np.abs(middles - np.pi * np.rint(middles / np.pi))
@@ -247,10 +249,10 @@ class _Sum:
         return np.asarray(found, dtype=np.float64)
 
     def rounded_transform(self, theta: Floats, step: int) -> Floats:
-        """Characteristic function at `theta` of the sum rounded to multiples of `step`, in steps.
+        """Return the characteristic function at `theta` of the sum rounded to multiples of `step`, in steps.
 
-        The law of a rounded sum is that of the sum with uniform noise, on the integers: its transform there is added up
-        over the turns of the ring. An integer sum is its own.
+        A rounded sum has the law of the sum plus uniform noise, restricted to the integers, so its transform is a
+        sum over the turns of the ring. An integer sum needs no rounding.
         """
         if step == 1 and self.whole:
             return self.transform(theta)
@@ -264,9 +266,10 @@ class _Sum:
         return added
 
     def _far(self, last: float) -> float:
-        """Return an angle between which and `last` the transform is `NOTHING`, or `last` where none is known.
+        """Return an angle from which the transform is `NOTHING` up to `last`; `last` where none is known.
 
-        Up to a turn of half a circle of the heaviest weight it falls. A sum of many wide noises has hardly any angles.
+        The transform falls up to half a turn of the heaviest weight. A sum of many wide noises has few relevant
+        angles.
         """
         if last * self.weights.max(initial=0.0) > np.pi:
             return last
@@ -275,11 +278,11 @@ class _Sum:
 
 
 class NearTheEdge(Exception):
-    """A probability is so near the one asked for that all of the transform is needed."""
+    """A probability is so near the requested one that the whole transform is needed."""
 
 
 def _whole_quantile(summed: _Sum, failure: float) -> int:
-    """The least B of an integer sum, in steps, from its whole law on the ring."""
+    """Return the least B of an integer sum, in steps, from its whole law on the ring."""
     step = _step(summed.widest)
     size = _ring(summed, step)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
@@ -288,10 +291,10 @@ def _whole_quantile(summed: _Sum, failure: float) -> int:
 
 
 def _whole_quickly(summed: _Sum, failure: float) -> int | None:
-    """What `_whole_quantile` returns, from the low angles alone; None where they do not say it for sure.
+    """Return the result of `_whole_quantile` from the low angles alone; None where these do not decide it.
 
-    They are those of a ring of an odd size on which `left_out` lies beyond; at the others the transform is at most
-    that of the unturned angle, which falls.
+    The angles are those of a ring of odd size beyond which `left_out` of the mass lies. At the other angles the
+    transform is at most that of the angle without its turns, which falls.
     """
     if not summed.numbers.size:
         return 0
@@ -318,7 +321,7 @@ def _told(cells: int | None, step: int) -> int | None:
 
 
 def _low_angles(summed: _Sum, step: int, size: int, left_out: float) -> int:
-    """How many angles of a ring of this size it takes so that the others add at most `left_out` to a probability."""
+    """Return how many angles of a ring of this size to use: the others add at most `left_out` to a probability."""
     places = np.unique((2 ** (np.arange(4 * size.bit_length()) / 4)).astype(np.int64))
     places = np.append(places[places < size // 2], size // 2)
     turns = 1 if step == 1 else 2 * ALIASES + 1
@@ -328,9 +331,9 @@ def _low_angles(summed: _Sum, step: int, size: int, left_out: float) -> int:
 
 
 def _single_law(summed: _Sum, step: int) -> Callable[[int], float]:
-    """Return the probability that one noise is beyond so many steps, in closed form.
+    """Return the tail probability of a single noise beyond a number of steps, in closed form.
 
-    In steps the law is that without the turns of the ring that are left out: of the staircase its first waves.
+    In steps, the law leaves out turns of the ring: it has only the first waves of the staircase.
     """
     rate = 1 / float(summed.scales[0])
     waves = 2j * np.pi * np.arange(1, (2 * ALIASES + 1) // (2 * step) + 1)
@@ -350,9 +353,9 @@ def _single_law(summed: _Sum, step: int) -> Callable[[int], float]:
 def _surely(
     beyond: Callable[[int], float], failure: float, low: int, high: int, room: float
 ) -> int | None:
-    """The least number above `low` beyond which is `failure` at most; None where `room` more or less would change it.
+    """Return the least number above `low` with a tail of at most `failure`; None where an error of `room` matters.
 
-    `high` is one that is enough.
+    `high` is a number whose tail is small enough.
     """
     least = low
     while high - low > 1:
@@ -363,14 +366,14 @@ def _surely(
 
 
 def _weighted_quantile(summed: _Sum, failure: float) -> int:
-    """The least B at which the smooth law says so, by bisection."""
+    """Return the least B at which the smooth law's tail is small enough, by bisection."""
     bound = _farthest(summed, failure)
     theta, transform = _until_negligible(summed, math.pi / bound, failure)
     return _bisected(summed, failure, bound, theta, transform, 0.0)
 
 
 def _weighted_quickly(summed: _Sum, failure: float) -> int | None:
-    """What `_weighted_quantile` returns, from the angles that matter; None where they do not say it for sure."""
+    """Return the result of `_weighted_quantile` from the relevant angles; None where these do not decide it."""
     bound, left_out = _farthest(summed, failure), failure * LEFT_OUT
     theta, transform = _that_matter(summed, math.pi / bound, failure, left_out / 32)
     try:
@@ -380,7 +383,7 @@ def _weighted_quickly(summed: _Sum, failure: float) -> int | None:
 
 
 def _farthest(summed: _Sum, failure: float) -> float:
-    """What the smooth sum exceeds so seldom that it does not matter."""
+    """Return a bound that the smooth sum exceeds with negligible probability."""
     unlikely = math.log(2 / (failure * NEGLIGIBLE))
     spread = math.sqrt(summed.variance + SMOOTH**2)
     return math.sqrt(2 * unlikely) * spread + unlikely * summed.widest + 1  # Bernstein
@@ -389,7 +392,7 @@ def _farthest(summed: _Sum, failure: float) -> float:
 def _bisected(
     summed: _Sum, failure: float, bound: float, theta: Floats, transform: Floats, room: float
 ) -> int:
-    """The quantile by Gil-Pelaez, from the smooth law's transform at multiples of pi / `bound`.
+    """Return the quantile by Gil-Pelaez, from the smooth law's transform at multiples of pi / `bound`.
 
     Raises:
         NearTheEdge: a probability on the way is within `room` of `failure`.
@@ -419,9 +422,10 @@ def _bisected(
 def _that_matter(
     summed: _Sum, spacing: float, failure: float, least: float
 ) -> tuple[Floats, Floats]:
-    """Of the angles of `_until_negligible` those at which the transform may be `least` or more, and the transform.
+    """Return those angles of `_until_negligible` where the transform may reach `least`, and the transform there.
 
-    A probability is a sum over angles number k of at most transform / k: fewer than 32 times `least` are left out.
+    A probability is a sum of at most transform / k over the angles number k, so the angles left out change it by
+    less than 32 times `least`.
     """
     found: list[tuple[Floats, Floats]] = []
     first, points = 1, POINTS
@@ -437,7 +441,7 @@ def _that_matter(
 
 
 def _until_negligible(summed: _Sum, spacing: float, failure: float) -> tuple[Floats, Floats]:
-    """Angles from `spacing` on, and the smooth law's transform there, as far as it matters."""
+    """Return the multiples of `spacing` until the smooth law's transform is negligible, and the transform there."""
     points = POINTS
     while True:
         theta = np.arange(1, points + 1, dtype=np.float64) * spacing
@@ -448,7 +452,7 @@ def _until_negligible(summed: _Sum, spacing: float, failure: float) -> tuple[Flo
 
 
 def _step(*scales: float) -> int:
-    """How many integers are counted as one, so that work is bounded at any scale."""
+    """Return how many integers are counted as one step, so that the work is bounded at any scale."""
     return max(1, math.ceil(max(scales) / LARGEST_SCALE))
 
 
@@ -458,14 +462,14 @@ def _geometric_transform(scale: float, theta: Floats) -> NDArray[np.complex128]:
 
 
 def _upper_tail(transform: NDArray[Any], size: int) -> Floats:
-    """P(X > x) for x = 0..size/2 - 1."""
+    """Return P(X > x) for x = 0..size/2 - 1."""
     mass = np.fft.irfft(np.conj(transform), size)[: size // 2]
     negative_side = 1 - float(mass.sum())
     return np.clip(1 - negative_side - np.cumsum(mass), 0.0, 1.0)
 
 
 def _ring(summed: _Sum, step: int, *scales: float) -> int:
-    """A power of two beyond which the sums have no mass worth speaking of: less than 1e-12."""
+    """Return a power of two, in steps, beyond which the sums have a mass below 1e-12."""
     widest = max(1.0, summed.widest / step, *scales)
     return _power_above(int(2 * (9 * math.sqrt(summed.variance) / step + 40 * widest)))
 

@@ -1,10 +1,10 @@
-"""Quotients of two noisy numbers: exact, and with an interval of their own.
+"""Quotients of two noisy numbers: exact arithmetic, each with its own confidence interval.
 
-The interval is Fieller's: it holds every r that the two numbers do not speak against. Where the true quotient is r, the
-released `of` less r times the released `over` is noise less r times noise; how far that may be from 0 is said by
-`Widths`. Rules: arithmetic is of fractions; what is told is a decimal of so many digits behind the point. A value is
-rounded to the nearest one, halves to the even digit, a lower end down and an upper end up, so that rounding breaks no
-interval. None is an end that is open, and a value that there is not. This file knows no release, series or noise.
+The interval is Fieller's: it holds every r that is consistent with the two numbers. Where the true quotient is r,
+the released `of` less r times the released `over` is noise less r times noise; `Widths` bounds its distance from 0.
+Rules: arithmetic uses fractions; results are decimals with a fixed number of digits after the point. A value is
+rounded to the nearest decimal, halves to the even digit, a lower end down and an upper end up, so rounding breaks
+no interval. None means an open end, or a value that does not exist. This file knows no release, series or noise.
 """
 
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ _Ratio: TypeAlias = tuple[
 
 @dataclass(frozen=True)
 class Widths:
-    """How far `of` - r `over` is from 0 at most, for the true quotient r: the largest a + b |r| of the `pairs` (a, b).
+    """Bound on |`of` - r `over`| for the true quotient r: the largest a + b |r| over the `pairs` (a, b).
 
-    One pair is two intervals that hold together, of half-widths a and b.
+    One pair describes two intervals that hold together, of half-widths a and b.
     """
 
     pairs: tuple[tuple[Fraction, Fraction], ...]
 
     def scaled(self, of: Fraction, over: Fraction) -> "Widths":
-        """Return the widths of numbers where these were of units: so much is a unit of `of` and of `over`."""
+        """Return the widths in other units: `of` and `over` are what one unit of each answer is worth."""
         return Widths(tuple((a * of, b * over) for a, b in self.pairs))
 
     def at(self, quotient: Fraction) -> Fraction:
-        """Return the largest a + b |r|."""
+        """Return the largest a + b |quotient| over the pairs."""
         return max(a + b * abs(quotient) for a, b in self.pairs)
 
     @cached_property
     def whole(self) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """A denominator of all, and the pairs as integers over it."""
+        """A common denominator, and the pairs as integer numerators over it."""
         unit = lcm(*(end.denominator for pair in self.pairs for end in pair))
         return unit, tuple(
             (a.numerator * (unit // a.denominator), b.numerator * (unit // b.denominator))
@@ -51,7 +51,7 @@ class Widths:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A quotient and the ends of its interval, of which each may be missing."""
+    """A quotient and the ends of its interval; a value or an end may be None."""
 
     value: Decimal | None
     low: Decimal | None
@@ -68,11 +68,11 @@ def quotient(
     within: tuple[Fraction, Fraction] | None = None,
     plus: Fraction = _NOTHING,
 ) -> Quotient:
-    """Return `of` / `over`, where `over` is not below 0, and the ends of all r with |of - r over| <= widths.at(r).
+    """Return `of` / `over`, for `over` >= 0, and the ends of the set of all r with |of - r over| <= widths.at(r).
 
-    They are r from 0 on, and if `signed` any; only then may `of` be below 0. `within` says what the true quotient never
-    leaves. Where r may be as large as one likes its end is None. Where `over` is 0 there is no value. `plus`: a known
-    number that is added to what is told, before it is rounded.
+    Only r >= 0 count, unless `signed`; only then may `of` be below 0. `within` are the bounds of the true quotient.
+    An end is None where r is unbounded on that side. The value is None where `over` is 0. `plus` is a known number
+    that is added to value and ends before they are rounded.
 
     >>> quotient(Fraction(1), Fraction(8), Widths(((Fraction(0), Fraction(0)),)), 2, signed=False)
     Quotient(value=Decimal('0.12'), low=Decimal('0.12'), high=Decimal('0.13'))
@@ -98,7 +98,7 @@ def quotient(
 def _ends(
     of: Fraction, over: Fraction, widths: Widths, *, signed: bool, bound: Fraction | None
 ) -> tuple[_Ratio | None, _Ratio | None]:
-    """The least and the largest r, for `of` from 0 on; r is not below -`bound`."""
+    """Return the least and the largest r, for `of` >= 0; r is at least -`bound`."""
     unit, pairs = widths.whole
     above, below = of.numerator * over.denominator * unit, over.numerator * of.denominator * unit
     each = of.denominator * over.denominator
@@ -119,7 +119,7 @@ def _ends(
 
 
 def _far_below(left: int, slope: int, bound: Fraction | None) -> bool:
-    """Whether left + slope x <= 0 for some x, as large as one likes or up to `bound`, and for all beyond."""
+    """Whether left + slope x <= 0 for some x, up to `bound` or without limit, and for all larger x."""
     if slope > 0:
         return False
     if left <= 0 or slope == 0:
@@ -128,7 +128,6 @@ def _far_below(left: int, slope: int, bound: Fraction | None) -> bool:
 
 
 def _largest(quotients: Sequence[_Ratio]) -> _Ratio:
-    """The largest of the quotients."""
     best, over = quotients[0]
     for of, by in quotients[1:]:
         if of * over > best * by:
@@ -137,7 +136,7 @@ def _largest(quotients: Sequence[_Ratio]) -> _Ratio:
 
 
 def _between(ratio: _Ratio, least: _Ratio, most: _Ratio) -> _Ratio:
-    """The ratio, or the end that it is beyond."""
+    """Return the ratio, clamped to the two ends."""
     of, over = ratio
     if of * least[1] < least[0] * over:
         return least
@@ -173,5 +172,5 @@ def _up(ratio: _Ratio | None, digits: int) -> Decimal | None:
 
 
 def _decimal(units: int, digits: int) -> Decimal:
-    """An integer of units of the last digit as an exact decimal."""
+    """Return an integer number of units of the last digit as an exact decimal."""
     return Decimal(units).scaleb(-digits, _WIDE)

@@ -1,8 +1,8 @@
-"""The checks every mechanism makes on the rows it is given, and on their number.
+"""Checks that every mechanism makes on its rows and on their number.
 
-The bound keeps sums of rows inside 64 bits; the guard in front of the engine lets much fewer counts through, so that no
-sum of admitted counts is ever refused behind it. An amount beyond it takes more than 10^9 of the
-largest records in a tick.
+The bound keeps sums of rows inside 64 bits. The guard in front of the engine admits much smaller counts, so no sum
+of admitted counts is refused here. An amount beyond the bound needs more than 10^9 of the largest records in one
+tick.
 """
 
 import numpy as np
@@ -42,10 +42,10 @@ def checked_amounts(row: IntArray, width: int) -> IntArray:
 
 
 def require_left(updates: int, most: int | None) -> None:
-    """Do nothing where a counter for `most` updates that has had so many takes another one; None: any number.
+    """Check that a counter for at most `most` updates (None: any number) takes one more after `updates` updates.
 
     Raises:
-        RejectedMessage: it has had them all.
+        RejectedMessage: it has had all its updates.
     """
     if most is not None and updates >= most:
         raise RejectedMessage(

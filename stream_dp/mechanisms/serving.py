@@ -1,8 +1,8 @@
-"""What a mechanism must have to serve a series: besides its law, a derivation, an error band and an audit's opening.
+"""What a mechanism needs to serve a series: a derivation, an error band and an audit's opening.
 
-Rules: all of it is in the mechanism's own file. A band, and the law of the noise, is computed from what `public`
-returns and from nothing else, so it cannot depend on private state. The check that a mechanism claims what is derived
-for it is here, outside of it.
+Rules: a mechanism's own file has all of these. A band, and the law of the noise, is computed only from what
+`public` returns, so it cannot depend on private state. This file checks, from outside, that a mechanism claims
+exactly what is derived for it.
 """
 
 import sys
@@ -26,18 +26,18 @@ from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.quotients import Widths
 from stream_dp.mechanisms.row_check import checked
 
-MOST_BYTES = 1 << 18  # of the bands that are remembered of a mechanism, with what they depend on
+MOST_BYTES = 1 << 18  # bytes of cached bands of a mechanism, with their keys
 _ENTRY_BYTES = 150
 _ONES = (Fraction(1), Fraction(1))
-WIDTHS_KEPT = 256  # of a quotient, some 3 kB each
+WIDTHS_KEPT = 256  # cached widths of a quotient; each takes about 3 kB
 
 S = TypeVar("S")
 WidthsAt: TypeAlias = Callable[[int], Widths]
-"""The widths at a tick."""
+"""Function from a tick to the widths at that tick."""
 
 
 class Derivable(Protocol):
-    """What claims a guarantee and can derive it."""
+    """An object that claims a guarantee and can derive it."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -54,17 +54,18 @@ class Derivable(Protocol):
 
 
 class Banded(Protocol):
-    """What has a band, by public values alone."""
+    """An object whose error band follows from public values alone."""
 
     def public(self, updates: int, state: Any) -> Hashable:
         """Return the public values that the band of the answer after `updates` updates depends on.
 
-        Without a state (None) what the number of updates alone says; None where that is not enough.
+        Without a state (None) the values follow from the number of updates alone; the result is None where that is
+        not enough.
         """
         ...
 
     def band(self, public: Any, confidence: float) -> int:
-        """Return the half-width that holds with `confidence` for one value, at what `public` returned."""
+        """Return the half-width that holds with `confidence` for one value, at the values that `public` returned."""
         ...
 
 
@@ -77,17 +78,18 @@ class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
         ...
 
     def noise(self, public: Any, view: int | None = None) -> NoiseLaw | None:
-        """Return the law of the noise in each value of an answer, or of its view at this place, at these public values.
+        """Return the law of the noise in a value of an answer, or of its view `view`, at these public values.
 
-        None: it depends on what the mechanism has decided, or values have no noise of one law.
+        None: the law depends on decisions of the mechanism, or the values of an answer have different laws.
         """
         ...
 
     def opening(self) -> tuple[int, int]:
         """Return how many other events an audit's adversary puts into columns 0 and 1 beside its one event.
 
-        Where that event sets several entries, into each of those, and into each that it would set instead.
-        Noise protects a decision least where it is nearly taken; (0, 0) where counts decide nothing.
+        Where that event sets several entries, the first number is for each of these and the second for each entry
+        that the other content sets. Noise protects a decision least when the counts are just short of it; (0, 0)
+        where counts decide nothing.
         """
         ...
 
@@ -96,16 +98,16 @@ class Viewed(ServingMechanism[S], Protocol[S]):
     """A mechanism whose answers hold several views of the rows, one after the other, each with a band of its own."""
 
     def view_public(self, place: int, updates: int, state: S) -> Hashable:
-        """Return the public values that the band of the view at `place` depends on."""
+        """Return the public values that determine the band of the view at index `place`."""
         ...
 
     def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the half-width for one value of that view, at what `view_public` returned."""
+        """Return the half-width for one value of the view at index `place`, at what `view_public` returned."""
         ...
 
 
 class CountRows:
-    """Rows of counts. No fields: those of a mechanism are its own; without `ones`, rows are one-hot."""
+    """Mixin for rows of counts, without fields of its own; a mechanism without a field `ones` has one-hot rows."""
 
     width: int
     neighbors: Neighbors
@@ -113,12 +115,12 @@ class CountRows:
 
     @property
     def rows(self) -> RowLaw:
-        """What one event changes in its rows."""
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors, self.ones)
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row in all."""
+        """What one event changes in a row: the l1 norm of the difference."""
         return self.rows.l1
 
     def checked_row(self, row: IntArray) -> IntArray:
@@ -131,18 +133,18 @@ class CountRows:
 
 
 class Additive:
-    """Noise of a known law is added to what is counted: the law says the band, and counts decide nothing."""
+    """Mixin for mechanisms that add noise of a known law: the law gives the band, and counts decide nothing."""
 
     def noise(self, public: Any, view: int | None = None) -> NoiseLaw:
         """Return the law of the noise."""
         raise NotImplementedError
 
     def band(self, public: Any, confidence: float) -> int:
-        """Return the quantile of the noise at what `public` returned."""
+        """Return the quantile of the noise at the values that `public` returned."""
         return self.noise(public).band(confidence)
 
     def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the quantile of the noise in the view at `place`."""
+        """Return the quantile of the noise in the view at index `place`."""
         return self.noise(public, place).band(confidence)
 
     def opening(self) -> tuple[int, int]:
@@ -151,21 +153,21 @@ class Additive:
 
 
 class Deciding:
-    """What is released depends on what was decided by counts."""
+    """Mixin for mechanisms whose releases depend on decisions that counts made."""
 
     def noise(self, public: Any, view: int | None = None) -> None:
-        """Return nothing: the law depends on what was decided."""
+        """Return None: the law of the noise depends on these decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a mechanism answers; of one with windows, the window at `place`."""
+    """The answer of a mechanism, or one view of it: the window at index `place`."""
 
     mechanism: Any
     place: int | None = None
 
     def public(self, updates: int, state: Any = None) -> Any:
-        """Return the public values that its noise after so many updates depends on."""
+        """Return the public values that determine the noise after `updates` updates."""
         if self.place is None:
             return self.mechanism.public(updates, state)
         return self.mechanism.view_public(self.place, updates, state)
@@ -179,10 +181,10 @@ class Answer:
         return half
 
     def law(self, public: Any) -> NoiseLaw:
-        """Return the law of the noise at what `public` returned.
+        """Return the law of the noise at the values that `public` returned.
 
         Raises:
-            NotDerivable: there is none.
+            NotDerivable: the mechanism states no law.
         """
         law: NoiseLaw | None = self.mechanism.noise(public, self.place)
         if law is None:
@@ -192,29 +194,31 @@ class Answer:
 
 
 class Differences(Answer):
-    """From which difference of two released counts on their order is told: a band of all differences at once.
+    """The least difference of two released counts that shows their order: a band for all differences at once.
 
-    With the stated confidence every order that is told is right, among all pairs of entries, whatever the data are: an
-    order is told wrongly only where the errors of its two entries differ by more than the band, and the failure is
-    shared out over the pairs. Where noise is added the law of the difference of two is known; it is narrower than two
-    bands. An HSS lags behind: an entry may be too high by its noise alone (`excess`), and too low by its whole band.
-    What is published clipped at 0 differs by less and tells no other order.
+    With the stated confidence every order that is reported is right, among all pairs of entries and for all data.
+    An order is wrong only where the errors of its two entries differ by more than the band, and the failure
+    probability is divided among the pairs. Where noise is added, the law of the difference of two noises is known,
+    and its band is narrower than two bands. An HSS lags behind: an entry is too high by its noise alone (`excess`),
+    but too low by up to its whole band. Clipping a release at 0 makes differences smaller and reports no other
+    order.
     """
 
     def band(self, public: Any, confidence: float) -> int:
-        """Return the half-width that holds with `confidence` for all differences at once; 0 where there are none."""
+        """Return the half-width that holds with `confidence` for all differences at once; 0 for a single entry."""
         width, failure = self.mechanism.width, 1 - confidence
         if width < 2:
             return 0
         law: NoiseLaw | None = self.mechanism.noise(public, self.place)
         if law is not None:
             return law.difference(failure / (width * (width - 1) // 2))
-        half = failure / 2 / width  # too low and too high, each for all entries
+        half = failure / 2 / width  # too high and too low, each for all entries
         return int(self.mechanism.band(public, 1 - half) + self.mechanism.excess(public, half))
 
 
 def all_at_once(confidence: float, number: int) -> float:
-    """Return the confidence of each of `number` statements that hold all at once with `confidence` (Bonferroni).
+    """Return the confidence each of `number` statements needs so that all hold together with `confidence`
+    (Bonferroni).
 
     >>> round(all_at_once(0.95, 5), 6)
     0.99
@@ -223,7 +227,10 @@ def all_at_once(confidence: float, number: int) -> float:
 
 
 class Bands:
-    """The bands of what has some, remembered up to `MOST_BYTES` with what they depend on: beyond, all are forgotten."""
+    """Error bands of a mechanism, cached by the public values that determine them.
+
+    At `MOST_BYTES` the cache is emptied.
+    """
 
     def __init__(self, mechanism: Banded, confidence: float) -> None:
         self._mechanism = mechanism
@@ -232,7 +239,7 @@ class Bands:
         self._bytes = 0
 
     def __call__(self, tick: int, state: Any) -> int:
-        """Return the half-width of the release of tick `tick`; ticks count from 0, the first update."""
+        """Return the half-width of the release of tick `tick`; ticks count from 0, which is the first update."""
         key = self._mechanism.public(tick + 1, state)
         half = self._known.get(key)
         if half is None:
@@ -246,16 +253,16 @@ class Bands:
 
 
 def _size(key: Any) -> int:
-    """About how many bytes a key has."""
+    """Return about how many bytes a cache key takes."""
     parts = key if isinstance(key, tuple | frozenset) else ()
     return sys.getsizeof(key) + sum(map(_size, parts))
 
 
 class Contrasts:
-    """The widths of the quotient of two answers with independent noise, remembered: `contrasts(tick)`.
+    """Widths of the quotient of two answers with independent noise, cached: `contrasts(tick)`.
 
-    `farthest`: what the true quotient does not exceed in absolute value, in units of answers. `units`: what 1 in either
-    answer is as a number.
+    `farthest`: a bound on the absolute value of the true quotient, in units of answers. `units`: the number that 1
+    in either answer stands for.
     """
 
     def __init__(
@@ -273,7 +280,7 @@ class Contrasts:
         self._known: dict[Hashable, Widths] = {}
 
     def __call__(self, tick: int) -> Widths:
-        """Return the widths, as numbers; ticks count from 0, the mechanisms' first update."""
+        """Return the widths in numbers, not units; ticks count from 0, the first update of the mechanisms."""
         of, over = self._answers
         key = of.public(tick + 1), over.public(tick + 1)
         if key not in self._known:
@@ -286,30 +293,30 @@ class Contrasts:
 
 
 def changes_of(mechanism: Any, events: int) -> int:
-    """Return the units by which so many events of one user change an entry of the rows, wherever they lie, at most.
+    """Return the most units by which `events` events of one user change an entry of the rows, over all ticks.
 
-    Of rows that count identifiers at their first tick each event changes `changes`; where they count the users
-    themselves, all events of one together do.
+    Where rows count identifiers at their first tick, each event changes `changes` units; where they count the users
+    themselves, all events of a user together do.
     """
     changes: int = mechanism.rows.changes
     return changes if mechanism.guarantee.users is not None else changes * events
 
 
 def clipped(answer: IntArray) -> IntArray:
-    """Return an answer of counts as it is published: never below 0, where no true count is.
+    """Return an answer of counts as it is published: never below 0, because no true count is negative.
 
-    Post-processing: it costs nothing, and brings what it changes nearer to the true count, so bands hold as before.
-    Mechanisms answer as they are, unclipped: that is what the exact checks and `audit` look at.
+    Clipping is post-processing: it costs nothing, and moves a value only nearer to the true count, so bands still
+    hold. Mechanisms themselves answer unclipped values: the exact checks and `audit` look at these.
     """
     return np.maximum(answer, 0)
 
 
 def derived(mechanism: Derivable, subject: str) -> Derivation:
-    """Return the mechanism's derivation, named `subject`, once it gives what the mechanism claims.
+    """Return the mechanism's derivation, named `subject`, after checking that it gives the claimed guarantee.
 
     Raises:
-        NotDerivable: it has no derivation of its own class (`exact_class`), no rule covers it, or the two guarantees
-            differ.
+        NotDerivable: the mechanism's class has no derivation of its own (`exact_class`), no rule covers it, or the
+            derived and the claimed guarantee differ.
     """
     require_exact_class(mechanism)
     found, claimed = mechanism.derivation(), mechanism.guarantee

@@ -1,7 +1,7 @@
 """Exact integer noise from a cryptographic bit stream.
 
-Rules: no float and no division that rounds anywhere below; randomness comes from a 32-byte seed and
-from nowhere else; a recorded seed means the same samples for ever. Imports only `errors`.
+Rules: no float and no division that rounds anywhere below; randomness comes only from a 32-byte seed; a recorded
+seed gives the same samples for ever. This package imports only `errors`.
 """
 
 from stream_dp.noise.bits import fresh_seed

@@ -1,11 +1,10 @@
 """The key stream of ChaCha20 under a 32-byte seed, as 64-bit words.
 
-Rules: word i of (seed, stream, lane) is bytes 8i..8i+7 of the key stream, little-endian, whatever
-block sizes were asked for: a recorded seed means the same words for ever. The key is the seed; of
-the 16 bytes the cipher takes as its nonce, 0..3 are the block counter (from 0), 4..7 the lane and
-8..15 the stream number, both little-endian; so streams and lanes under one seed never share a
-block. A stream ends before the counter can wrap. This file knows no distribution; the seed appears
-in no `repr`.
+Rules: word i of (seed, stream, lane) is bytes 8i..8i+7 of the key stream, little-endian, whatever block sizes were
+asked for: a recorded seed gives the same words for ever. The key is the seed; of the 16 bytes the cipher takes as
+its nonce, 0..3 are the block counter (from 0), 4..7 the lane and 8..15 the stream number, both little-endian; so
+streams and lanes under one seed never share a block. A stream ends before the counter can wrap. This file knows no
+distribution; the seed appears in no `repr`.
 Reference: RFC 8439, section 2.4.
 """
 
@@ -25,12 +24,12 @@ SEED_BYTES = 32
 WORD_BYTES = 8
 MAX_WORDS = 1 << 34  # 2^31 blocks of 64 bytes: half of what the 32-bit counter reaches
 
-_FIRST_BLOCK = 16  # words; most streams serve one step and need few
+_FIRST_BLOCK = 16  # words; most streams serve one step and need only a few
 _LARGEST_BLOCK = 1 << 9
 
 
 def fresh_seed() -> bytes:
-    """Return 32 new bytes from the operating system's cryptographic source; nothing else in the product asks it."""
+    """Return 32 new bytes from the operating system's cryptographic source; the only use of it in the product."""
     return urandom(SEED_BYTES)
 
 
@@ -43,15 +42,15 @@ class Words(Protocol):
 
 
 class BitStream:
-    """The words of one (seed, stream, lane), in order; nothing is computed before the first draw.
+    """The words of one (seed, stream, lane), in order; the first draw computes the first block.
 
     Args:
-        seed: 32 bytes; the caller answers for their being secret and fresh.
+        seed: 32 bytes; the caller must make sure that they are secret and fresh.
         stream: number of the stream under this seed, 0 <= stream < 2^64.
         lane: number of the lane inside the stream, 0 <= lane < 2^32.
 
     Raises:
-        ValueError: a seed of another length, or a number outside its range.
+        ValueError: the seed has another length, or a number is outside its range.
     """
 
     __slots__ = ("_block", "_context", "_drawn", "_held", "_nonce", "_position", "_seed")
@@ -76,7 +75,7 @@ class BitStream:
         return self.take(1)[0]
 
     def take(self, count: int) -> tuple[int, ...]:
-        """Return the next `count` words as Python integers (for a few; `array` is for many)."""
+        """Return the next `count` words as Python integers; for few words (`array` is for many)."""
         end = self._position + count
         if end > len(self._held):
             self._refill(count)
@@ -96,7 +95,7 @@ class BitStream:
         return np.concatenate([np.array(held, dtype=np.uint64), fresh])
 
     def _refill(self, count: int) -> None:
-        """Keep what is left and put at least `count` words behind `_position` 0."""
+        """Keep the unread words and append new ones, so that at least `count` words follow `_position` 0."""
         left = self._held[self._position :]
         size = max(self._block, count - len(left))
         self._held = left + struct.unpack(f"<{size}Q", self._key_stream(size))

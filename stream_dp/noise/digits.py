@@ -1,17 +1,15 @@
-"""A large scale as few small tables: top digit and independent low digits of one sample.
+"""A large scale as a few small tables: the top digit and the independent low digits of one sample.
 
-Theory: write g = 2^m * h + l with 0 <= l < 2^m. Then exp(-g / b) = exp(-h * 2^m / b) * exp(-l / b):
-the two are independent, h geometric with scale b / 2^m, l geometric with scale b cut to [0, 2^m); l
-splits in the same way. Two-sided: a sign s independent of g, x = g or x = -1 - g (never two zeros),
-joined to h in the table of the top digit, whose cells are t = h or t = -1 - h; then x = 2^m * t +
-(l, or its complement).
-Tail: a top digit at or beyond `reach` is reach + a fresh top digit, because h has no memory.
+Theory: write g = 2^m * h + l with 0 <= l < 2^m. Then exp(-g / b) = exp(-h * 2^m / b) * exp(-l / b): the two are
+independent, h geometric with scale b / 2^m, l geometric with scale b cut to [0, 2^m); l splits in the same way.
+Two-sided: a sign s independent of g, x = g or x = -1 - g (never two zeros), joined to h in the table of the top
+digit, whose cells are t = h or t = -1 - h; then x = 2^m * t + (l, or its complement).
+Tail: a top digit at or beyond `reach` is reach + a fresh top digit, because h is memoryless.
 
-Rules: a sample takes exactly one word per digit from the main lane; the rare further words (an
-undecided word, a tail) come from the spare lane, sample by sample and top digit first. So a block
-of samples equals the same samples drawn one by one, and both ways of drawing below give the same
-numbers.
-The constants are part of what a recorded seed means: never change them.
+Rules: a sample takes exactly one word per digit from the main lane; the rare further words (an undecided word, a
+tail) come from the spare lane, sample by sample and top digit first. So a block of samples equals the same samples
+drawn one by one, and both ways of drawing below give the same numbers.
+The constants determine the samples of a recorded seed: never change them.
 """
 
 from collections.abc import Sequence
@@ -46,12 +44,12 @@ class DigitCuts:
         return self.count - 1
 
     def cut(self, index: int, width: int) -> Interval:
-        """Enclose P[digit <= index]."""
+        """Return an interval around P[digit <= index]."""
         power = exp_neg((index + 1) * self.step, width)
         return self._share(power, exp_neg(self.count * self.step, width), width)
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Enclose P[digit <= i] for i = 0..count-2."""
+        """Return intervals around P[digit <= i] for i = 0..count-2."""
         found = powers(exp_neg(self.step, width), self.count, width)
         return [self._share(power, found[-1], width) for power in found[1:-1]]
 
@@ -65,15 +63,15 @@ def _ceiling(numerator: int, denominator: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How the samples of one scale b are cut into digits."""
+    """How samples of a scale b are cut into digits."""
 
     rate: Fraction  # 1 / b
-    shift: int  # m, the bits of all low digits
-    widths: tuple[int, ...]  # the bits of each low digit, from the highest down
+    shift: int  # m, the total number of bits of all low digits
+    widths: tuple[int, ...]  # the number of bits of each low digit, from the highest down
 
     @classmethod
     def of(cls, scale: Fraction) -> "Split":
-        """Return the split of a scale in (0, MAX_SCALE]: few low digits, nearly equally wide."""
+        """Return the split of a scale in (0, MAX_SCALE]: as few low digits as possible, of nearly equal width."""
         rate = Fraction(scale.denominator, scale.numerator)
         shift = max(0, _ceiling(scale.numerator, scale.denominator * TOP_SCALE) - 1).bit_length()
         count = _ceiling(shift, DIGIT_BITS)
@@ -86,12 +84,12 @@ class Split:
 
     @property
     def reach(self) -> int:
-        """First top digit that counts as tail."""
+        """First top digit in the tail."""
         step = self.top_step
         return _ceiling(TAIL_SCALES * step.denominator, step.numerator)
 
     def low_cuts(self) -> tuple[DigitCuts, ...]:
-        """Return the cuts of the low digits, from the highest down."""
+        """The cuts of the low digits, from the highest down."""
         places = [sum(self.widths[i + 1 :]) for i in range(len(self.widths))]
         return tuple(
             DigitCuts(self.rate * (1 << place), 1 << width)
@@ -100,11 +98,11 @@ class Split:
 
 
 class Sampler:
-    """Draws the samples of one distribution from words.
+    """Draws samples of one distribution from words.
 
     Args:
         split: the digits of the scale.
-        top: table of the top digit; its cell c means the digit c - origin.
+        top: table of the top digit; cell c means the digit c - origin.
         origin: the cell of top digit 0.
     """
 
@@ -121,7 +119,7 @@ class Sampler:
         self.digits = 1 + len(self._low)
 
     def one(self, words: Sequence[int], spare: Words) -> int:
-        """Return the sample of `digits` words; the reference for `many`.
+        """Return the sample that `digits` words give; the reference for `many`.
 
         Raises:
             FailClosed: the sample does not fit 64 bits (less likely than exp(-2^22)).
@@ -135,7 +133,7 @@ class Sampler:
         return self._join(top, low)
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), as `one` would one after the other."""
+        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
         cells, undecided = self._top.cells(words[:, 0])
         top = cells - self._origin
         slow = [undecided, np.flatnonzero((top >= self._reach) | (top < -self._reach))]
@@ -152,11 +150,11 @@ class Sampler:
         return values
 
     def _tail(self, top: int, spare: Words) -> int:
-        """Return a top digit known to be beyond the table, with the sign it has."""
+        """Return the top digit of a sample whose table cell is the tail; it keeps the sign of `top`."""
         beyond = self._reach
         while True:
             fresh = self._top.cell(spare.word(), spare) - self._origin
-            magnitude = fresh if fresh >= 0 else ~fresh  # the sign says nothing about the magnitude
+            magnitude = fresh if fresh >= 0 else ~fresh  # the magnitude is independent of the sign
             if magnitude < self._reach:
                 break
             beyond += self._reach

@@ -1,9 +1,9 @@
-"""Enclosures of exp(-x) and of what is made from it, in integers: what the tables rest on.
+"""Enclosures, in integers, of exp(-x) and of values computed from it; the tables rest on them.
 
-Rules: an `Interval` (lo, hi) at `width` w says lo <= 2^w * value <= hi, always: every operation
-rounds lo down and hi up, so a wide interval is possible and a wrong one is not. Only Python
-integers: no float, no division that rounds to nearest. All values here are in [0, 1], or in [1, 2]
-as a divisor. This file knows no distribution, no bits and no table.
+Rules: an `Interval` (lo, hi) at `width` w says lo <= 2^w * value <= hi, always: every operation rounds lo down and
+hi up, so a wide interval is possible and a wrong one is not. Only Python integers: no float, no division that
+rounds to nearest. All values here are in [0, 1], or in [1, 2] as a divisor. This file knows no distribution, no
+bits and no table.
 """
 
 from fractions import Fraction
@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 Interval: TypeAlias = tuple[int, int]
 
-_HEADROOM = 32  # extra bits that keep the result of `exp_neg` a few units wide
+_HEADROOM = 32  # extra bits, so that the result of `exp_neg` is only a few units wide
 
 
 def exp_neg(x: Fraction, width: int) -> Interval:
-    """Enclose exp(-x), x >= 0, at `width`: alternating series of x / 2^j, then j squarings."""
+    """Return an enclosure of exp(-x), x >= 0, at `width`: alternating series of x / 2^j, then j squarings."""
     if x >= width:  # exp(-x) < 2^-x <= 2^-width
         return 0, 1
     halvings = max(0, x.numerator.bit_length() - x.denominator.bit_length() + 5)
@@ -29,7 +29,7 @@ def exp_neg(x: Fraction, width: int) -> Interval:
 
 
 def _series(y: Interval, width: int) -> Interval:
-    """Enclose exp(-y) for y <= 1/8: terms fall, so the first one left out bounds the rest."""
+    """Return an enclosure of exp(-y) for y <= 1/8: terms fall, so the first omitted one bounds the rest."""
     term: Interval = (1 << width, 1 << width)
     low = high = 0
     n = 0
@@ -47,7 +47,7 @@ def multiply(a: Interval, b: Interval, width: int) -> Interval:
 
 
 def divide(a: Interval, b: Interval, width: int) -> Interval:
-    """Enclose a / b, known to be in [0, 1]; a divisor that may still be 0 tells nothing."""
+    """Enclose a / b, known to be in [0, 1]; where b may be 0 the enclosure is all of [0, 1]."""
     if b[0] <= 0:
         return 0, 1 << width
     return (a[0] << width) // b[1], -(-(a[1] << width) // b[0])
@@ -64,7 +64,7 @@ def one_plus(a: Interval, width: int) -> Interval:
 
 
 def powers(a: Interval, count: int, width: int) -> list[Interval]:
-    """Enclose a^0, a^1, ..., a^count, each from the one before."""
+    """Enclose a^0, a^1, ..., a^count, each computed from the power before."""
     found: list[Interval] = [(1 << width, 1 << width)]
     for _ in range(count):
         found.append(multiply(found[-1], a, width))

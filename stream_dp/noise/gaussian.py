@@ -1,25 +1,25 @@
 """The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
 
-Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the least
-|x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x is taken
-with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of what is taken is exact. Blocks
-are narrow (128 to 256 to a standard deviation), so one proposal in 300 or so is not taken. Up to a standard deviation
-of 256 a block is one integer, m = 0, and nothing is ever refused.
-Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is that of
-a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of the first
-one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
+Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
+least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
+is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
+exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
+standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
+Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
+that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
+the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
 
 Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
 until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
-both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or two
-where m > 0: the block, then l (its highest m bits) and the first bits of the coin. Everything rarer (an undecided
-word, a tail, a proposal that is not taken) comes from the spare lane, sample by sample. So a block of samples equals
-the same samples drawn one by one.
-Two shorter ways come before the coin and never decide otherwise than it would: for whole arrays u <= 1 - y <= exp(-y),
-one by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
-Deciding ends at the cuts too: a cut is a rational function of exp(-1/N), N a common denominator of all exponents; it
-tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is transcendental.
-The constants are part of what a recorded seed means: never change them.
+both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
+two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
+undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
+equals the same samples drawn one by one.
+Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
+by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
+Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
+exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
+transcendental. The constants determine the samples of a recorded seed: never change them.
 Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
 """
 
@@ -38,29 +38,29 @@ from stream_dp.noise.digits import LARGEST
 from stream_dp.noise.exact import Interval, complement, divide, exp_neg, multiply
 from stream_dp.noise.tables import WORD_BITS, Table, decided_floor
 
-_GUARD = 32  # bits beyond the wanted ones in the first attempt
+_GUARD = 32  # additional bits in the first attempt
 MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64
-BLOCKS = 1 << 8  # most blocks to a standard deviation
-TAIL_DEVIATIONS = 8  # a table reaches this many: a tail once in 8e14 samples
-COIN_BITS = 28  # what is left of a word beside the longest l
-LOW_BITS = 16  # of l, in the way out for arrays
+BLOCKS = 1 << 8  # most blocks per standard deviation
+TAIL_DEVIATIONS = 8  # a table reaches this many deviations: a tail comes once in 8e14 samples
+COIN_BITS = 28  # bits of a word that remain beside the longest l
+LOW_BITS = 16  # bits of l in the shortcut for arrays
 ONE = 1 << (COIN_BITS + LOW_BITS)
-FINE_BITS = 64  # of y, in the way out for one sample
+FINE_BITS = 64  # bits of y in the shortcut for one sample
 
 _REACHES = range(TAIL_DEVIATIONS * BLOCKS + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How the samples of one variance are cut into blocks."""
+    """How samples of a variance are cut into blocks."""
 
     variance: Fraction
     shift: int  # m
-    reach: int  # first block that counts as tail
+    reach: int  # first block in the tail
 
     @classmethod
     def of(cls, variance: Fraction) -> "Blocks":
-        """Return the blocks of a variance in (0, MAX_VARIANCE]: as wide as they may be."""
+        """Return the blocks of a variance in (0, MAX_VARIANCE]: as wide as allowed."""
         shift = 0
         while variance > BLOCKS**2 << 2 * shift:
             shift += 1
@@ -89,11 +89,11 @@ class GaussianCuts:
         return 2 * self.blocks.reach + 1
 
     def cut(self, index: int, width: int) -> Interval:
-        """Enclose cut number `index`."""
+        """Return an interval around cut number `index`."""
         return self.all_cuts(width)[index]
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Enclose all cuts, in order."""
+        """Return intervals around all cuts, in order."""
         masses = [*reversed(self._masses(1, width)), *self._masses(0, width)]
         sums = [(0, 0)]
         for low, high in masses:
@@ -101,7 +101,7 @@ class GaussianCuts:
         return [divide(part, sums[-1], width) for part in sums[1:-1]]
 
     def _masses(self, sign: int, width: int) -> list[Interval]:
-        """exp(-c^2 / 2v) for the blocks of one sign before the tail, by differences of the exponents; then the tail."""
+        """Return exp(-c^2 / 2v) for one sign's blocks before the tail, by differences of exponents; then the tail."""
         lost, block = self.blocks.lost, 1 << self.blocks.shift
         second = exp_neg(lost(2 * block**2), width)
         ratio = exp_neg(lost(block**2 + 2 * block * sign), width)
@@ -116,7 +116,7 @@ class GaussianCuts:
 
 
 class GaussianSampler:
-    """Draws discrete Gaussian samples of one variance from words.
+    """Draws samples of the discrete Gaussian of one variance from words.
 
     Args:
         variance: in (0, MAX_VARIANCE].
@@ -128,12 +128,12 @@ class GaussianSampler:
         self._origin = self._blocks.reach + 1  # the cell of block 0
         self._dropped = max(
             0, self._blocks.shift - LOW_BITS
-        )  # bits of l that the arrays' way out ignores
+        )  # bits of l that the shortcut for arrays ignores
         self._rate = variance.denominator << FINE_BITS, 2 * variance.numerator
         self.digits = 2 if self._blocks.shift else 1
 
     def one(self, words: Sequence[int], spare: Words) -> int:
-        """Return the sample of `digits` words; the reference for `many`.
+        """Return the sample that `digits` words give; the reference for `many`.
 
         Raises:
             FailClosed: the sample does not fit 64 bits (less likely than exp(-2^36)).
@@ -145,7 +145,7 @@ class GaussianSampler:
         return found
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), as `one` would one after the other."""
+        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
         shift = self._blocks.shift
         cells, undecided = self._top.cells(words[:, 0])
         values = cells - self._origin
@@ -165,7 +165,7 @@ class GaussianSampler:
 
     @cached_property
     def _slopes(self) -> IntArray:
-        """For each cell a number with y * ONE <= slope * ((l >> dropped) + 1) for all l; the tails' never passes."""
+        """Return slopes by cell: y * ONE <= slope * ((l >> dropped) + 1) for all l; tails never pass the test."""
         return np.array([self._slope(cell) for cell in range(2 * self._blocks.reach + 2)])
 
     def _slope(self, cell: int) -> int:
@@ -178,11 +178,11 @@ class GaussianSampler:
         return -(-slope.numerator // slope.denominator)
 
     def _proposed(self, words: Sequence[int], spare: Words) -> int | None:
-        """Return the integer proposed by these words, if the coin takes it."""
+        """Return the integer that these words propose if the coin accepts it, else None."""
         shift = self._blocks.shift
         top = self._top.cell(words[0], spare) - self._origin
         block, sign = (top, 0) if top >= 0 else (~top, 1)
-        bits = WORD_BITS - shift if shift else 0  # of the coin, in the second word
+        bits = WORD_BITS - shift if shift else 0  # bits of the coin in the second word
         low, coin = (words[1] >> bits, words[1] & ((1 << bits) - 1)) if shift else (0, 0)
         if block >= self._blocks.reach:
             magnitude = self._tail(sign, low, (coin, bits), spare)
@@ -192,12 +192,12 @@ class GaussianSampler:
         return ~magnitude if sign and magnitude is not None else magnitude
 
     def _taken(self, least: int, low: int, coin: tuple[int, int], spare: Words) -> bool:
-        """Throw the coin for the integer `low` behind the least one of its block."""
+        """Throw the coin for the integer at distance `low` from the least one of its block."""
         if low == 0:
             return True
         rate, denominator = self._rate
         numerator = low * (2 * least + low)
-        y = rate * numerator // denominator + 1  # at most 1 / 2^FINE_BITS too large
+        y = rate * numerator // denominator + 1  # too large by at most 1 / 2^FINE_BITS
         lower = (1 << FINE_BITS) - y + (half := (y - 1) ** 2 >> FINE_BITS + 1)
         known, bits = coin
         known <<= FINE_BITS - bits
@@ -208,7 +208,7 @@ class GaussianSampler:
         return below_exp_neg(self._blocks.lost(numerator), *coin, spare)
 
     def _tail(self, sign: int, low: int, coin: tuple[int, int], spare: Words) -> int | None:
-        """Return a magnitude behind the table, if the coin takes it."""
+        """Return a magnitude beyond the table if the coin accepts it, else None."""
         reach, shift = self._blocks.reach, self._blocks.shift
         least = self._blocks.least(reach, sign)
         beyond = self._beyond(least, spare)
@@ -219,7 +219,7 @@ class GaussianSampler:
         return (reach + beyond << shift) + low
 
     def _beyond(self, least: int, spare: Words) -> int:
-        """Return how many blocks a proposal of the tail lies behind its first one: a geometric."""
+        """Return by how many blocks a proposal in the tail lies behind the tail's first block: a geometric number."""
         exponent = self._blocks.lost(2 * least << self._blocks.shift)
         found = 0
         while below_exp_neg(exponent, 0, 0, spare):
@@ -238,9 +238,9 @@ def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
 
     Args:
         y: the exponent, exact.
-        number: the bits that are known, 0 <= number < 2^bits; may be none.
-        bits: how many.
-        more: where further bits come from, asked only if the known ones do not decide.
+        number: the known bits, 0 <= number < 2^bits; there may be none.
+        bits: the number of known bits.
+        more: source of further bits, used only if the known ones do not decide.
     """
     if y == 0:
         return True

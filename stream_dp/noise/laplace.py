@@ -28,7 +28,7 @@ from stream_dp.noise.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class GeometricCuts:
-    """P[h <= i] for i = 0..reach-1; the last cell is the tail h >= reach."""
+    """P[h <= i] for i = 0..reach-1; the last cell is the tail, h >= reach."""
 
     step: Fraction
     reach: int
@@ -39,11 +39,11 @@ class GeometricCuts:
         return self.reach
 
     def cut(self, index: int, width: int) -> Interval:
-        """Enclose P[h <= index]."""
+        """Return an interval around P[h <= index]."""
         return complement(exp_neg((index + 1) * self.step, width), width)
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Enclose P[h <= i] for i = 0..reach-1."""
+        """Return intervals around P[h <= i] for i = 0..reach-1."""
         found = powers(exp_neg(self.step, width), self.reach, width)
         return [complement(power, width) for power in found[1:]]
 
@@ -69,18 +69,18 @@ class LaplaceCuts:
         return 2 * self.reach + 1
 
     def cut(self, index: int, width: int) -> Interval:
-        """Enclose cut number `index`."""
+        """Return an interval around cut number `index`."""
         power = exp_neg(abs(index - self.reach) * self.step, width)
         return self._cut(index, power, exp_neg(self.unit, width), width)
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Enclose all cuts, in order."""
+        """Return intervals around all cuts, in order."""
         found = powers(exp_neg(self.step, width), self.reach, width)
         sign = exp_neg(self.unit, width)
         return [self._cut(i, found[abs(i - self.reach)], sign, width) for i in range(self.size)]
 
     def _cut(self, index: int, power: Interval, sign: Interval, width: int) -> Interval:
-        """r * power up to the middle, 1 - (1 - r) * power after it."""
+        """Return r * power up to the middle, 1 - (1 - r) * power after it."""
         share = divide(power, one_plus(sign, width), width)
         if index <= self.reach:
             return multiply(share, sign, width)

@@ -1,11 +1,10 @@
 """The noise of one step: exact samples from the ChaCha20 stream of a recorded seed.
 
-Rules: the same (seed, stream) and the same calls give the same samples on every machine and
-version, for recovery replays them. Streams of one seed are independent. A stream may not be
-doubled: a forked process refuses to draw, copying and pickling are refused, `repr` shows no seed.
-No float, no global generator. Exactness is that of the words: the key stream is indistinguishable
-from uniform bits for computationally bounded adversaries only. Drawing time depends on the samples
-(rare further words): publish on a clock.
+Rules: the same (seed, stream) and the same calls give the same samples on every machine and version, for recovery
+replays them. Streams of one seed are independent. A stream cannot be duplicated: a forked process refuses to draw,
+and copying and pickling are refused. `repr` shows no seed. No float, no global generator. Samples are as exact as
+the words: the key stream is indistinguishable from uniform bits for computationally bounded adversaries only. The
+drawing time depends on the samples (rare further words), so publish on a clock.
 """
 
 import os
@@ -22,36 +21,36 @@ from stream_dp.noise.digits import MAX_SCALE
 from stream_dp.noise.gaussian import MAX_VARIANCE, gaussian_sampler
 from stream_dp.noise.laplace import geometric_sampler, laplace_sampler
 
-_FEW = 14  # samples drawn one by one; more go through arrays, which takes as long as 14 of them
-_CHUNK = 1 << 13  # samples per array pass: they stay in the processor's cache
+_FEW = 14  # up to so many samples are drawn one by one; an array pass takes as long as 14 of them
+_CHUNK = 1 << 13  # samples per array pass, so that they stay in the processor's cache
 
 
 class WordSampler(Protocol):
-    """Draws one distribution, `digits` words of the main lane to a sample; further ones come from the spare lane."""
+    """Draws one distribution: `digits` words of the main lane a sample; further words come from the spare lane."""
 
     digits: int
 
     def one(self, words: Sequence[int], spare: Words) -> int:
-        """Return the sample of `digits` words."""
+        """Return the sample that `digits` words give."""
         ...
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), as `one` would one after the other."""
+        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
         ...
 
 
 class NoiseStream:
     """Exact integer noise (`stream_dp.core.mechanism.Noise`) under one seed; for one thread.
 
-    For one distribution and scale, drawing 5 and then 7 samples gives the same 12 as drawing 12
-    at once, always. Other calls in between shift what follows.
+    For one distribution and scale, drawing 5 and then 7 samples gives the same 12 as drawing 12 at once, always.
+    Other calls in between change the later samples.
 
     Args:
-        seed: 32 secret bytes, from `fresh_seed` or from a recorded commit.
+        seed: 32 secret bytes, from `fresh_seed` or a recorded commit.
         stream: which of the independent streams of this seed, 0 <= stream < 2^64.
 
     Raises:
-        ValueError: a seed of another length or a stream number out of range.
+        ValueError: the seed has another length, or the stream number is out of range.
 
     Example:
         >>> noise = NoiseStream(bytes(32), stream=0)  # a known seed: for this example only
@@ -95,7 +94,7 @@ class NoiseStream:
         """Draw discrete Gaussian noise, P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
 
         Args:
-            variance: that of the Gaussian whose density is taken at the integers, exact, in (0, 2^88].
+            variance: the variance of the Gaussian whose density is taken at the integers, exact, in (0, 2^88].
             size: number of samples, 0 or more.
 
         Returns:

@@ -1,11 +1,11 @@
-"""Exact inversion: which cell of a partition of [0, 1) does a uniform real number fall into?
+"""Exact inversion: in which cell of a partition of [0, 1) does a uniform real number lie?
 
-Rules: the cuts c_0 < c_1 < ... are real numbers known to any precision; a table keeps floor(2^64 *
-c_i), exactly. A 64-bit word w stands for all reals in [w, w + 1) / 2^64: it decides against c_i
-unless it equals that floor, and then further words are drawn and compared with further bits of the
-cut. So the law of the cell is exactly the lengths of the partition, not within 2^-64 of them.
-Deciding ends: a cut is a non-constant rational function of exp(rational), hence transcendental and
-never a dyadic number. This file knows no distribution, no seed and no cipher.
+Rules: the cuts c_0 < c_1 < ... are real numbers known to any precision; a table keeps floor(2^64 * c_i), exactly. A
+64-bit word w stands for all reals in [w, w + 1) / 2^64: it decides against c_i unless it equals that floor, and
+then further words are drawn and compared with further bits of the cut. So the law of the cell is exactly the
+lengths of the partition, not within 2^-64 of them. Comparing ends: a cut is a non-constant rational function of
+exp(rational), hence transcendental and never a dyadic number. This file knows no distribution, no seed and no
+cipher.
 """
 
 from array import array
@@ -21,8 +21,8 @@ from stream_dp.noise.exact import Interval
 
 WORD_BITS = 64
 
-_GUARD = 96  # bits beyond the wanted ones in the first attempt
-_SPREAD = 4  # log2 of buckets per cut in the guide
+_GUARD = 96  # additional bits in the first attempt
+_SPREAD = 4  # log2 of the guide's buckets per cut
 
 
 class Cuts(Protocol):
@@ -30,27 +30,27 @@ class Cuts(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of cuts; there is one cell more."""
+        """Number of cuts; the number of cells is one more."""
         ...
 
     def cut(self, index: int, width: int) -> Interval:
-        """Enclose one cut at `width`; as narrow as wanted for large widths."""
+        """Return an enclosure of one cut at `width`; arbitrarily narrow for large widths."""
         ...
 
     def all_cuts(self, width: int) -> Sequence[Interval]:
-        """Enclose all cuts at `width`, cheaper than one by one."""
+        """Return enclosures of all cuts at `width`; cheaper than one by one."""
         ...
 
 
 def decided_floor(interval: Interval, width: int, bits: int) -> int | None:
-    """Return floor(2^bits * c) for the c in (0, 1) inside `interval`; None if it does not tell."""
+    """Return floor(2^bits * c) for the c in (0, 1) inside `interval`; None if the interval does not decide it."""
     low = max(0, interval[0] >> (width - bits))
     high = min((1 << bits) - 1, interval[1] >> (width - bits))
     return low if low == high else None
 
 
 def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
-    """Return floor(2^bits * c_index), widening the enclosure until it tells."""
+    """Return floor(2^bits * c_index), raising the precision until the enclosure decides it."""
     guard = _GUARD
     while True:
         found = decided_floor(cuts.cut(index, bits + guard), bits + guard, bits)
@@ -60,7 +60,7 @@ def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
 
 
 class Table:
-    """The cuts of a partition with their first 64 bits worked out.
+    """The cuts of a partition with their first 64 bits computed.
 
     Args:
         cuts: the partition; at most 2^15 - 1 cuts.
@@ -88,7 +88,7 @@ class Table:
 
         Args:
             word: its first 64 bits.
-            more: where its further bits come from, asked only if the first do not decide.
+            more: source of its further bits, used only if the first 64 do not decide.
         """
         low = bisect_right(self._floors, word)
         if low == 0 or self._floors[low - 1] != word:
@@ -98,7 +98,7 @@ class Table:
     def cells(self, words: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
         """Return the cells of words of shape (n,), and the positions of words that do not decide.
 
-        What the first result holds at such a position is meaningless: ask `cell` there.
+        The first result is meaningless at such a position: use `cell` there.
         """
         guide = self._guide_table()
         found = guide[(words >> self._shift).view(np.int64)].astype(np.int64)
@@ -121,7 +121,7 @@ class Table:
         return low
 
     def _guide_table(self) -> NDArray[np.int16]:
-        """The cell by the leading bits of the word; -1 where a bucket holds a cut."""
+        """Return the cell for each value of the word's leading bits; -1 where a bucket contains a cut."""
         if self._guide is None:
             buckets = 1 << (WORD_BITS - int(self._shift))
             own = np.bincount((self._sorted >> self._shift).view(np.int64), minlength=buckets)

@@ -1,1 +1,1 @@
-"""Filters: when adaptively chosen costs still fit a total that was fixed before. One file per filter."""
+"""Filters: whether adaptively chosen costs still fit a total that was fixed before. One file per filter."""

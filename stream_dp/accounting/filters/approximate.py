@@ -25,21 +25,21 @@ from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure
 
 @dataclass(frozen=True, slots=True)
 class TightApproximateFilter:
-    """Everything admitted is (epsilon, delta' + delta'')-DP, by [WRRW] Thm 1. Amounts are sums of rho."""
+    """All admitted mechanisms together are (epsilon, delta' + delta'')-DP, by [WRRW] Thm 1. Amounts are sums of rho."""
 
     promise: ApproxDP
     capacity: Spend
 
     def __post_init__(self) -> None:
-        """Refuse an empty budget."""
         whole_units("a capacity", self.capacity.amount)
 
     @classmethod
     def of(cls, epsilon: Fraction, slack: Fraction, spent: Fraction) -> "TightApproximateFilter":
-        """`slack` is delta', the price of the theorem; `spent` is delta'', for the mechanisms' own deltas.
+        """Return the filter; `slack` is delta', the price of the theorem, and `spent` is delta'', for the
+        mechanisms' deltas.
 
         Raises:
-            InvalidCost: no exact numbers, or out of their range.
+            InvalidCost: a number is not exact or out of range.
         """
         budget("the epsilon", epsilon)
         deltas(slack, spent)
@@ -55,30 +55,30 @@ class TightApproximateFilter:
 
     @property
     def unit(self) -> str:
-        """What it adds up."""
+        """Name of the added quantity."""
         return "rho"
 
     @property
     def scale(self) -> int:
-        """Rho: units of 10^-24."""
+        """Rho is in units of 10^-24."""
         return SQUARED
 
     @property
     def slack(self) -> Fraction:
-        """delta', the part of the promise that the mechanisms' own deltas cannot use up."""
+        """delta', the part of the promised delta that is reserved for the theorem, not for own deltas."""
         return self.promise.delta - exact(self.capacity.delta)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Takes pure and approximate DP."""
+        """Return the entry of a pure or approximate DP mechanism."""
         return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
-        """Epsilon tanh(epsilon/2), rounded up, and delta."""
+        """Return (epsilon tanh(epsilon/2), rounded up; delta)."""
         checked_entry(self, entry, DP)
         return Spend(zcdp_units(entry.epsilon), entry.delta)
 
     def least(self, used: Spend) -> ApproxDP:
-        """(epsilon, delta' + the deltas spent)-DP, and the promise where that is better; (0, 0) for nothing."""
+        """Return (epsilon, delta' + deltas spent)-DP, or the promise if better; (0, 0) if nothing was used."""
         if used == Spend():
             return ApproxDP(Fraction(0), Fraction(0))
         epsilon = Fraction(0)
@@ -90,7 +90,7 @@ class TightApproximateFilter:
 
 
 def zcdp_units(epsilon: int) -> int:
-    """The zCDP cost, in units of 10^-24, of pure DP with epsilon in units of 10^-12."""
+    """Return the zCDP cost in units of 10^-24 of pure DP with epsilon in units of 10^-12."""
     if epsilon == 0:
         return 0
     return ceil_units(pure_zcdp(Fraction(epsilon, 10**12)).upper, SQUARED)

@@ -1,6 +1,6 @@
-"""The numbers that filters and odometers can be made with: exact, greater than 0, and a delta below 1.
+"""Checks of the numbers that filters and odometers are made with: exact, greater than 0, and a delta below 1.
 
-Rules: a refusal names the parameter, what was given and what to do; nothing was made. This file knows no filter.
+Rules: a refusal names the parameter, the given value and what to do; no filter was made. This file knows no filter.
 """
 
 from fractions import Fraction
@@ -9,17 +9,17 @@ from stream_dp.errors import InvalidCost
 
 
 def exact_number(value: object) -> bool:
-    """Say whether `value` is a whole number or a fraction: a float is not, and so neither infinity nor NaN is."""
+    """Say whether `value` is a whole number or a fraction; floats, and so infinity and NaN, are not exact."""
     return type(value) in (int, Fraction)
 
 
 def budget(
     what: str, amount: Fraction, *, below: Fraction | None = None, owner: str = "a filter"
 ) -> Fraction:
-    """`amount`, if the owner can have it as its `what`.
+    """Return `amount` if it is valid as the parameter `what` of `owner`.
 
     Raises:
-        InvalidCost: not greater than 0, not below `below`, infinite, NaN or a float.
+        InvalidCost: the amount is not greater than 0, not below `below`, infinite, NaN or a float.
     """
     if not exact_number(amount) or amount <= 0 or (below is not None and amount >= below):
         limit = "" if below is None else f" and below {below}"
@@ -31,10 +31,11 @@ def budget(
 
 
 def deltas(slack: Fraction, spent: Fraction) -> tuple[Fraction, Fraction]:
-    """delta', the price of the theorem, and delta'', which may be 0, for the mechanisms' own.
+    """Return delta', the price of the theorem, and delta'', which may be 0, for the mechanisms' own deltas.
 
     Raises:
-        InvalidCost: delta' is not between 0 and 1, delta'' is negative, together they are 1 or more, or one is a float.
+        InvalidCost: delta' is not between 0 and 1, delta'' is negative, together they are 1 or more, or one is a
+            float.
     """
     budget("the delta'", slack, below=Fraction(1))
     return slack, own_delta(spent, below=1 - slack)
@@ -43,20 +44,20 @@ def deltas(slack: Fraction, spent: Fraction) -> tuple[Fraction, Fraction]:
 def own_delta(
     spent: Fraction, *, below: Fraction = Fraction(1), owner: str = "a filter"
 ) -> Fraction:
-    """delta'', for the mechanisms' own: 0, or a budget below `below`.
+    """Return delta'', for the mechanisms' own deltas: 0, or a budget below `below`.
 
     Raises:
-        InvalidCost: it is neither.
+        InvalidCost: `spent` is neither.
     """
     none = exact_number(spent) and spent == 0
     return spent if none else budget("the delta''", spent, below=below, owner=owner)
 
 
 def whole_units(what: str, units: int) -> int:
-    """`units` of a capacity, if they are something: what is below one unit would admit nothing.
+    """Return `units` of a capacity if they are at least 1; a smaller capacity would admit nothing.
 
     Raises:
-        InvalidCost: no whole number greater than 0.
+        InvalidCost: `units` is not a whole number greater than 0.
     """
     if type(units) is not int or units <= 0:
         raise InvalidCost(

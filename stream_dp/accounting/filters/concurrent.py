@@ -1,4 +1,4 @@
-"""Which filters are proven for concurrent, continual mechanisms; a ledger of running mechanisms takes these only."""
+"""Which filters are proven for concurrent, continual mechanisms; a ledger of running mechanisms takes only these."""
 
 from dataclasses import dataclass
 
@@ -49,14 +49,15 @@ CLASSES: dict[str, type] = {
     "zCDP": ZCDPFilter,
     "RDP": RenyiFilter,
     "GDP": GaussianFilter,
-}  # of which the table speaks: a name, or a subclass, proves nothing
+}  # the exact classes of the table; a name, or a subclass, proves nothing
 
 
 def proven(filter_: Filter) -> Standing:
-    """The filter's standing.
+    """Return the filter's standing.
 
     Raises:
-        NotDerivable: it is not proven for concurrent continual mechanisms, or of another class than what is.
+        NotDerivable: the filter is not proven for concurrent continual mechanisms, or is not exactly of a proven
+            class.
     """
     standing = CONCURRENT.get(filter_.name)
     if standing is None or not standing.proven:

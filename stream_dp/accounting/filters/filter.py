@@ -1,8 +1,8 @@
-"""What a filter is: an entry's cost and a capacity, both integers, compared by addition.
+"""The protocol of filters: an entry's cost and a capacity, both integers, compared by addition.
 
-Every filter here is additive in the right quantity (epsilon, epsilon^2, rho, mu^2): the theorem's inequality is solved
-once, at creation, for the capacity (rounded down); an entry's cost is rounded up. So a charge is one addition and
-two comparisons, and no rounding accumulates in favour of the analyst. This file knows no ledger.
+Every filter here is additive in the right quantity (epsilon, epsilon^2, rho, mu^2): at creation the theorem's
+inequality is solved once for the capacity (rounded down); an entry's cost is rounded up. So a charge is one
+addition and two comparisons, and no rounding accumulates in favour of the analyst. This file knows no ledger.
 """
 
 from collections.abc import Callable
@@ -16,26 +16,24 @@ from stream_dp.accounting.filters.budgets import exact_number
 from stream_dp.core.guarantee import NAMES, ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
-SQUARED = UNITS**2  # units of a squared amount: an epsilon in units has its exact square here
+SQUARED = UNITS**2  # units of a squared amount: the square of an epsilon in units is exact here
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """An amount of what the filter adds up, and a delta in units of 10^-12."""
+    """An amount of the quantity that the filter adds up, and a delta in units of 10^-12."""
 
     amount: int = 0
     delta: int = 0
 
     def __add__(self, other: "Spend") -> "Spend":
-        """Return the sums of the amounts and of the deltas."""
         return Spend(self.amount + other.amount, self.delta + other.delta)
 
     def __sub__(self, other: "Spend") -> "Spend":
-        """Return the differences of the amounts and of the deltas."""
         return Spend(self.amount - other.amount, self.delta - other.delta)
 
     def within(self, other: "Spend") -> bool:
-        """Say whether neither the amount nor the delta exceeds the other's."""
+        """Say whether the amount and the delta are each at most the other's."""
         return self.amount <= other.amount and self.delta <= other.delta
 
 
@@ -53,47 +51,47 @@ class Filter(Protocol):
 
     @property
     def unit(self) -> str:
-        """What it adds up, in words."""
+        """The quantity that the filter adds up, in words."""
         ...
 
     @property
     def scale(self) -> int:
-        """How many units of `Spend.amount` are one."""
+        """How many units of `Spend.amount` are 1."""
         ...
 
     @property
     def capacity(self) -> Spend:
-        """What may be spent, rounded down."""
+        """The amounts that may be spent, rounded down."""
         ...
 
     @property
     def promise(self) -> Measure:
-        """What holds for everything admitted."""
+        """The measure that holds for all admitted mechanisms together."""
         ...
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """The entry for a mechanism with this measure, rounded up; `finite` as in `Guarantee`.
+        """Return the entry for a mechanism with this measure, rounded up; `finite` as in `Guarantee`.
 
         Raises:
             BudgetRefused: no theorem of this filter covers the measure.
-            InvalidCost: the measure's parameters are no cost.
+            InvalidCost: the measure's parameters are not a valid cost.
         """
         ...
 
     def cost(self, entry: Entry) -> Spend:
-        """What the entry uses up, rounded up; not decreasing in its epsilon and delta.
+        """Return the cost of the entry, rounded up; nondecreasing in its epsilon and delta.
 
         Raises:
-            BudgetRefused: a measure that this filter has no theorem for.
-            InvalidCost: nothing, less than nothing, or no whole number of units.
+            BudgetRefused: the filter has no theorem for the measure.
+            InvalidCost: the cost is 0, negative, or not a whole number of units.
         """
         ...
 
     def least(self, used: Spend) -> Measure:
-        """The least promise of a filter of this family that would have admitted `used`, rounded up.
+        """Return the least promise of a filter of this family that would have admitted `used`, rounded up.
 
-        The family has the same theorem and the same free parameters (order, delta'); within the capacity it is
-        never above `promise`. It is what the truncated-view odometer shows (`accounting.truncated_odometer`).
+        The family has the same theorem and the same free parameters (order, delta'); within the capacity the result
+        is never above `promise`. The truncated-view odometer shows it (`accounting.truncated_odometer`).
         """
         ...
 
@@ -101,7 +99,7 @@ class Filter(Protocol):
 def charge(
     name: str, amount: Fraction, rule: str, *, delta: Fraction = Fraction(0), measure: str = DP
 ) -> Entry:
-    """The entry of a mechanism with these parameters, rounded up to units.
+    """Return the entry of a mechanism with these parameters, rounded up to units.
 
     Raises:
         InvalidCost: a parameter is negative, infinite, NaN or a float, or both are 0.
@@ -115,11 +113,12 @@ def charge(
 
 
 def dp_entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
-    """The entry of a mechanism with (epsilon, delta); whether a delta is granted is asked when it is charged.
+    """Return the entry of an (epsilon, delta)-DP mechanism; a charge, not this function, checks whether a delta is
+    granted.
 
     Raises:
-        BudgetRefused: another measure.
-        InvalidCost: its parameters are no cost.
+        BudgetRefused: the measure is another one.
+        InvalidCost: its parameters are not a valid cost.
     """
     if not isinstance(measure, PureDP | ApproxDP):
         raise foreign(filter_, name, measure)
@@ -127,11 +126,11 @@ def dp_entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
 
 
 def checked_entry(filter_: Filter, entry: Entry, *measures: str) -> Entry:
-    """`entry`, if its amounts are a cost and its measure is one of these.
+    """Return `entry` if its amounts are a valid cost and its measure is one of `measures`.
 
     Raises:
-        BudgetRefused: it has another measure.
-        InvalidCost: nothing, less than nothing, or no whole number of units.
+        BudgetRefused: the entry has another measure.
+        InvalidCost: an amount is negative or not a whole number of units, or both are 0.
     """
     for units in (entry.epsilon, entry.delta):
         if type(units) is not int or units < 0:
@@ -152,10 +151,10 @@ def _no_cost(name: str, asked: str) -> InvalidCost:
 
 
 def without_delta(filter_: Filter, entry: Entry) -> None:
-    """Refuse a delta.
+    """Refuse an entry with a delta.
 
     Raises:
-        BudgetRefused: there is one.
+        BudgetRefused: the entry has a delta.
     """
     if entry.delta:
         raise BudgetRefused(
@@ -165,7 +164,7 @@ def without_delta(filter_: Filter, entry: Entry) -> None:
 
 
 def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
-    """The refusal of a measure that the filter has no theorem for."""
+    """Return the refusal of a measure for which the filter has no theorem."""
     said = measure if isinstance(measure, str) else NAMES.get(type(measure), str(measure))
     return BudgetRefused(
         f"{name}: the {filter_.name} filter has no theorem for {said}. Name a filter that has one (zcdp for Gaussian "
@@ -174,10 +173,10 @@ def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
 
 
 def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
-    """`entry` with the largest epsilon that fits into `left`, its delta cut to what is left.
+    """Return `entry` with the largest epsilon that fits into `left`, its delta cut to the delta in `left`.
 
     Raises:
-        BudgetRefused: the filter takes no such entry at any price.
+        BudgetRefused: the filter takes no entry of this measure at any price.
     """
     base = replace(entry, delta=min(entry.delta, left.delta))
 
@@ -188,7 +187,7 @@ def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
 
 
 def largest_pure(filter_: Filter, left: Spend) -> int:
-    """The largest epsilon, in units, with which one more pure mechanism fits into `left`; 0 if none does.
+    """Return the largest epsilon, in units, with which one more pure mechanism fits into `left`; 0 if none fits.
 
     Raises:
         BudgetRefused: the filter has no theorem for pure mechanisms.
@@ -201,7 +200,7 @@ def largest_pure(filter_: Filter, left: Spend) -> int:
 
 
 def _last(fits: Callable[[int], bool]) -> int:
-    """The largest number that fits, of those from 1 on that do up to a point; 0 if none does."""
+    """Return the largest number from 1 on that fits, where all numbers up to some point fit; 0 if none does."""
     low, high = 0, 1
     while fits(high):
         low, high = high, 2 * high

@@ -1,9 +1,10 @@
 """The Gaussian filter: squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520).
 
-For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10): finitely
-many queries and answers, and a last step. A GDP mechanism whose guarantee does not say so is refused; unbounded noise
-without clamping, or a mechanism without a horizon, does not have it. A pure mechanism needs none: by [HSV] Lemma 4.7 it
-is a post-processing of one randomized response, a bit that is asked for once, and the proof of Cor 14.10 needs no more.
+For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10):
+finitely many queries and answers, and a last step. A GDP mechanism is refused unless its guarantee says that its
+communication is finite; unbounded noise without clamping, and a mechanism without a horizon, do not qualify. A pure
+mechanism does not need it: by [HSV] Lemma 4.7 it is a post-processing of one randomized response, a bit that is
+asked for once, and the proof of Cor 14.10 needs no more.
 """
 
 from dataclasses import dataclass
@@ -29,20 +30,19 @@ from stream_dp.errors import BudgetRefused
 
 @dataclass(frozen=True, slots=True)
 class GaussianFilter:
-    """Everything admitted is mu-GDP, mu in units of 10^-12. Amounts are sums of squares."""
+    """All admitted mechanisms together are mu-GDP, mu in units of 10^-12. Amounts are sums of squares."""
 
     mu: int
 
     def __post_init__(self) -> None:
-        """Refuse an empty budget."""
         whole_units("a mu", self.mu)
 
     @classmethod
     def of(cls, mu: Fraction) -> "GaussianFilter":
-        """The filter with this budget, rounded down.
+        """Return the filter with this budget, rounded down.
 
         Raises:
-            InvalidCost: not an exact number of at least 10^-12.
+            InvalidCost: mu is not an exact number of at least 10^-12.
         """
         return cls(budget_units(budget("the mu", mu)))
 
@@ -53,12 +53,12 @@ class GaussianFilter:
 
     @property
     def unit(self) -> str:
-        """What it adds up."""
+        """Name of the added quantity."""
         return "mu squared"
 
     @property
     def scale(self) -> int:
-        """Squares of mu: units of 10^-24."""
+        """Squares of mu are in units of 10^-24."""
         return SQUARED
 
     @property
@@ -72,7 +72,7 @@ class GaussianFilter:
         return GaussianDP(exact(self.mu))
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Takes pure DP, and GDP with finite communication; other GDP is refused when it is priced or charged."""
+        """Return the entry of pure DP or finite-communication GDP; other GDP is refused when priced or charged."""
         if isinstance(measure, PureDP | ApproxDP):
             return charge(name, measure.epsilon, rule, delta=measure.delta)
         if not isinstance(measure, GaussianDP):
@@ -80,7 +80,7 @@ class GaussianFilter:
         return charge(name, measure.mu, rule, measure=GAUSSIAN_FINITE if finite else GAUSSIAN)
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's mu squared, of pure DP with mu rounded up to a unit (`pure_to_gaussian`)."""
+        """Return the entry's mu squared; for pure DP, mu is rounded up to a unit (`pure_to_gaussian`)."""
         if entry.measure == GAUSSIAN:
             raise BudgetRefused(
                 f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4): clamp the answers to a "
@@ -93,6 +93,6 @@ class GaussianFilter:
         return Spend(entry.epsilon**2)
 
     def least(self, used: Spend) -> Measure:
-        """GDP at the root of the sum of squares, rounded up to a unit."""
+        """Return GDP at the root of the sum of squares, rounded up to a unit."""
         root = isqrt(used.amount)
         return GaussianDP(exact(root + (root**2 < used.amount)))

@@ -1,4 +1,4 @@
-"""What filters share that add up epsilons in units of 10^-12: the pure and the Renyi filter, and in part the basic one.
+"""Shared code of filters that add up epsilons in units of 10^-12: pure, Renyi and, in part, basic.
 
 This file knows no theorem; each filter names its own.
 """
@@ -12,18 +12,18 @@ from stream_dp.accounting.filters.filter import Filter, Spend, checked_entry, wi
 
 
 class EpsilonUnits:
-    """Epsilons add up, in units of 10^-12."""
+    """Mixin for filters whose epsilons add up, in units of 10^-12."""
 
     __slots__ = ()
 
     @property
     def unit(self) -> str:
-        """What it adds up."""
+        """Name of the added quantity."""
         return "epsilon"
 
     @property
     def scale(self) -> int:
-        """Epsilon in units of 10^-12."""
+        """Epsilon is in units of 10^-12."""
         return UNITS
 
 
@@ -32,27 +32,26 @@ class EpsilonBudget(EpsilonUnits):
     """A budget of epsilon, in units of 10^-12.
 
     Raises:
-        InvalidCost: it is not at least one unit.
+        InvalidCost: the budget is below one unit.
     """
 
     epsilon: int
 
     def __post_init__(self) -> None:
-        """Refuse an empty budget."""
         whole_units("an epsilon", self.epsilon)
 
     @property
     def capacity(self) -> Spend:
-        """The budget."""
+        """The budget, as the amount that may be spent."""
         return Spend(self.epsilon)
 
 
 def epsilon_spend(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
-    """The entry's epsilon.
+    """Return the entry's epsilon.
 
     Raises:
-        BudgetRefused: it has a delta, or another measure.
-        InvalidCost: it is no cost.
+        BudgetRefused: the entry has a delta, or another measure.
+        InvalidCost: the entry is not a valid cost.
     """
     without_delta(filter_, checked_entry(filter_, entry, measure))
     return Spend(entry.epsilon)

@@ -15,14 +15,14 @@ PURE = "pure"
 
 @dataclass(frozen=True, slots=True)
 class PureFilter(EpsilonBudget):
-    """Everything admitted is epsilon-DP, epsilon in units of 10^-12."""
+    """All admitted mechanisms together are epsilon-DP, epsilon in units of 10^-12."""
 
     @classmethod
     def of(cls, epsilon: Fraction) -> "PureFilter":
-        """The filter with this budget, rounded down.
+        """Return the filter with this budget, rounded down.
 
         Raises:
-            InvalidCost: not an exact number of at least 10^-12.
+            InvalidCost: epsilon is not an exact number of at least 10^-12.
         """
         return cls(budget_units(budget("the epsilon", epsilon)))
 
@@ -37,7 +37,7 @@ class PureFilter(EpsilonBudget):
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Takes DP; a delta is refused when it is charged."""
+        """Return the entry of a DP mechanism; a delta is refused when it is charged."""
         return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
@@ -45,5 +45,5 @@ class PureFilter(EpsilonBudget):
         return epsilon_spend(self, entry)
 
     def least(self, used: Spend) -> Measure:
-        """Pure DP at the sum, exactly."""
+        """Return pure DP at the exact sum."""
         return PureDP(exact(used.amount))

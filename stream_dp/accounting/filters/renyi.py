@@ -1,6 +1,7 @@
-"""The Renyi filter at one order, chosen before: the epsilons at that order add up ([HSV] Cor 13.8, [HSTV] Thm 4.10).
+"""The Renyi filter at one order, chosen before: the epsilons at that order add up ([HSV] Cor 13.8, [HSTV] Thm
+4.10).
 
-A grid of orders that stops only when all of them fail is not a filter at any of them; there is none here.
+A grid of orders that stops only when all orders fail is not a filter at any of them; this package has none.
 """
 
 from dataclasses import dataclass
@@ -17,16 +18,16 @@ from stream_dp.core.guarantee import ZCDP, Measure, PureDP, RenyiDP
 
 @dataclass(frozen=True, slots=True)
 class RenyiFilter(EpsilonBudget):
-    """Everything admitted is (alpha, epsilon)-RDP, epsilon in units of 10^-12."""
+    """All admitted mechanisms together are (alpha, epsilon)-RDP, epsilon in units of 10^-12."""
 
     alpha: Fraction
 
     @classmethod
     def of(cls, limit: RenyiDP) -> "RenyiFilter":
-        """The filter with this budget, rounded down, at its order.
+        """Return the filter at the order of `limit` with its epsilon as budget, rounded down.
 
         Raises:
-            InvalidCost: not an exact epsilon of at least 10^-12, or the order is no exact number.
+            InvalidCost: epsilon is not an exact number of at least 10^-12, or the order is not exact.
         """
         budget("the order", limit.alpha)
         return cls(budget_units(budget("the epsilon", limit.epsilon)), limit.alpha)
@@ -42,14 +43,14 @@ class RenyiFilter(EpsilonBudget):
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Takes RDP at its own order, zCDP and pure DP."""
+        """Return the entry of RDP at the filter's order, zCDP or pure DP."""
         match measure:
             case RenyiDP(alpha) if alpha == self.alpha:
                 here = measure
             case ZCDP():
                 here = zcdp_to_renyi(measure, self.alpha)
             case PureDP():
-                charge(name, measure.epsilon, rule)  # refuses what is no cost, unconverted
+                charge(name, measure.epsilon, rule)  # refuses an invalid cost before the conversion
                 here = pure_to_renyi(measure, self.alpha)
             case _:
                 raise foreign(self, name, measure)
@@ -60,5 +61,5 @@ class RenyiFilter(EpsilonBudget):
         return epsilon_spend(self, entry, renyi(self.alpha))
 
     def least(self, used: Spend) -> Measure:
-        """RDP at the order and the sum, exactly."""
+        """Return RDP at the filter's order and the exact sum."""
         return RenyiDP(self.alpha, exact(used.amount))

@@ -1,7 +1,7 @@
 """The zCDP filter: the rhos add up ([WRRW] Thm 1), and the deltas of approximate zCDP with them.
 
-Without deltas it is proven for concurrent continual mechanisms: at each order alpha it is the RDP filter with budget
-rho alpha ([HSV] Cor 13.8). With deltas it is not, and `concurrent` refuses it there.
+Without deltas it is proven for concurrent continual mechanisms: at each order alpha it is the RDP filter with
+budget rho alpha ([HSV] Cor 13.8). With deltas it is not proven, and `concurrent` refuses it.
 """
 
 from dataclasses import dataclass
@@ -18,37 +18,36 @@ from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 @dataclass(frozen=True, slots=True)
 class ZCDPFilter:
-    """Everything admitted is rho-zCDP, approximately so (with `delta`) if that is not 0."""
+    """All admitted mechanisms together are rho-zCDP, or `delta`-approximate rho-zCDP where `delta` is not 0."""
 
     capacity: Spend
 
     def __post_init__(self) -> None:
-        """Refuse an empty budget."""
         whole_units("a rho", self.capacity.amount)
 
     @classmethod
     def of(cls, rho: Fraction, delta: Fraction = Fraction(0)) -> "ZCDPFilter":
-        """The filter with these budgets, rounded down.
+        """Return the filter with these budgets, rounded down.
 
         Raises:
-            InvalidCost: no exact numbers, or out of their range.
+            InvalidCost: a number is not exact or out of range.
         """
         amount = floor_units(budget("the rho", rho), SQUARED)
         return cls(Spend(amount, budget_units(own_delta(delta))))
 
     @property
     def name(self) -> str:
-        """The filter's name in `CONCURRENT`: depends on whether deltas may be spent."""
+        """The filter's name in `CONCURRENT`; it depends on whether deltas may be spent."""
         return "approximate zCDP" if self.capacity.delta else "zCDP"
 
     @property
     def unit(self) -> str:
-        """What it adds up."""
+        """Name of the added quantity."""
         return "rho"
 
     @property
     def scale(self) -> int:
-        """rho in units of 10^-24."""
+        """rho is in units of 10^-24."""
         return SQUARED
 
     @property
@@ -62,7 +61,7 @@ class ZCDPFilter:
         return exact(self.capacity.delta)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Takes zCDP and DP, which is charged at its exact zCDP cost."""
+        """Return the entry of zCDP, or of DP, which is charged at its exact zCDP cost."""
         match measure:
             case ZCDP(rho):
                 return charge(name, rho, rule, measure=ZERO_CONCENTRATED)
@@ -72,12 +71,12 @@ class ZCDPFilter:
                 raise foreign(self, name, measure)
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's rho, and its delta."""
+        """Return the entry's rho and delta."""
         checked_entry(self, entry, DP, ZERO_CONCENTRATED)
         if entry.measure == DP:
             return Spend(zcdp_units(entry.epsilon), entry.delta)
         return Spend(entry.epsilon * UNITS, entry.delta)
 
     def least(self, used: Spend) -> Measure:
-        """zCDP at the sum, exactly; `used.delta` is the probability with which it may fail."""
+        """Return zCDP at the exact sum; `used.delta` is the probability with which it may fail."""
         return ZCDP(Fraction(used.amount, SQUARED))

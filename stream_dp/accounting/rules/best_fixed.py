@@ -1,7 +1,7 @@
 """Concurrent composition of fixed mechanisms or parameters at a granted delta: the optimal epsilon.
 
-[HSV] Thm 4.10, 4.12: whatever holds for RR_(e1,d1) x ... x RR_(ek,dk) holds. The least epsilon at the granted delta is
-that of `optimal`; it is never above the sum.
+[HSV] Thm 4.10, 4.12: a guarantee of RR_(e1,d1) x ... x RR_(ek,dk) holds for the composition. `optimal` computes the
+least epsilon at the granted delta; it is never above the sum.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ from stream_dp.core.guarantee import Measure
 
 
 def optimum(epsilons: Sequence[Fraction], own: Fraction, granted: Fraction) -> Measure:
-    """RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, `own` = 1 - prod(1 - d); the sum where nothing is below it.
+    """Return the optimum of RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, `own` = 1 - prod(1 - d); at most the
+    sum.
 
     Raises:
         NotDerivable: delta reaches 1, so nothing is promised.

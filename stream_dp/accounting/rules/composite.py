@@ -1,7 +1,7 @@
 """Composite mechanisms: the guarantee of the sub-mechanisms is the guarantee of the whole ([HSV] Thm 6.1, Cor 6.6).
 
-The three properties of [HSV] 6.3 are properties of code: taint (destination, response) and two copies on neighbouring
-inputs (f to f') are run by the test suite that the situation names.
+The three properties of [HSV] 6.3 are properties of code: taint (destination, response) and two copies on
+neighbouring inputs (f to f') are checked by the test suite that the situation names.
 """
 
 from stream_dp.accounting.rules.rule import Premises, Rule, measures

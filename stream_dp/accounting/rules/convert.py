@@ -1,7 +1,7 @@
 """From a measure without an epsilon to (epsilon, delta)-DP at a granted delta.
 
-zCDP, tCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; for a curve the best
-of its orders, each of which holds. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
+zCDP, tCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; a curve is taken
+at its best order, because it holds at each of them. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ RENYI, GAUSSIAN = "Canonne, Kamath, Steinke 2020, Prop. 12", "Dong, Roth, Su 202
 
 
 def price(measure: Measure, delta: Fraction) -> Fraction | None:
-    """The epsilon it is worth at this delta, rounded up; None where it has none there."""
+    """Return the epsilon of the measure at this delta, rounded up; None where it has no epsilon there."""
     if isinstance(measure, DELTALESS) and delta == 0:
         return None
     match measure:
@@ -48,10 +48,10 @@ def price(measure: Measure, delta: Fraction) -> Fraction | None:
 
 
 def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
-    """`premise` as (epsilon, delta)-DP; itself where it states an epsilon already.
+    """Return `premise` as (epsilon, delta)-DP; unchanged where it states an epsilon already.
 
     Raises:
-        NotDerivable: it has no epsilon at this delta.
+        NotDerivable: the premise has no epsilon at this delta.
     """
     measure = premise.guarantee.measure
     if not isinstance(measure, DELTALESS):

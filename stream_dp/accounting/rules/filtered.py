@@ -1,7 +1,7 @@
 """Adaptively chosen parameters through one filter ([HSV] Thm 12.4; Cor 13.8 for RDP and zCDP, Cor 14.10 for GDP).
 
-What the filter promises holds for everything it admits, whatever was admitted. The filter must be proven for concurrent
-continual mechanisms, and the parts must be admitted by it: their costs fit into its capacity.
+The filter's promise holds for all that it admits. The filter must be proven for concurrent continual mechanisms,
+and it must admit the parts: their costs fit into its capacity.
 """
 
 from stream_dp.accounting.filters.concurrent import proven

@@ -1,14 +1,16 @@
-"""Rows that count identifiers at their first tick: steps of one unit each, whatever one event or one user moves.
+"""Rows that count identifiers at their first tick: a change by one event or one user is a chain of one-unit steps.
 
-The raw streams differ in one event, or in all of a user's that count; what a mechanism is sent are rows made of them by
-a memory of what was there before. Such rows differ in at most `changes` units over all ticks (`core.arrivals` counts
-them), wherever they lie. Between two of them lie those with some of these units, as many as have come so far, so each
-is known as soon as the pair of rows is; none has an entry below 0, for it lies between two rows that have none. Each
-pair of neighbouring ones differs in one unit at one tick, which is the premise's neighbour: group privacy over
-`changes` (`rules.group`), adaptively.
+The raw streams differ in one event, or in all counted events of one user. A mechanism receives rows that a memory
+of earlier identifiers makes from these events. The rows of the two streams differ in at most `changes` units over
+all ticks (`core.arrivals` counts them), in any ticks. Between the two streams of rows lie hybrids with some of
+these units, taken in the order in which they come, so each hybrid's row is known as soon as the pair of rows is. No
+hybrid has an entry below 0, because it lies between two rows without such entries. Two consecutive hybrids differ
+in one unit at one tick, as the premise's neighbours do. So this is group privacy over `changes` (`rules.group`),
+adaptively.
 
-All of it is charged where the raw event is, for the memory is a part of the mechanism: who is not alive at its tick
-never hears of it. One event alone may cost all of it, also where users are protected.
+The whole price is charged at the tick of the raw event, because the memory is a part of the mechanism: a mechanism
+that is not alive at that tick never sees the event. A single event may cost the whole price, also where users are
+protected.
 """
 
 from stream_dp.accounting.rules.group import group

@@ -1,8 +1,9 @@
 """k-sparse parallel composition of first-pair consistent mechanisms ([HSV] Def 5.12, Thm 5.14; Cor 5.15; Thm 13.6).
 
-A part whose first pair of messages is equal gets equal pairs for ever, as with a static data set. Then only touched
-parts cost anything, their deltas included: RR_(e1,d1) x ... x RR_(ek,dk) over the k most expensive ones. The k largest
-epsilons beside the k largest deltas are at least as bad as any k parts, as the composition's delta grows with both.
+A part whose first pair of messages is equal gets equal pairs for ever, as with a static data set. So only touched
+parts cost anything, deltas included: RR_(e1,d1) x ... x RR_(ek,dk) over the k most expensive parts. The k largest
+epsilons together with the k largest deltas are at least as bad as any k parts, as the composition's delta grows
+with both.
 """
 
 from fractions import Fraction
@@ -27,7 +28,7 @@ from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
 
 
 def _touched_delta(premises: Premises, situation: Parallel) -> Fraction:
-    """What the k largest deltas come to together."""
+    """Return the joint delta of the k largest deltas."""
     return joint_delta(worst([delta_of(m) for m in measures(premises)], situation))
 
 

@@ -27,17 +27,17 @@ from stream_dp.core.guarantee import Measure
 
 
 def paid(premises: Premises, situation: Fixed) -> tuple[Measure, ...]:
-    """What is paid for: the parts, or all the parameters that were fixed for them."""
+    """Return the measures to pay for: those of the parts, or all parameters that were fixed for them."""
     return measures(premises) if situation.parameters is None else situation.parameters
 
 
 def parts_delta(found: Sequence[Measure]) -> Fraction:
-    """What the deltas of the parts come to together."""
+    """Return the joint delta of the parts."""
     return joint_delta(delta_of(m) for m in found)
 
 
 def fixed_before(premises: Premises, situation: Fixed) -> Condition:
-    """Mechanisms fixed, or their parameters a sub-multiset of fixed ones ([HSV] Def 4.11 (ii))."""
+    """Check that mechanisms are fixed, or parameters a sub-multiset of fixed ones ([HSV] Def 4.11 (ii))."""
     if situation.parameters is None:
         return Condition(
             "fixed", True, "mechanisms and parameters are fixed before the first event"

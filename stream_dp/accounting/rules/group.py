@@ -1,9 +1,10 @@
-"""Group privacy: streams that differ in up to k events (a user's), by a chain of k steps of one event.
+"""Group privacy: streams that differ in up to k events (a user's), linked by a chain of k steps of one event.
 
-The hybrids differ in one event each and are themselves admissible streams; an adversary against two of them plays the
-event-level game, giving equal pairs elsewhere, so this holds adaptively. Pure: k e. (e, d): k e and d (1 + e^e + ... +
-e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke 2016, Prop. 1.9). GDP: k mu (Dong, Roth, Su 2022, Thm 2.14).
-Adding up k randomized responses instead is false: all k events may fall into one interval of one sparse vector.
+The hybrids differ in one event each and are themselves admissible streams; an adversary against two of them plays
+the event-level game, giving equal pairs elsewhere, so this holds adaptively. Pure: k e. (e, d): k e and d (1 + e^e
++ ... + e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke 2016, Prop. 1.9). GDP: k mu (Dong, Roth, Su 2022, Thm
+2.14). Adding up k randomized responses instead is false: all k events may fall into one interval of one sparse
+vector.
 """
 
 from fractions import Fraction
@@ -24,14 +25,16 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.errors import NotDerivable
 
-TINY = Fraction(1, 10**30)  # of the 60 digits of an interval half are left
+TINY = Fraction(1, 10**30)  # half of the 60 digits of an interval are left
 KNOWN = (PureDP, ApproxDP, ProbabilisticDP, ZCDP, GaussianDP)
 
 
 def group_delta(epsilon: Fraction, delta: Fraction, size: int) -> Fraction:
-    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it is beyond all.
+    """Return delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it would
+    overflow.
 
-    Below `TINY`, where e^epsilon - 1 would lose its digits, k e^((k-1) epsilon) stands for the quotient: no less.
+    Below `TINY`, where e^epsilon - 1 would lose its digits, k e^((k-1) epsilon), which is no less, replaces the
+    quotient.
     """
     if epsilon == 0 or size == 1 or delta == 0:
         return size * delta

@@ -1,6 +1,7 @@
 """Leaves of a derivation: mechanisms with a proof of their own.
 
-All composition theorems of [HSV] want discrete answers (sections 4 and 5); an answer here is an array of integers.
+All composition theorems of [HSV] require discrete answers (sections 4 and 5); an answer here is an array of
+integers.
 """
 
 from stream_dp.core.derivation import Condition, Derivation
@@ -15,5 +16,5 @@ def leaf(
     source: str,
     conditions: tuple[Condition, ...] = (),
 ) -> Derivation:
-    """`subject` has `guarantee` by the proof in `source`."""
+    """Return a derivation that states `guarantee` for `subject`, by the proof in `source`."""
     return Derivation(subject, guarantee, "proven mechanism", source, (*conditions, DISCRETE))

@@ -1,8 +1,8 @@
-"""Local protocols ([HSV] Thm 8.7, Cor 8.8): users answer a server; what it sees is private.
+"""Local protocols ([HSV] Thm 8.7, Cor 8.8): users answer a server, and the server's view is private.
 
 A user's data set is its mechanism's first message and all later pairs are equal, so the users are first-pair
-consistent; at most k of them hold different data sets. Then Thm 5.14 prices k of them, however many there are. The
-server sees answers only, which is the destination and response property (Claim 8.4).
+consistent; at most k of them hold different data sets. Then Thm 5.14 prices k users, whatever their total number.
+The server sees answers only, which is the destination and response property (Claim 8.4).
 """
 
 from stream_dp.accounting.rules.first_pair import first_pair

@@ -1,14 +1,15 @@
 """One event replaced, and the replacement may lie in another tick: two steps of one event under `add_remove`.
 
-Between two such streams lies one that differs from each in one event. Where both contents lie in one tick, it has the
-row with neither there; else it has the right row at the first of the two ticks and the left row at the second. So it is
-known as soon as the pair of rows is, whatever an event adds: of counts the row with neither is the lesser of the two,
-entry by entry, of signed amounts it is not. Left against it, one event differs, in one tick; it against right, one, in
-one tick. Both games are those of `add_remove`, so this is group privacy over two (`rules.group`), adaptively.
+Between two such streams lies a hybrid that differs from each in one event. Where both contents lie in one tick, the
+hybrid has the row with neither content there; otherwise it has the right row at the first of the two ticks and the
+left row at the second. So the hybrid's row is known as soon as the pair of rows is, whatever an event adds: for
+counts the row with neither content is the entrywise minimum of the two rows, for signed amounts it is not. Left and
+hybrid differ in one event, in one tick; hybrid and right differ in one event, in one tick. Both games are those of
+`add_remove`, so this is group privacy over two (`rules.group`), adaptively.
 
-It says more than its sum: of the two steps, each costs at most half, whenever it comes. `halved` looks for that; the
-time rule rests on it, as the two steps may meet different mechanisms. A guarantee of another proof may cost all of it
-for one step alone.
+The proof says more than the total: each of the two steps costs at most half, whenever it comes. `halved` tests for
+that. The time rule rests on it, because the two steps may meet different mechanisms. A guarantee with another proof
+may cost its full epsilon for a single step.
 """
 
 from stream_dp.accounting.rules.group import group
@@ -22,7 +23,7 @@ STEPS = 2
 
 
 def halved(derivation: Derivation) -> bool:
-    """Say whether all that this rests on is by `moved`: one event more or less costs at most half of it."""
+    """Say whether the whole derivation rests on `moved`: one event more or less then costs at most half."""
     return rests_on(derivation, moved.name)
 
 

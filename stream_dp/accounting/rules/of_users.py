@@ -1,14 +1,15 @@
 """All events of one user, of which at most k count: k steps of one event under `add_remove`.
 
-A guard decides by a user's own records alone which of them count, so with or without that user all other rows are the
-same and at most k events differ, of one public window where the cap is one for windows. Between the two streams lie
-those with some of these events, as many as have come so far: known as soon as the pair of rows is. Each pair of
-neighbouring ones is a pair of `add_remove`, so this is group privacy over k (`rules.group`), adaptively. A user who is
-there with some of their records and not with others is no such pair: the cap may then admit others in their place.
+A guard decides by a user's own records alone which of them count. So, with or without that user, the counted events
+of all others are the same, and at most k events differ, all in one public window where the cap is for windows.
+Between the two streams lie hybrids with some of these events, taken in the order in which they come, so a hybrid's
+row is known as soon as the pair of rows is. Two consecutive hybrids are neighbours under `add_remove`, so this is
+group privacy over k (`rules.group`), adaptively. Two streams that differ in only some records of a user are no such
+pair: the cap may then admit other records of the user instead.
 
-It says more than its sum: of the k events, each costs at most a k-th, whenever it comes. `divided` looks for that; the
-time rule rests on it, as the events may meet different mechanisms. A guarantee of another proof may cost all of it for
-one event alone.
+The proof says more than the total: each of the k events costs at most a k-th, whenever it comes. `divided` tests
+for that. The time rule rests on it, because the events may meet different mechanisms. A guarantee with another
+proof may cost its full epsilon for a single event.
 """
 
 from stream_dp.accounting.rules.group import group
@@ -19,7 +20,7 @@ from stream_dp.core.guarantee import Measure
 
 
 def divided(derivation: Derivation) -> bool:
-    """Say whether all that this rests on is by `of_users`: each of a user's k events costs at most a k-th of it."""
+    """Say whether the whole derivation rests on `of_users`: each of k events then costs at most a k-th."""
     return rests_on(derivation, of_users.name)
 
 

@@ -1,7 +1,7 @@
-"""Renyi DP of parts at the orders they share: what the rules of [HSV] section 13 add up.
+"""Renyi DP of parts at the orders they share, which the rules of [HSV] section 13 add up.
 
-Rules: pure and zCDP parts have every order, so they follow the others; parts with a delta have none. This file knows no
-composition theorem.
+Rules: pure and zCDP parts have every order, so they follow the others; parts with a delta have none. This file
+knows no composition theorem.
 """
 
 from fractions import Fraction
@@ -37,12 +37,12 @@ def concentrated(measure: Measure) -> ZCDP | None:
 
 
 def rhos(found: tuple[Measure, ...]) -> list[Fraction]:
-    """Return the rhos of the premises, which all of them have (`all_orders`)."""
+    """Return the rhos of the premises; all of them must have one (`all_orders`)."""
     return [known.rho for m in found if (known := concentrated(m)) is not None]
 
 
 def orders(found: tuple[Measure, ...], asked: Fraction | None = None) -> list[Fraction]:
-    """The orders at which every part is known, where some part has orders of its own; else the one asked for."""
+    """Return the orders at which every part is known, if some part names orders; else the order asked for, if any."""
     own = [set(_orders(m)) for m in found if isinstance(m, RenyiDP | RenyiCurve)]
     if own:
         return sorted(set.intersection(*own))
@@ -55,7 +55,7 @@ def _orders(measure: RenyiDP | RenyiCurve) -> list[Fraction]:
 
 
 def at(measure: Measure, alpha: Fraction) -> Fraction:
-    """Return a measure's Renyi epsilon at this order, at which it must be known."""
+    """Return the measure's Renyi epsilon at this order, at which it must be known."""
     match measure:
         case RenyiDP(_, epsilon):
             return epsilon
@@ -71,7 +71,7 @@ def at(measure: Measure, alpha: Fraction) -> Fraction:
 
 
 def one_order(found: tuple[Measure, ...], asked: Fraction | None = None) -> Condition:
-    """Check that all parts are known at an order that some part names, or that is asked for."""
+    """Check that all parts are known at a common order, named by a part or asked for."""
     without = [
         m for m in found if not isinstance(m, RenyiDP | RenyiCurve) and concentrated(m) is None
     ]
@@ -97,5 +97,5 @@ def all_orders(found: tuple[Measure, ...]) -> Condition:
 
 
 def curve(points: list[RenyiDP]) -> Measure:
-    """Return one point as itself, several as a curve."""
+    """Return a single point as itself, several points as a curve."""
     return points[0] if len(points) == 1 else RenyiCurve(tuple(points))

@@ -1,8 +1,8 @@
 """Concurrent composition in Renyi DP, for fixed parameters: the epsilons at one order add up ([HSV] Cor 13.4).
 
-At every order of a curve at once, as each is a statement of its own; and at all orders for zCDP, whose bound rho alpha
-is fixed for each alpha before, so that the rhos add up. So they do below omega for truncated zCDP ([Lyu] Cor 1), where
-the least omega of the parts remains.
+The sum holds at every order of a curve, because each order is a separate statement, and at all orders for zCDP,
+whose bound rho alpha is fixed for each alpha in advance, so the rhos add up. The rhos of truncated zCDP add up
+below omega ([Lyu] Cor 1), and the least omega of the parts remains.
 """
 
 from fractions import Fraction

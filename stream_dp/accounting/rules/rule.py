@@ -1,7 +1,7 @@
-"""What a rule is, and the side conditions that many rules share.
+"""The class of rules, and side conditions that many rules share.
 
-Rules: a rule first checks its conditions, on the evidence of the situation, and computes only where all hold; otherwise
-it refuses and names those that fail. This file knows no theorem.
+Rules: a rule first checks its conditions on the evidence of the situation, and computes only where all hold;
+otherwise it refuses and names the conditions that fail. This file knows no theorem.
 """
 
 from collections.abc import Callable
@@ -33,9 +33,9 @@ S = TypeVar("S", bound=Situation)
 class Rule(Generic[S]):
     """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
 
-    `members`: how many steps of the premises' neighbours it covers. `relation` and `users`: the neighbours it gives,
-    where these are not the premises'. `finite`: whether what is derived has finite communication, of which each rule
-    keeps what its theorem does; by default nothing, as of parts that are created without bound.
+    `members`: how many steps of the premises' neighbours the result covers. `relation` and `users`: the neighbours
+    of the result, where they are not the premises'. `finite`: whether the result has finite communication, as far
+    as the rule's theorem preserves it; by default it does not, as for parts that are created without bound.
     """
 
     name: str
@@ -48,10 +48,10 @@ class Rule(Generic[S]):
     users: Callable[[S], Users | None] = lambda _: None
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
-        """Derive the measure of the premises in this situation by this theorem.
+        """Derive the guarantee of the premises in this situation by this theorem.
 
         Raises:
-            NotDerivable: no premise, or a condition does not hold; the message names it.
+            NotDerivable: there is no premise, or a condition does not hold; the message names it.
         """
         if not premises:
             raise NotDerivable(
@@ -74,17 +74,17 @@ class Rule(Generic[S]):
 
 
 def all_finite(premises: Premises, _: object) -> bool:
-    """Say whether each part has finite communication: then so have finitely many of them together."""
+    """Say whether each part has finite communication; then finitely many parts together have it too."""
     return all(premise.guarantee.finite for premise in premises)
 
 
 def measures(premises: Premises) -> tuple[Measure, ...]:
-    """Return the premises' measures."""
+    """Return the measures of the premises."""
     return tuple(premise.guarantee.measure for premise in premises)
 
 
 def pure_measures(found: tuple[Measure, ...]) -> bool:
-    """Say whether all are pure DP; (epsilon, 0) counts."""
+    """Say whether all measures are pure DP; (epsilon, 0)-DP counts."""
     return all(isinstance(m, PureDP | ApproxDP | ProbabilisticDP) and m.delta == 0 for m in found)
 
 
@@ -116,7 +116,7 @@ def same_neighbors(premises: Premises) -> Condition:
 
 
 def within(deltas: Fraction, granted: Fraction) -> Condition:
-    """Check that the parts' own deltas fit into the delta that is granted."""
+    """Check that the parts' own deltas fit into the granted delta."""
     holds = deltas <= granted
     why = (
         f"the parts' deltas come to {text(deltas)}, {text(granted)} is granted"
@@ -148,14 +148,14 @@ def dp(epsilon: Fraction, delta: Fraction) -> Measure:
 
 
 def rests_on(derivation: Derivation, rule: str) -> bool:
-    """Say whether all that a derivation rests on is by the rule of this name."""
+    """Say whether the whole derivation rests on the rule of this name."""
     if derivation.rule == rule:
         return True
     return bool(derivation.premises) and all(rests_on(each, rule) for each in derivation.premises)
 
 
 def one_event_each(name: str, premises: Premises) -> Condition:
-    """Return the condition that the premises are for one event under add_remove, each step in a tick of its own."""
+    """Check that the premises are for one event under add_remove, each step in its own tick."""
     protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
     holds = protected == {(Neighbors.ADD_REMOVE, "")}
     return Condition(name, holds, "each is a step under add_remove, in a tick of its own")

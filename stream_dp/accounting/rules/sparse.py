@@ -1,8 +1,8 @@
-"""What the k-sparse parallel rules share: which parts may be touched, and at what price ([HSV] Def 5.1).
+"""Shared code of the k-sparse parallel rules: which parts may be touched, and at what price ([HSV] Def 5.1).
 
-[HSV] fix the k parameters before; here they are the k worst of all that may be created, and each touched part takes the
-smallest free one that covers it, when it is first touched. RR_e follows from RR_e' for e' >= e, and the order of the
-requests does not matter: a smaller parameter never covers a part that a larger one does not.
+[HSV] fix the k parameters before; here they are the k worst of all that may be created, and each part, when it is
+first touched, takes the smallest free parameter that covers it. RR_e follows from RR_e' for e' >= e, and the order
+of the requests does not matter: a smaller parameter never covers a part that a larger one does not.
 """
 
 from fractions import Fraction
@@ -13,7 +13,7 @@ from stream_dp.core.derivation import Condition
 
 
 def sparse(premises: Premises, situation: Parallel) -> Condition:
-    """k >= 1 for the relation the parts protect against, and a number of creations for every kind."""
+    """Check that k >= 1, that k is for the parts' relation, and that every kind has a number of creations."""
     touched = situation.touched
     name = f"{touched.k}-sparse"
     relations = {p.guarantee.neighbors for p in premises}
@@ -40,19 +40,19 @@ def sparse(premises: Premises, situation: Parallel) -> Condition:
 
 
 def counted_finite(premises: Premises, situation: Parallel) -> bool:
-    """Say whether communication is finite: that of each part is, and so is the number of each kind."""
+    """Say whether communication is finite: each part's is, and so is the number of parts of each kind."""
     return all_finite(premises, situation) and None not in situation.creations
 
 
 def worst(amounts: list[Fraction], situation: Parallel) -> list[Fraction]:
-    """The k largest amounts among all that may be created: at least any touched ones, in every place."""
+    """Return the k largest amounts of all that may be created; in order, they dominate any k touched ones."""
     pairs = zip(amounts, situation.counts, strict=True)
     every = sorted((amount for amount, n in pairs for _ in range(n)), reverse=True)
     return every[: situation.touched.k]
 
 
 def first_pair_consistent(situation: Parallel, broken_by: str) -> Condition:
-    """A part's first pair decides whether its pairs differ at all ([HSV] Def 5.12)."""
+    """Check that a part's first pair decides whether its pairs differ at all ([HSV] Def 5.12)."""
     why = situation.first_pair
     return Condition(
         "first-pair consistent",

@@ -1,8 +1,9 @@
 """k-sparse parallel composition with a delta budget ([HSV] Def 5.3, Thm 5.4).
 
-A part's delta may go wrong without the part being touched, so delta' = 1 - prod(1 - delta_j) runs over EVERY creation;
-the epsilons count for the k touched ones only. The two combine as 1 - (1 - delta)(1 - delta'), as the proof has it (the
-theorem as printed says delta + delta'). Without a bound on the creations delta' is 1: refused, Thm 5.2.
+A part may fail with its delta without being touched, so delta' = 1 - prod(1 - delta_j) runs over EVERY creation;
+the epsilons count for the k touched ones only. The two combine as 1 - (1 - delta)(1 - delta'), as the proof has it
+(the theorem as printed says delta + delta'). Without a bound on the creations delta' is 1, and the rule refuses
+(Thm 5.2).
 """
 
 import math
@@ -26,7 +27,7 @@ from stream_dp.core.guarantee import Measure
 
 
 def created(premises: Premises, situation: Parallel) -> Fraction:
-    """delta' over every creation; kinds without a delta may be created without end."""
+    """Return delta' over every creation; kinds without a delta may be created without bound."""
     kinds = zip(measures(premises), situation.creations, strict=True)
     return 1 - math.prod(
         ((1 - delta_of(m)) ** n for m, n in kinds if n is not None), start=Fraction(1)

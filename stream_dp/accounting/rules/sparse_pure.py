@@ -1,7 +1,8 @@
 """k-sparse parallel composition of pure continual mechanisms ([HSV] Def 5.1, Cor 5.5).
 
-Any number of pure mechanisms may be created; where the two runs differ for at most k of them, the whole costs what the
-k most expensive ones cost together: the sum at delta 0, the optimum of RR_(e1,0) x ... x RR_(ek,0) at a granted delta.
+Any number of pure mechanisms may be created; where the two runs differ for at most k of them, the composition costs
+what the k most expensive mechanisms cost together: the sum at delta 0, the optimum of RR_(e1,0) x ... x RR_(ek,0)
+at a granted delta.
 """
 
 from fractions import Fraction

@@ -1,19 +1,19 @@
-"""Pure event-level privacy over time: the largest sum, over the ticks, of the epsilons of the mechanisms alive then.
+"""Pure event-level privacy over time: the largest sum, over ticks, of the epsilons alive.
 
-An event is in one tick, both contents of a replaced one too, so only mechanisms alive at that tick see two different
-messages. A replacement that may move to another tick is one event removed and one added (`moved`): each step costs the
-mechanisms alive at its own tick half of their epsilons, so both together again no more than the largest load, whichever
-mechanisms came or went between the two.
+An event lies in one tick, also with both contents where it is replaced, so only mechanisms alive at that tick see
+two different messages. A replacement that may move to another tick is one event removed and one added (`moved`):
+each step costs at most half the epsilons of the mechanisms alive at its own tick, so both together cost no more
+than the largest load, whichever mechanisms came or went between the two.
 
-A user's k events lie in many ticks. Where each of them costs every part at most a k-th (`of_users`), a part that m of
-them meet costs m/k of its epsilon, so all k together cost no more than the mean of k loads, and so no more than the
-largest, whichever mechanisms came or went between them. A part that may cost all of its epsilon for one of them counts
-at every tick of the public windows that it is alive in; for ever, where the cap is one for ever.
+A user's k events lie in many ticks. Where each of them costs every part at most a k-th (`of_users`), a part that is
+alive at m of them costs m/k of its epsilon, so all k together cost no more than the mean of k loads, and so no more
+than the largest, whichever mechanisms came or went between them. A part that may cost its full epsilon for one of
+them counts at every tick of the public windows in which it is alive; for ever, where the cap has no window.
 
 Given one transcript, the odds of the two runs are a product over the mechanisms created: a factor of at most
 e^(epsilon_j) for those alive at the tick, exactly 1 for all others, however many and however adaptively they were
-created ([HSV] Cor 5.5; by Cor 5.7 a pure mechanism with equal pairs needs no randomized response). A delta would
-go wrong without being touched (Thm 5.2): pure only.
+created ([HSV] Cor 5.5; by Cor 5.7 a pure mechanism with equal pairs needs no randomized response). A mechanism with
+a delta could fail without being touched (Thm 5.2), so the rule is for pure mechanisms only.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from stream_dp.core.neighbors import Neighbors
 
 
 def loads(alive: Sequence[Alive], epsilons: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
-    """(tick, sum of the epsilons alive from it on) at every tick where the sum changes, in order."""
+    """Return (tick, sum of the epsilons alive from that tick on) at every tick where the sum changes, in order."""
     changes: dict[int, Fraction] = {}
     for time, epsilon in zip(alive, epsilons, strict=True):
         changes[time.first] = changes.get(time.first, Fraction(0)) + epsilon
@@ -69,7 +69,7 @@ def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
 
 
 def _event_level(premises: Premises) -> Condition:
-    """Check that an event is in one tick; or in two, each of which costs half; or is one of a user's."""
+    """Check that an event lies in one tick; or in two that each cost half; or is one of a user's events."""
     name = "event level"
     if any(p.guarantee.group != 1 for p in premises):
         return Condition(name, False, "a user has many ticks; give their cap (situation OfUsers)")
@@ -95,7 +95,11 @@ def _of_users(premises: Premises) -> str:
 
 
 def _counted(part: Derivation, time: Alive) -> Alive:
-    """The ticks at which a part counts: those it is alive in; whole windows, where one event of a user may cost it."""
+    """Return the ticks at which a part counts.
+
+    They are the ticks in which it is alive, rounded to whole windows where a single event of a user may cost it in
+    full.
+    """
     users = part.guarantee.users
     return time if users is None or divided(part) else Alive(*users.rounded(time.first, time.last))
 

@@ -1,9 +1,9 @@
-"""HSS with a Gaussian counter inside, and the paper's own with one, where a delta is granted.
+"""HSS with a Gaussian counter inside, tuned and as the paper prints it, where a delta is granted.
 
-Sparse vectors and checks stay pure: any number of them is created, and deltas of theirs would add up ([HSV] Thm 5.2,
-5.4). The counter is one part, analysed with all columns together, where [HSV] section 7 gives each column a share of
-epsilon and of delta. Rules: all that runs, and all that is watched, released and decided, is as in `hss` and
-`paper_hss`; here is what differs: the counter, what is claimed, and the growth that is worth an update.
+Sparse vectors and checks stay pure: any number of them is created, and their deltas would add up ([HSV] Thm 5.2,
+5.4). The counter is one part, analysed with all columns together, where [HSV] section 7 gives each column a share
+of epsilon and of delta. Rules: everything that runs, watches, releases and decides is as in `hss` and `paper_hss`.
+This file has only the differences: the counter, the claim, and the growth that is worth an update.
 """
 
 from dataclasses import dataclass, field
@@ -34,11 +34,11 @@ FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 @wire("gaussian-hss", 1, rests_on=(GaussianInner, SparseVector))
 @dataclass(frozen=True)
 class GaussianHSS(HSS):
-    """HSS whose counter is Gaussian, with `rho` in zCDP for all of its columns; none of the pure epsilon is for it.
+    """HSS with a Gaussian counter at `rho` in zCDP for all columns together; no pure epsilon goes to the counter.
 
-    Privacy claim: (e tanh(e/2) + rho)-zCDP, e = threshold_epsilon + query_epsilon, for events as of `HSS`, adaptively:
-    [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; the counter: an event changes one interval's sum, by
-    one in at most L0 entries}, joined in zCDP by Cor 13.4 at every order.
+    Privacy claim: (e tanh(e/2) + rho)-zCDP, e = threshold_epsilon + query_epsilon, for the events of `HSS`,
+    adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; the counter: an event changes one
+    interval's sum, by one in at most L0 entries}, joined in zCDP by Cor 13.4 at every order.
     """
 
     counter_epsilon: Fraction = field(default=NONE, init=False, repr=False)
@@ -46,18 +46,18 @@ class GaussianHSS(HSS):
 
     @property
     def guarantee(self) -> Guarantee:
-        """zCDP: what the pure part is worth there, and the counter's rho."""
+        """zCDP: the sum of the pure part's rho and the counter's rho."""
         pure = pure_to_zcdp(PureDP(self.threshold_epsilon + self.query_epsilon))
         return Guarantee(ZCDP(pure.rho + self.rho), self.neighbors)
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The counter the interval sums go into."""
+        """The counter that receives the interval sums."""
         return gaussian_inner_counter(self.width, self.rho, self.neighbors, self.ones)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee as of `HSS`, whose code runs unchanged; the counter is another part.
+        """Derive the guarantee as `HSS` does; its code runs unchanged, only the counter is another part.
 
         Raises:
             NotDerivable: no rule covers the parts.
@@ -75,29 +75,29 @@ class GaussianHSS(HSS):
 @wire("gaussian-paper-hss", 1, rests_on=(GaussianInner, PaperSparseVector, NoisyQuantity))
 @dataclass(frozen=True)
 class GaussianPaperHSS(PaperHSS):
-    """Alg. 4 with Gaussian counters: `rho` for all of them together takes the place of their third of `epsilon`.
+    """Alg. 4 with Gaussian counters: `rho` for all counters together replaces their third of `epsilon`.
 
-    Privacy claim: zCDP for ~_H, adaptively: twice e tanh(e/2), e = epsilon / 3, for instances and for checks, and rho:
-    [HSV] Thm 6.1 over {instances: Cor 5.5, k = 1; checks: Cor 5.5, k = 1; d counters together: one row of theirs is
-    replaced}, joined in zCDP by Cor 13.4 at every order.
+    Privacy claim: zCDP for ~_H, adaptively: twice e tanh(e/2), e = epsilon / 3, for instances and for checks, and
+    rho: [HSV] Thm 6.1 over {instances: Cor 5.5, k = 1; checks: Cor 5.5, k = 1; d counters together: one row of
+    theirs is replaced}, joined in zCDP by Cor 13.4 at every order.
     """
 
     rho: Fraction = field(kw_only=True)
 
     @property
     def guarantee(self) -> Guarantee:
-        """zCDP: what the two pure thirds are worth there, and the counters' rho."""
+        """zCDP: the sum of the rho of the two pure thirds and the counters' rho."""
         third = pure_to_zcdp(PureDP(self.epsilon / 3))
         return Guarantee(ZCDP(2 * third.rho + self.rho), RELATION)
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The d-counter."""
+        """The counter of all d columns."""
         return gaussian_inner_counter(self.width, self.rho, RELATION, self.width)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee as of `PaperHSS`, whose code runs unchanged; the d-counter is another part.
+        """Derive the guarantee as `PaperHSS` does; its code runs unchanged, only the d-counter is another part.
 
         Raises:
             NotDerivable: no rule covers the parts.

@@ -1,12 +1,12 @@
 """HSS: continual histogram statistics by sparse vector intervals ([HSV] Alg. 4, relative thresholds).
 
 The stream is cut into intervals. Within one, a sparse vector instance watches a quantity of the rows since the last
-crossing; only when it answers "above" does the interval's sum go, once, into a continual counter whose answer h is
-released until the next crossing. Where a quantity q is released whose error follows from that of h, q(h + c) is
-watched against q(h) + gamma; a histogram, and a q without such a law, is read off h, and the largest growth of a column
-is watched against gamma. Rules: this is plain Python over a `ConcurrentComposition`: rows and `pending` are tainted and
-are only added and passed on; what is branched on (answers, h, indices) is an answer of a sub-mechanism or public. This
-file knows no samplers and no ticks.
+crossing; only when it answers "above", the interval's sum goes, once, into a continual counter, whose answer h is
+released until the next crossing. Where the error of the released quantity q follows from that of h, q(h + c) is
+compared with q(h) + gamma, for the open interval's sums c. A histogram, and a q without such an error law, is
+computed from h, and the largest growth of a column is compared with gamma. Rules: this is plain Python over a
+`ConcurrentComposition`: rows and `pending` are tainted: they are only added and passed on. The code branches only
+on answers of sub-mechanisms (answers, h) and on public values (indices). This file knows no samplers and no ticks.
 """
 
 import math
@@ -49,7 +49,7 @@ from stream_dp.mechanisms.serving import CountRows, Deciding
 
 COUNTER = 0
 FAILURE = 0.05
-SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
+SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
 
 @wire("hss-state", 1)
@@ -57,7 +57,7 @@ SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
 class HSSState:
     """`queries` asked, `intervals` closed and `released` (shape (width,)) are public; `pending` is private.
 
-    `pending` is the sum of the rows since the last crossing; `watcher` the index of the live instance.
+    `pending` is the sum of the rows since the last crossing; `watcher` is the index of the live instance.
     """
 
     queries: int
@@ -71,19 +71,20 @@ class HSSState:
 @wire("hss", 2, rests_on=(Inner, SparseVector))
 @dataclass(frozen=True)
 class HSS(CountRows, Deciding):
-    """The `quantity` of `width` columns, or all of them (None).
+    """Continual release of the `quantity` of `width` columns, or of all columns (None).
 
-    `kappa` scales the public threshold gamma; None: it is self-tuned and needs no guess of the volume (`self_tuned`).
+    `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume
+    (`self_tuned`).
 
-    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of queries
-    where it is known, `ones` the most entries of a row that one event sets.
+    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of
+    queries where it is known, `ones` the most entries of a row that one event sets.
 
     Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under
-    `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5,
-    k = L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
+    `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5, k =
+    L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
 
     Raises:
-        UsageError: the quantity is none for such rows or events.
+        UsageError: the quantity does not fit such rows or events.
     """
 
     width: int
@@ -100,7 +101,6 @@ class HSS(CountRows, Deciding):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a quantity that does not fit."""
         if self.quantity is not None:
             self.quantity.checked(self.neighbors, self.width, self.ones)
 
@@ -112,23 +112,23 @@ class HSS(CountRows, Deciding):
 
     @property
     def closing(self) -> Closing:
-        """What closes its intervals, and which counter they go into."""
+        """The noise scale that closes intervals, and the counter of interval sums."""
         return Closing(self._query_scale, self.counter, apart=False)
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The counter the interval sums go into."""
+        """The counter that receives the interval sums."""
         return inner_counter(self.width, self.counter_epsilon, self.neighbors, self.ones)
 
     @cached_property
     def _watched(self) -> Quantity | None:
-        """The quantity that is watched at h + c against q(h) + gamma; None: the largest growth is, against gamma."""
+        """The quantity q that compares q(h + c) with q(h) + gamma; None: the largest growth is compared with gamma."""
         law = None if self.quantity is None else self.quantity.error(self.width)
         return None if law is None else self.quantity
 
     @cached_property
     def _law(self) -> ErrorLaw:
-        """What the columns' noise does to what a band is for: the quantity, or one column, or each of them."""
+        """The error law of the released values: of the quantity, of one column, or of all columns at once."""
         if self.quantity is None:
             return ErrorLaw(added=1, high=1, low=1)
         return self.quantity.error(self.width) or self._each
@@ -139,7 +139,7 @@ class HSS(CountRows, Deciding):
         return ErrorLaw(added=1, high=self.width, low=self.width)
 
     def instance(self, released: IntArray | None = None) -> SparseVector:
-        """The sparse vector instance of the interval that begins with this public histogram (zeros)."""
+        """Return the sparse vector instance of an interval that begins with this released histogram (None: zeros)."""
         offset = (0,) * self.width
         if self._watched is not None and released is not None:
             offset = tuple(released.tolist())
@@ -156,9 +156,9 @@ class HSS(CountRows, Deciding):
     def gamma(self, query: int, intervals: int) -> int:
         """The public threshold at the query-th query after `intervals` closed intervals.
 
-        kappa * (tail of the query noise + 2 * bound on the error that the counter's noise makes + 1), rounded up; it
-        depends on `query` only where the horizon is not known, and grows with the counter's epoch. Without a kappa it
-        is the self-tuned one.
+        kappa * (tail of the query noise + 2 * bound on the error that the counter's noise makes + 1), rounded up;
+        it depends on `query` only where the horizon is not known, and grows with the counter's epoch. Without a
+        kappa the self-tuned threshold is returned.
         """
         if self.kappa is None:
             return self.tuned.gamma(query, intervals)
@@ -179,22 +179,22 @@ class HSS(CountRows, Deciding):
 
     @property
     def _spread(self) -> int:
-        """How many columns there are to one that grows as the largest does: of a histogram's, few do."""
+        """Typical number of columns per column that grows as fast as the largest; in a histogram few columns do."""
         return math.isqrt(self.width) if self._watched is None else self._law.added
 
     @cached_property
     def _bounds(self) -> dict[int, int]:
-        """The bounds computed so far, one for each range of intervals from a power of 2 to the next."""
+        """Cache of bounds, one for each range of intervals from a power of 2 to the next."""
         return {}
 
     @cached_property
     def _query_scale(self) -> Fraction:
-        """The scale of the instances' query noise."""
+        """Scale of the instances' query noise."""
         return self.instance().query_scale
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: instances one after the other, the counter beside them, and all of it behind HSS.
+        """Derive the guarantee: instances one after the other, the counter in parallel to them, both inside HSS.
 
         Raises:
             NotDerivable: no rule covers the parts.
@@ -216,9 +216,9 @@ class HSS(CountRows, Deciding):
         return derive((parts,), composite)
 
     def public(self, updates: int, state: HSSState | None) -> tuple[int, int, bytes] | None:
-        """Return the number of queries and of closed intervals, and h where a band depends on it.
+        """Return the numbers of queries and of closed intervals, and the bytes of h where the band depends on h.
 
-        With a horizon gamma is the same at every query. Without a state nothing.
+        With a known horizon gamma is the same at every query. Without a state the result is None.
         """
         if state is None:
             return None
@@ -227,16 +227,17 @@ class HSS(CountRows, Deciding):
         return query, state.intervals, state.released.tobytes() if read_off else b""
 
     def leader(self, state: HSSState) -> int | None:
-        """Return which column is released as the largest, of equal ones the first; None while none is above 0.
+        """Return the column released as the largest, the first of equal ones; None while no column is above 0.
 
-        Public, at no further cost: h is an answer of the counter, whose guarantee is for all of its columns. Where the
-        maximum is released, its band holds for this column's own count too, at once: the value is too high by the noise
-        of this column at most, and columns only grow; it is too low by no more than it is for the largest of all.
+        The leader is public, at no further cost: h is an answer of the counter, whose guarantee covers all columns.
+        Where the maximum is released, its band holds at once for the true count of this column too. The value is
+        too high by at most the noise of this column, because columns only grow; it is too low by no more than for
+        the truly largest column.
         """
         return MAXIMUM.holder(state.released)
 
     def band(self, public: tuple[int, int, bytes], confidence: float) -> int:
-        """Return a bound on |released - true|; a quantity that is read off h may be off by what each column may be."""
+        """Return a bound on |released - true|; for a quantity computed from h, from the bound of each column."""
         query, intervals, released = public
         half = self.lag(query, intervals, confidence)
         if self.quantity is None:
@@ -244,25 +245,27 @@ class HSS(CountRows, Deciding):
         return self.quantity.spread(np.frombuffer(released, dtype=np.int64), half)
 
     def excess(self, public: tuple[int, int, bytes], failure: float) -> int:
-        """Return what an entry exceeds its count by with at most `failure`: only the counter's noise lifts it."""
+        """Return a bound on an entry's released - true (counter noise), exceeded with probability <= `failure`."""
         return laplace_quantile(tuple(self.counter.noise_terms(public[1])), 2 * failure)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query after so many closed intervals.
 
-        It bounds what went by unseen since the crossing and what the counter's noise does: to a histogram's entry, to
-        the quantity, or, where the quantity is read off h, to all columns at once. Unseen is at most gamma + (threshold
-        noise) - (query noise). Too high it is by the noise only.
+        It bounds the growth since the crossing, which no release shows yet, and the effect of the counter's noise:
+        on a histogram's entry, on the quantity, or, where the quantity is computed from h, on all columns at once.
+        The growth is at most gamma + (threshold noise) - (query noise). A release is too high by the counter's
+        noise only.
 
         It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
-        longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
-        What is known is that the j-th instance drew it once. With J the number of closed intervals and G the
+        longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost
+        uniform. It is known that the j-th instance drew it once. With J the number of closed intervals and G the
         tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
         <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law
         with tail min(1, G / w_j), a geometric moved up. Crossings by growth never look at the counter's noise,
-        which is therefore independent of J. Those of a quantity of h + c do, once it depends on other columns than it
-        would without noise (a largest released column that is not the largest true one); there independence is an
-        assumption, paid for by adding up the tails of all columns (tests: rotating leaders).
+        which is therefore independent of J. Crossings of a quantity of h + c do look at it, once the quantity
+        depends on other columns than without noise (for example where the largest released column is not the truly
+        largest). There independence is an assumption, paid for by adding up the tails of all columns (tests:
+        rotating leaders).
         """
         instance = self.instance()
         scales = (instance.lift_scale, instance.query_scale)
@@ -280,15 +283,15 @@ class HSS(CountRows, Deciding):
         )
 
     def opening(self) -> tuple[int, int]:
-        """Return gamma: whether the interval closes and, if so, what is released, both depend on the event.
+        """Return gamma other events: then the event decides whether the interval closes and what is released.
 
-        A quantity may ask for more, where other columns would hide the event.
+        A quantity may return more, where other columns would hide the event.
         """
         gamma = self.gamma(1, 0)
         return (gamma, 0) if self.quantity is None else self.quantity.opening(gamma)
 
     def init(self, noise: Noise) -> HSSState:
-        """Return the first state: the counter and the first instance created, nothing released but zeros."""
+        """Return the first state: the counter and the first instance are created, and zeros are released."""
         zeros = np.zeros(self.width, dtype=np.int64)
         parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
         parts, _ = self.composition.step(parts, Create(self.instance()), noise)
@@ -297,7 +300,7 @@ class HSS(CountRows, Deciding):
     def step(
         self, state: HSSState, message: Message, noise: Noise
     ) -> tuple[HSSState, IntArray | None]:
-        """Take a row, or answer (which asks the live instance once).
+        """Add a row, or answer a query, which asks the live instance once.
 
         Raises:
             RejectedMessage: a bad row.
@@ -309,7 +312,7 @@ class HSS(CountRows, Deciding):
         return replace(state, parts=parts, pending=state.pending + message.row), None
 
     def _watch(self, state: HSSState, noise: Noise) -> HSSState:
-        """Ask the live instance; close the interval where it says so."""
+        """Ask the live instance; close the interval if the instance answers "above"."""
         query = state.queries + 1
         threshold = self.gamma(query, state.intervals)
         if self._watched is not None:
@@ -320,7 +323,7 @@ class HSS(CountRows, Deciding):
         return self._close(after, noise) if above is not None and above[0] else after
 
     def _close(self, state: HSSState, noise: Noise) -> HSSState:
-        """Send the interval's sum to the counter, release its answer (clipped at zero), arm a new instance."""
+        """Send the interval's sum to the counter, release the counter's answer clipped at 0, and arm a new instance."""
         step, parts = self.composition.step, state.parts
         parts, _ = step(parts, Halt(state.watcher), noise)
         parts, _ = step(parts, Ask(COUNTER, Update(state.pending)), noise)

@@ -1,7 +1,7 @@
-"""The counter inside an HSS: which one it is, and how far its noise moves what is read off it.
+"""The counter inside an HSS: which counter runs, and how far its noise moves the values computed from it.
 
-Rules: one function for each kind of budget says which counter runs, so that another takes its place with one line.
-Bounds are functions of public numbers. This file knows no sparse vector and no interval.
+Rules: one function for each kind of budget chooses the counter, so one line exchanges it. Bounds are functions of
+public numbers. This file knows no sparse vector and no interval.
 """
 
 from fractions import Fraction
@@ -17,38 +17,38 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 
-Inner = HandOverCounter  # the class that `inner_counter` makes, for those that rest on it
-GaussianInner = GaussianCounter  # that of `gaussian_inner_counter`
+Inner = HandOverCounter  # the class that `inner_counter` makes, for mechanisms that rest on it
+GaussianInner = GaussianCounter  # the class that `gaussian_inner_counter` makes
 
 
 class Counts(Protocol):
-    """A counter with the noise of its answers known beforehand."""
+    """A counter whose noise law is known in advance."""
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in a column's answer after so many updates."""
+        """Return the law of the noise in a column's answer after `public` updates."""
         ...
 
 
 class InnerCounter(Mechanism[Any], Counts, Protocol):
-    """A counter for any number of updates, with the noise of its answers known beforehand."""
+    """A counter for any number of updates whose noise law is known in advance."""
 
     def derivation(self) -> Derivation:
-        """Derive its guarantee."""
+        """Derive the guarantee by the rules of the accounting."""
         ...
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in a column's answer after `updates`, before it is rounded."""
+        """Return the independent noises in a column's answer after `updates` updates, before rounding."""
         ...
 
     def most_noise_terms(self, updates: int) -> list[Term]:
-        """Return the noises of the answer with the largest variance under the tree or epoch of `updates`."""
+        """Return the noises of the answer with the largest variance in the tree or epoch that `updates` lies in."""
         ...
 
 
 class Closing(NamedTuple):
     """The scale of the noises that close the intervals of an HSS, and the counter that their sums go into.
 
-    `apart`: each column has intervals of its own.
+    `apart`: every column has its own intervals.
     """
 
     scale: Fraction
@@ -57,22 +57,24 @@ class Closing(NamedTuple):
 
 
 def inner_counter(width: int, epsilon: Fraction, neighbors: Neighbors, ones: int) -> InnerCounter:
-    """Return the counter that interval sums go into: `width` columns for any number of intervals, epsilon / L0 each."""
+    """Return the counter of interval sums: `width` columns, any number of intervals, epsilon / L0 per column."""
     return Inner(width, epsilon, neighbors, ones)
 
 
 def gaussian_inner_counter(
     width: int, rho: Fraction, neighbors: Neighbors, ones: int
 ) -> InnerCounter:
-    """Return the counter where a delta is granted: all columns together at rho in zCDP, for any number of intervals."""
+    """Return the counter of interval sums where a delta is granted: all columns together at rho in zCDP."""
     return GaussianInner(width, rho, neighbors, None, ones)
 
 
 def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: float) -> int:
-    """Return a bound on q's error after each of the first `updates` updates; it is exceeded with at most `failure`.
+    """Return a bound on q's error, all of the first `updates` updates together, exceeded with probability <=
+    `failure`.
 
-    `law` says what the columns' noise does to q; two-sided. It is one number for all updates from 2^k to 2^(k+1) - 1:
-    from the answer with the largest variance there, at the failure probability of the last of them.
+    The bound is two-sided; `law` describes the effect of the columns' noise on q. All updates from 2^k to 2^(k+1) -
+    1 have one bound: that of the answer with the largest variance among them, at the failure probability of the
+    last of them.
     """
     if updates == 0:
         return 0

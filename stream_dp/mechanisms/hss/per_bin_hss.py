@@ -1,11 +1,11 @@
-"""HSS bin by bin: each column has a sparse vector of its own and is updated at its own crossings only.
+"""HSS bin by bin: each column has its own sparse vector and is updated only at its own crossings.
 
-A re-armed count sparse vector per column says when the column has grown by its public threshold; only then does the
-column's own counter close an update, and its answer is released until the next crossing. Where an event sets few
+A re-armed count sparse vector per column detects when the column has grown by its public threshold. Only then the
+column's own counter closes an update, and its answer is released until the next crossing. Where an event sets few
 entries this beats the joint form (`hss`): a column pays for its own growth, and a count that shifts by a constant
-costs max(e1, e2) instead of e1 + e2. Rules: plain Python over a `ConcurrentComposition`, as in `hss`: rows are tainted
-and only passed on; which columns cross, what is released and how often are answers or public. This file knows no
-samplers and no ticks.
+costs max(e1, e2) instead of e1 + e2. Rules: plain Python over a `ConcurrentComposition`, as in `hss`: rows are
+tainted and only passed on; which columns cross, and what is released and how often, follows from answers and public
+values. This file knows no samplers and no ticks.
 """
 
 from collections.abc import Hashable
@@ -35,15 +35,16 @@ from stream_dp.mechanisms.watches.kinds import CountWatchers
 from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
-SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
+SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
-KEPT = 1024  # columns' bounds that are remembered
+KEPT = 1024  # cached bounds of columns
 
 
 @wire("per-bin-hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class PerBinState:
-    """All public but `parts`: `queries` asked; per column, shape (width,), `intervals` closed, `released`, `levels`.
+    """All public but `parts`: the number of `queries`; per column, shape (width,), closed `intervals`, `released`,
+    `levels`.
 
     `levels` are the thresholds of the live sparse vectors.
     """
@@ -58,14 +59,15 @@ class PerBinState:
 @wire("per-bin-hss", 1, rests_on=(CountWatchers, SeparateCounters))
 @dataclass(frozen=True)
 class PerBinHSS(CountRows, Deciding):
-    """Histogram of `width` columns, each released anew when it has grown by about its self-tuned threshold.
+    """Histogram of `width` columns; a column gets a new release when it has grown by about its self-tuned
+    threshold.
 
     Answers of shape (width,), never negative. `horizon` is the number of queries where it is known; `ones` the most
     entries of a row that one event sets.
 
-    Privacy claim: (watch_epsilon + counter_epsilon)-DP under `neighbors`, adaptively: [HSV] Thm 6.1 over {count sparse
-    vectors: max(e1, e2) a column; counters}, each by Cor 5.5 over its columns, k = L0, joined by Thm 4.10. Which
-    columns close is an answer of the sparse vectors, so equal in both runs.
+    Privacy claim: (watch_epsilon + counter_epsilon)-DP under `neighbors`, adaptively: [HSV] Thm 6.1 over {count
+    sparse vectors: max(e1, e2) a column; counters}, each by Cor 5.5 over its columns, k = L0, joined by Thm 4.10.
+    Which columns close is an answer of the sparse vectors, so equal in both runs.
     """
 
     width: int
@@ -85,22 +87,22 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def watchers(self) -> CountWatchers:
-        """The sparse vectors."""
+        """The sparse vectors of the columns."""
         return CountWatchers(self.width, self.watch_epsilon, self.neighbors, self.ones)
 
     @property
     def closing(self) -> Closing:
-        """What closes the intervals of each column, and which counters they go into."""
+        """The noise scale that closes the intervals of a column, and the counters of interval sums."""
         return Closing(self.watchers.scale, self.counters, apart=True)
 
     @cached_property
     def counters(self) -> SeparateCounters:
-        """The counters behind them."""
+        """The counters that receive the interval sums."""
         return SeparateCounters(self.width, self.counter_epsilon, self.neighbors, self.ones)
 
     @cached_property
     def tuned(self) -> SelfTuned:
-        """The public thresholds."""
+        """The self-tuned public thresholds."""
         return SelfTuned(1 / self.counters.unit_epsilon, self.watchers.scale, self.horizon)
 
     def gamma(self, query: int, intervals: int) -> int:
@@ -112,12 +114,12 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def _gammas(self) -> dict[tuple[int, int], int]:
-        """The thresholds computed so far."""
+        """Cache of thresholds."""
         return {}
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the sparse vectors, the counters beside them, and all of it behind HSS.
+        """Derive the guarantee: the sparse vectors, the counters in parallel to them, both inside HSS.
 
         Raises:
             NotDerivable: no rule covers the parts.
@@ -132,40 +134,41 @@ class PerBinHSS(CountRows, Deciding):
         return derive((derive(each, Fixed("sub-mechanisms")),), composite)
 
     def public(self, updates: int, state: PerBinState | None) -> tuple[int, Hashable] | None:
-        """Return the number of queries (its next power of two) and the numbers of closed intervals there are.
+        """Return the number of queries, rounded up to a power of two, and the set of numbers of closed intervals.
 
-        Without a state nothing.
+        Without a state the result is None.
         """
         if state is None:
             return None
         return self._rounded(max(1, state.queries)), frozenset(state.intervals.tolist())
 
     def band(self, public: tuple[int, frozenset[int]], confidence: float) -> int:
-        """Return a bound on |released - true| of any column: what went by unseen since its crossing, and its noise.
+        """Return a bound on |released - true| of any column: its growth since the last crossing, and its counter's
+        noise.
 
-        Unseen is less than gamma + (threshold noise) - (query noise). The largest of the columns' bounds is taken; each
-        is that of `hss.HSS.band` for a histogram: crossings and thresholds never look at a counter's noise, which is
-        therefore independent of the number of intervals J; the threshold alive now was drawn once, but has survived,
-        which is paid for by moving its law up by the public J (`survivors`).
+        The growth is less than gamma + (threshold noise) - (query noise). The result is the largest of the columns'
+        bounds, each computed as in `hss.HSS.band` for a histogram: crossings and thresholds never look at a
+        counter's noise, which is therefore independent of the number of intervals J; the threshold alive now was
+        drawn once but has survived, and moving its law up, by the public J, pays for that (`survivors`).
         """
         query, intervals = public
         return max(self._column_band(query, each, confidence) for each in intervals)
 
     def excess(self, public: tuple[int, frozenset[int]], failure: float) -> int:
-        """Return what a column exceeds its count by with at most `failure`: only its counter's noise lifts it."""
+        """Return a bound on a column's released - true (counter noise), exceeded with probability <= `failure`."""
         laws = (self.counters.noise_terms(intervals) for intervals in public[1])
         return max(laplace_quantile(tuple(terms), 2 * failure) for terms in laws)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
-        """Return the half-width at the query-th query of a column that has closed so many intervals."""
+        """Return the half-width at the query-th query of a column with `intervals` closed intervals."""
         return self._column_band(self._rounded(query), intervals, confidence)
 
     def _rounded(self, query: int) -> int:
-        """The number of queries that the bound is made for: the horizon, or the next power of two."""
+        """Return the number of queries that a bound is computed for: the horizon, or the next power of two."""
         return self.horizon or 1 << query.bit_length()
 
     def _column_band(self, query: int, intervals: int, confidence: float) -> int:
-        """The bound of a column that has closed so many intervals."""
+        """Return the bound of a column with `intervals` closed intervals."""
         key = query, intervals, confidence
         if key not in self._bands:
             if len(self._bands) >= KEPT:
@@ -184,16 +187,16 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def _bands(self) -> dict[tuple[int, int, float], int]:
-        """The columns' bounds computed so far."""
+        """Cache of the columns' bounds."""
         return {}
 
     def opening(self) -> tuple[int, int]:
-        """Return one short of the threshold, in the second column too where an event may reach both."""
+        """Return counts one event short of the threshold, in the second column too where an event may reach both."""
         first = max(0, self.gamma(1, 0) - 1)
         return first, first if self.neighbors.l0(self.width, self.ones) > 1 else 0
 
     def init(self, noise: Noise) -> PerBinState:
-        """Return the first state: sparse vectors and counters created, nothing released but zeros."""
+        """Return the first state: sparse vectors and counters are created, and zeros are released."""
         zeros = np.zeros(self.width, dtype=np.int64)
         step = self.composition.step
         parts, _ = step(self.composition.init(), Create(self.watchers), noise)
@@ -203,7 +206,7 @@ class PerBinHSS(CountRows, Deciding):
     def step(
         self, state: PerBinState, message: Message, noise: Noise
     ) -> tuple[PerBinState, IntArray | None]:
-        """Take a row, or answer (which asks every column's sparse vector once).
+        """Add a row, or answer a query, which asks every column's sparse vector once.
 
         Raises:
             RejectedMessage: a bad row.
@@ -217,7 +220,7 @@ class PerBinHSS(CountRows, Deciding):
         return PerBinState(queries, intervals, released, state.levels, parts), None
 
     def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
-        """Compare every column with its threshold; close the intervals of those that crossed."""
+        """Compare every column with its threshold, and close the intervals of the columns that crossed."""
         query, levels = state.queries + 1, state.levels
         if self.horizon is None and query & (query - 1) == 0:
             levels = self._levels(query, state.intervals)
@@ -229,7 +232,7 @@ class PerBinHSS(CountRows, Deciding):
         return self._close(after, np.flatnonzero(crossed), noise)
 
     def _close(self, state: PerBinState, columns: IntArray, noise: Noise) -> PerBinState:
-        """Close the updates of these columns and release their counts (clipped at zero)."""
+        """Close the updates of these columns and release their counts, clipped at 0."""
         asked = Ask(COUNTERS, CloseQuery(columns=columns))
         parts, counts = self.composition.step(state.parts, asked, noise)
         if counts is None:
@@ -243,5 +246,5 @@ class PerBinHSS(CountRows, Deciding):
         return PerBinState(state.queries, intervals, released, levels, parts)
 
     def _levels(self, query: int, intervals: IntArray) -> IntArray:
-        """The thresholds of columns that have closed so many intervals."""
+        """Return the thresholds of columns with these numbers of closed intervals."""
         return np.array([self.gamma(query, j) for j in intervals.tolist()], dtype=np.int64)

@@ -1,9 +1,9 @@
-"""What a sparse vector watches and an HSS releases: monotone quantities q of the columns' sums ([HSV] Def 7.2).
+"""Monotone quantities q of the columns' sums ([HSV] Def 7.2), which a sparse vector watches and an HSS releases.
 
-Rules: a quantity is a frozen value that says of itself what one event can change (`sensitivity`, `one_signed`) and what
-an error of the columns does to it (`error`); scales and thresholds follow from that, and nobody types one. The family
-here is closed and proven line by line. An event sets at most `ones`
-entries of its row, each to 1. This file knows no noise and no privacy parameter.
+Rules: a quantity is a frozen value. It states what one event can change (`sensitivity`, `one_signed`) and how an
+error of the columns changes its value (`error`); scales and thresholds follow from these, and nobody types them in.
+The family is closed, and every property is proven here. An event sets at most `ones` entries of its row, each to 1.
+This file knows no noise and no privacy parameter.
 """
 
 from abc import ABC, abstractmethod
@@ -18,14 +18,16 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.noise_quantiles import Term
 
-LEAD = 1 << 30  # events: no noise catches up with so many
+LEAD = 1 << 30  # events; no noise makes up for so many
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorLaw:
-    """How far q of noisy sums is from q of exact ones: at most `factor` times the sum of `added` columns' noises.
+    """How far q of noisy sums is from q of the exact sums: at most `factor` times the sum of `added` columns'
+    noises.
 
-    Too high, it is so for one of `high` such sums; too low, for one of `low` that are fixed by the data alone.
+    An error upwards is bounded by the largest of `high` such sums, an error downwards by the largest of `low` sums,
+    which the data alone determine.
     """
 
     added: int
@@ -34,7 +36,7 @@ class ErrorLaw:
     factor: int = 1
 
     def terms(self, columns: Sequence[Term]) -> tuple[Term, ...]:
-        """Return the noises of q's error, from those of one column."""
+        """Return the noises of q's error from the noises of one column."""
         return tuple(
             Term(scale, number * self.added, weight * self.factor)
             for scale, number, weight in columns
@@ -42,12 +44,12 @@ class ErrorLaw:
 
     @property
     def rest(self) -> int:
-        """What comes on top where columns are rounded one by one, each by up to a half, and not the sum."""
+        """The additional error where each column is rounded, by up to a half, instead of the sum."""
         return self.factor * self.added // 2
 
 
 class Quantity(ABC):
-    """A function of the sums, shape (width,), that never falls when an entry grows; its value is an integer >= 0."""
+    """A function of the sums, shape (width,), that does not fall when an entry grows; an integer >= 0."""
 
     @abstractmethod
     def of(self, sums: IntArray) -> int:
@@ -55,49 +57,50 @@ class Quantity(ABC):
 
     @abstractmethod
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Return by how much one event can change the value, at most ([HSV] Def 7.3 asks for 1)."""
+        """Return the most by which one event can change the value ([HSV] Def 7.3 requires 1)."""
 
     def one_signed(self, relation: Neighbors, width: int) -> bool:
-        """Whether an event changes the value in one direction, whenever it is asked for: then query noise is halved."""
+        """Whether an event changes the value in one direction at all times; then query noise is halved."""
         return relation.monotone(width)
 
     @abstractmethod
     def error(self, width: int) -> ErrorLaw | None:
-        """Return what the noise of columns does to the value; None where it may do anything up to the whole range."""
+        """Return the law of the value's error under noise; None where the error may span the value's range."""
 
     def spread(self, sums: IntArray, half: int) -> int:
-        """Return how far the value at `sums` may be off; `half` is the bound by `error`, or else each column's."""
+        """Return a bound on the value's error at `sums`; `half` bounds it by `error`, or else each column's error."""
         return half
 
     def opening(self, gamma: int) -> tuple[int, int]:
-        """Return how many other events an audit puts into columns 0 and 1, so that its one event shows most.
+        """Return how many other events an audit puts into columns 0 and 1 so that its one event is most visible.
 
-        Here: a crossing that the event decides. Where it would be hidden by other columns, a lead beyond all noise.
+        By default as many as make the event decide a crossing. Where other columns would hide the event: a lead
+        beyond all noise.
         """
         return gamma, 0
 
     def lipschitz(self, width: int) -> int:
-        """Return L: the value changes by at most L times the largest change of an entry."""
+        """Return L such that the value changes by at most L times the largest change of an entry."""
         law = self.error(width)
         return width if law is None else law.factor * law.added
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "Quantity":
-        """Return itself where it is one for rows of this width and events of so many ones.
+        """Return this quantity after checking that it fits rows of this width and events of up to `ones` ones.
 
         Raises:
-            UsageError: it is not.
+            UsageError: it does not fit.
         """
         return self
 
     @property
     def why(self) -> str:
-        """How its properties are known, in a few words."""
+        """The reason why its properties hold, in a few words."""
         return "monotone; proven in mechanisms/hss/quantities.py"
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it is, in a few words."""
+        """The quantity in a few words."""
 
 
 @wire("quantity-maximum", 1)
@@ -114,7 +117,7 @@ class Maximum(Quantity):
         return int(sums.max())
 
     def holder(self, sums: IntArray) -> int | None:
-        """Return the place of the largest entry, of equal ones the first; None where none is above 0.
+        """Return the index of the largest entry, the first of equal ones; None where no entry is above 0.
 
         >>> Maximum().holder(np.array([3, 7, 7])), Maximum().holder(np.array([0, 0]))
         (1, None)
@@ -127,7 +130,7 @@ class Maximum(Quantity):
         return 1
 
     def error(self, width: int) -> ErrorLaw:
-        """Too high: by the noise of some column; too low: by that of the truly largest one."""
+        """Return the law: too high by the noise of some column, too low by the noise of the truly largest one."""
         return ErrorLaw(added=1, high=width, low=1)
 
     def opening(self, gamma: int) -> tuple[int, int]:
@@ -136,7 +139,7 @@ class Maximum(Quantity):
 
     @property
     def words(self) -> str:
-        """What it is."""
+        """The quantity in a few words."""
         return "the largest column"
 
 
@@ -163,15 +166,15 @@ class Largest(Quantity):
         return 1
 
     def error(self, width: int) -> ErrorLaw:
-        """Too high: by the noise of some column; too low: by that of one of the truly `rank` largest."""
+        """Return the law: too high by the noise of some column, too low by that of one of the `rank` truly largest."""
         return ErrorLaw(added=1, high=width, low=self.rank)
 
     def opening(self, gamma: int) -> tuple[int, int]:
-        """Return a lead for as many columns as it takes, if they are at most two."""
+        """Return a lead for the `rank` - 1 columns above, if these are at most two."""
         return LEAD, LEAD * min(1, self.rank - 1)
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "Largest":
-        """Return itself.
+        """Return this quantity.
 
         Raises:
             UsageError: there are fewer columns than its rank.
@@ -182,7 +185,7 @@ class Largest(Quantity):
 
     @property
     def words(self) -> str:
-        """What it is."""
+        """The quantity in a few words."""
         return f"the column of rank {self.rank}"
 
 
@@ -191,8 +194,8 @@ class Largest(Quantity):
 class Sum(Quantity):
     """The sum of all columns: how many entries have been set.
 
-    Its Lipschitz constant is the width, and an event changes it by up to `ones`, by the same amount at every time: so
-    in one direction under either relation.
+    Its Lipschitz constant is the width. An event changes it by up to `ones`, by the same amount at all times, so in
+    one direction under either relation.
 
     >>> Sum().of(np.array([3, 7, 5]))
     15
@@ -203,7 +206,7 @@ class Sum(Quantity):
         return sum(sums.tolist())
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Return the number of ones that an event can bring or take; a replacement may keep some."""
+        """Return the most ones that an event adds or removes; a replacement may keep some."""
         return min(width, ones)
 
     def one_signed(self, relation: Neighbors, width: int) -> bool:
@@ -211,12 +214,12 @@ class Sum(Quantity):
         return True
 
     def error(self, width: int) -> ErrorLaw:
-        """The sum of all columns' noises, either way."""
+        """Return the law: too high or too low by the sum of all columns' noises."""
         return ErrorLaw(added=width, high=1, low=1)
 
     @property
     def words(self) -> str:
-        """What it is."""
+        """The quantity in a few words."""
         return "the sum of the columns"
 
 
@@ -239,31 +242,31 @@ class ColumnsAbove(Quantity):
         return int((sums >= self.level).sum())
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Return the number of ones: those that a replacement moves up and those that it moves down cancel."""
+        """Return the number of ones: columns that a replacement moves up and columns that it moves down cancel."""
         return min(width, ones)
 
     def error(self, width: int) -> None:
-        """Return None: columns near the level decide."""
+        """Return None: one error of 1 may move all columns across the level."""
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "ColumnsAbove":
-        """Return itself.
+        """Return this quantity.
 
         Raises:
-            UsageError: every column is above the level before the first event.
+            UsageError: the level is below 1, so every column would be above it before the first event.
         """
         if self.level < 1:
             raise UsageError(f"level: must be at least 1, got {self.level}")
         return self
 
     def spread(self, sums: IntArray, half: int) -> int:
-        """Return how many columns lie so near the level that `half` may put them on its other side."""
+        """Return how many columns lie so near the level that an error of `half` may move them across it."""
         too_low = int(((sums < self.level) & (sums >= self.level - half)).sum())
         too_high = int(((sums >= self.level) & (sums < self.level + half)).sum())
         return max(too_low, too_high)
 
     @property
     def words(self) -> str:
-        """What it is."""
+        """The quantity in a few words."""
         return f"the number of columns with at least {self.level}"
 
 

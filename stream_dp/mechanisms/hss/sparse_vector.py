@@ -1,9 +1,10 @@
 """The sparse vector technique over a running histogram ([HSV] Alg. 3, one-sided geometric noise).
 
-An instance adds up the rows since its creation and answers, at each query, whether a quantity q of offset + sum lies
-above a public threshold; with the first "above" it halts. Rules: both scales follow from q's properties under the
-relation; the noisy threshold is drawn once, the query noise afresh for each query, and neither ever leaves. `offset`
-is a public, released value and is copied, never aliased. This file knows no keys, alerts or intervals.
+An instance adds up the rows since its creation and answers, at each query, whether a quantity q of offset + sum
+lies above a public threshold; with the first "above" it halts. Rules: both scales follow from q's properties under
+the relation; the noisy threshold is drawn once, the query noise afresh for each query, and neither is ever
+released. `offset` is a public, released value and is copied, never aliased. This file knows no keys, alerts or
+intervals.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 @wire("sparse-vector-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SparseVectorState:
-    """`count`: exact sums since creation, private. `lift`: noise on the threshold. `halted`: it has answered 1."""
+    """`count`: exact sums since creation; `lift`: noise on the threshold; both private. `halted`: it has answered 1."""
 
     count: IntArray
     lift: int
@@ -42,15 +43,15 @@ class SparseVectorState:
 class SparseVector(CountRows):
     """Is q(offset + sum of rows) > threshold?
 
-    Answers of shape (1,): 1 above (and halt), 0 not above. With one event q changes by at most D (its sensitivity),
-    in one direction (s = 1) or in either (s = 2): the noise on the threshold has scale D / threshold_epsilon, that on
+    Answers of shape (1,): 1 above (and halt), 0 not above. One event changes q by at most D (its sensitivity), in
+    one direction (s = 1) or in either (s = 2): the noise on the threshold has scale D / threshold_epsilon, that on
     each query s D / query_epsilon. `ones`: the most entries of a row that one event sets.
 
-    Privacy claim: (threshold_epsilon + query_epsilon)-DP for such event streams under `neighbors`,
-    adaptively ([HSV] Lemma 7.4; one-sided noise: Liu et al., arXiv 2407.20068).
+    Privacy claim: (threshold_epsilon + query_epsilon)-DP for such event streams under `neighbors`, adaptively
+    ([HSV] Lemma 7.4; one-sided noise: Liu et al., arXiv 2407.20068).
 
     Raises:
-        UsageError: q is none for such rows or events.
+        UsageError: q does not fit such rows or events.
     """
 
     width: int
@@ -62,7 +63,6 @@ class SparseVector(CountRows):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a quantity that does not fit."""
         self.quantity.checked(self.neighbors, self.width, self.ones)
 
     @property
@@ -72,12 +72,11 @@ class SparseVector(CountRows):
 
     @property
     def sensitivity(self) -> int:
-        """D: by how much one event changes the quantity, at most."""
+        """D: the most by which one event changes the quantity."""
         return self.quantity.sensitivity(self.neighbors, self.width, self.ones)
 
     @property
     def _source(self) -> str:
-        """Where it is proven."""
         return SOURCE
 
     @property
@@ -120,14 +119,14 @@ class SparseVector(CountRows):
         )
 
     def init(self, noise: Noise) -> SparseVectorState:
-        """Return the first state: nothing counted; the noisy threshold drawn."""
+        """Return the first state: nothing counted, the noisy threshold drawn."""
         lift = self._drawn(noise, self.lift_scale)
         return SparseVectorState(np.zeros(self.width, dtype=np.int64), lift, halted=False)
 
     def step(
         self, state: SparseVectorState, message: Message, noise: Noise
     ) -> tuple[SparseVectorState, IntArray | None]:
-        """Add a row, or compare.
+        """Add a row, or answer whether q is above the query's threshold.
 
         Raises:
             RejectedMessage: the instance has halted, a bad row, or a query without a threshold.
@@ -144,5 +143,5 @@ class SparseVector(CountRows):
         return replace(state, halted=above), np.array([int(above)], dtype=np.int64)
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
-        """One draw at this scale."""
+        """Return one geometric draw at this scale."""
         return int(noise.geometric(scale, 1)[0])

@@ -1,4 +1,4 @@
-"""Counters and sums: noise of a tree, or correlated Gaussian noise, added to what was counted so far.
+"""Counters and sums: tree noise, or correlated Gaussian noise, is added to the totals so far.
 
 Begin with `tree` (the noise), then `counter`. No branch depends on data here.
 """

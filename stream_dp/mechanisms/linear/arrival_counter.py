@@ -1,9 +1,9 @@
 """How many identifiers were there, so far or since their public window began: a counter of first ticks.
 
-A row is how many identifiers came in its tick for the first time in the window; who makes it remembers them. One event
-moves up to `changes` units of such rows, at most one at a tick and an identifier, so the counter is one of counts at
-epsilon / changes. At the begin of a window it starts anew, with noise of its own. This file knows no identifier, no
-memory and no names.
+An entry of a row is the number of identifiers that came in its tick for the first time in the window; the code that
+makes rows remembers them. One event moves up to `changes` units of such rows, at most one for a tick and an
+identifier, so the counter counts at epsilon / changes. When a window begins, the counter starts anew with its own
+noise. This file knows no identifier, no memory and no names.
 """
 
 from dataclasses import dataclass
@@ -48,11 +48,12 @@ class ArrivalCounterState:
 class ArrivalCounter(Linear[ArrivalCounterState]):
     """Answers of shape (1,): identifiers since the window of `arrivals` began, for any number of windows.
 
-    Without windows: so far, for at most `horizon` updates, or for any number (up to 2^40) where it is None.
+    Without windows: identifiers so far, for at most `horizon` updates, or for any number (up to 2^40) where it is
+    None.
 
-    Privacy claim: `epsilon`-DP for events under `neighbors`, or for the users of `arrivals`, adaptively, where rows are
-    made of the events by an exact memory of each public window: a unit lies in one window's counter ([HSV] Cor 5.5,
-    k = 1), which runs at epsilon / changes, and neighbours differ by so many units.
+    Privacy claim: `epsilon`-DP for events under `neighbors`, or for the users of `arrivals`, adaptively, where an
+    exact memory of each public window makes the rows from the events: a unit lies in one window's counter ([HSV]
+    Cor 5.5, k = 1), which runs at epsilon / changes, and neighbours differ by so many units.
 
     >>> from stream_dp.core.messages import Update
     >>> from stream_dp.testing.noise import ZeroNoise
@@ -72,12 +73,12 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @property
     def width(self) -> int:
-        """One entry."""
+        """Number of entries of a row."""
         return 1
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`, for whom the arrivals say."""
+        """Pure DP at `epsilon`, for the unit that `arrivals` protects."""
         return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.arrivals.users)
 
     @cached_property
@@ -96,7 +97,8 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a window's counter, one window after the other, the units that neighbours differ by.
+        """Derive the guarantee: a window's counter, windows one after the other, then the units by which neighbours
+        differ.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`, or an event may lie in two ticks.
@@ -108,26 +110,26 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
         return derive((part,), FirstArrivals("identifiers", self.arrivals))
 
     def public(self, updates: int, state: Any) -> int:
-        """Return how many updates the window has had: the noise of its counter depends on nothing else."""
+        """Return the number of updates in the window: the noise of its counter depends on nothing else."""
         window = self.arrivals.window
         return updates if window is None or not updates else (updates - 1) % window + 1
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the answer after so many updates of the window."""
+        """Return the law of the noise in the answer after `public` updates of the window."""
         return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
-        """Return the same: there is one view."""
+        """Return the value of `public`: there is only one view."""
         return self.public(updates, state)
 
     def init(self, noise: Noise) -> ArrivalCounterState:
-        """Return the first state: nobody was there."""
+        """Return the first state: no identifiers counted."""
         return ArrivalCounterState(0, self.inner.init(noise))
 
     def step(
         self, state: ArrivalCounterState, message: Message, noise: Noise
     ) -> tuple[ArrivalCounterState, IntArray | None]:
-        """Add a row, behind a new begin where a window has ended; or answer.
+        """Add a row, after a new start where a window has ended, or answer.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the horizon.

@@ -1,11 +1,11 @@
-"""Continual counters and sums: rows so far, per column, with tree noise added at every step.
+"""Continual counters and sums: totals of the rows so far, per column, with tree noise at every step.
 
-A linear mechanism is a law of its rows, a structure of trees over time and the noise of their nodes. What an event
-changes in a row in all (`l1`) says what one unit of it may spend (`unit_epsilon`); every tree that an update lies in
-has a part of that, and the noise of a tree is private for any integer stream (`tree` has the proof). Three structures:
-one tree over a declared horizon; a hybrid, and trees that hand over, for any number of updates. The answer is the exact
-integer total plus integer noise. A new kind states its rows, its trees and how they advance, no step of its own. This
-file knows no ticks and no names.
+A linear mechanism is a law of its rows, a structure of trees over time and the noise of their nodes. The l1 norm of
+an event's change of a row (`l1`) determines what one unit of it may spend (`unit_epsilon`). The trees that an
+update lies in share that amount, and the noise of a tree is private for any integer stream (`tree` has the proof).
+There are three structures: one tree over a declared horizon; a hybrid for any number of updates; and trees that
+hand over, also for any number. The answer is the exact integer total plus integer noise. A new kind states its
+rows, its trees and how they advance; it inherits `step`. This file knows no ticks and no names.
 """
 
 from collections.abc import Sequence
@@ -50,14 +50,14 @@ S = TypeVar("S")
 
 
 class PureShares:
-    """A pure claim at `epsilon`, and the part of it that one unit of an event's change may spend."""
+    """A pure claim at `epsilon`, and the share of it for one unit of an event's change."""
 
     epsilon: Fraction
     neighbors: Neighbors
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row in all."""
+        """What one event changes in a row: the l1 norm of the difference."""
         raise NotImplementedError
 
     @property
@@ -67,15 +67,15 @@ class PureShares:
 
     @property
     def unit_epsilon(self) -> Fraction:
-        """What one unit may spend: epsilon / l1; over counts that is a column's share, epsilon / L0."""
+        """The epsilon that one unit may spend: epsilon / l1; for counts a column's share, epsilon / L0."""
         return self.epsilon / self.l1
 
 
 class TreeTerms:
-    """Noises of trees, whose number and scales follow from the number of updates."""
+    """Mixin for noise of trees whose number and scales follow from the number of updates."""
 
     def noise_terms(self, updates: int) -> Sequence[Term]:
-        """Return the independent noises in the answer after `updates` updates, before it is rounded."""
+        """Return the independent noises in the answer after `updates` updates, before rounding."""
         raise NotImplementedError
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
@@ -84,33 +84,33 @@ class TreeTerms:
 
 
 class Linear(Additive, Generic[S]):
-    """Totals of rows plus noise, all columns updated together: the law depends on the number of updates alone."""
+    """Totals of rows plus noise, all columns updated together; the noise law depends on the number of updates alone."""
 
     forest: ClassVar[None] = None
 
     @property
     def ever(self) -> Self:
-        """What counts so far: itself."""
+        """The part that counts so far: this mechanism itself."""
         return self
 
     def public(self, updates: int, state: Any) -> int:
-        """Return the number of updates: the noise in an answer depends on nothing else."""
+        """Return the number of updates: the noise of an answer depends on nothing else."""
         return updates
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row that the mechanism is made for (RejectedMessage: a bad one)."""
+        """Return `row` if it is a row for this mechanism, else raise RejectedMessage."""
         raise NotImplementedError
 
     def advanced(self, state: S, total: IntArray, noise: Noise) -> S:
-        """Return the state after one more update, with this total (RejectedMessage: there may be none)."""
+        """Return the state after one more update, with this total; raise RejectedMessage after the last update."""
         raise NotImplementedError
 
     def value(self, state: S) -> IntArray:
-        """Return the noise in an answer, as integers."""
+        """Return the noise of an answer, as integers."""
         raise NotImplementedError
 
     def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:
-        """Add a row, or answer the noisy totals, shape (width,).
+        """Add a row, or answer the noisy totals of shape (width,).
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the last one.
@@ -131,23 +131,23 @@ class TreeCounter(TreeTerms, PureShares, Linear[S]):
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """The trees that an update lies in: one of each kind."""
+        """The trees that one update lies in: one tree of each kind."""
         raise NotImplementedError
 
     def fine(self, state: S) -> IntArray:
-        """Return the noise in an answer, in fixed point as a tree's."""
+        """Return the noise of an answer, in the fixed point of a tree's noise."""
         raise NotImplementedError
 
     def value(self, state: S) -> IntArray:
-        """Return the noise in an answer, as integers."""
+        """Return the noise of an answer, as integers."""
         return rounded(self.fine(state))
 
 
 class CountedRows(CountRows, TreeCounter[S]):
-    """Rows of counts; every column has its share."""
+    """Counters of rows of counts; every column has its share of the budget."""
 
     def _by_columns(self, subject: str, source: str) -> Derivation:
-        """Derive the guarantee (NotDerivable: the noise is too small for `epsilon`)."""
+        """Derive the guarantee from the columns (NotDerivable: the noise is too small for `epsilon`)."""
         return columns_derivation(
             subject, source, self.trees, self.unit_epsilon, self.neighbors, self.ones
         )
@@ -161,9 +161,9 @@ def columns_derivation(
     neighbors: Neighbors,
     ones: int = 1,
 ) -> Derivation:
-    """Derive what a counter of `width` columns guarantees, each with the noise of `trees` at `column_epsilon`.
+    """Derive the guarantee of a counter whose columns have the noise of `trees`, each column at `column_epsilon`.
 
-    An event sets at most `ones` of the columns.
+    The trees give the number of columns; an event sets at most `ones` of them.
 
     Raises:
         NotDerivable: the noise is too small for `column_epsilon`, or no rule covers the columns.
@@ -181,7 +181,7 @@ def columns_derivation(
 @wire("counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterState:
-    """`total`: exact counts, shape (width,), private. `tree`: the noise at the current step."""
+    """`total`: exact counts, shape (width,), private. `tree`: the state of the noise."""
 
     total: IntArray
     tree: TreeState
@@ -190,7 +190,7 @@ class CounterState:
 @wire("counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class Counter(CountedRows[CounterState]):
-    """`width` continual counters for at most `horizon` updates: one tree.
+    """`width` continual counters for at most `horizon` updates, with one tree per column.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows).
 
@@ -211,22 +211,22 @@ class Counter(CountedRows[CounterState]):
 
     @cached_property
     def tree(self) -> TreeNoise:
-        """The noise process; node scale = height / column epsilon."""
+        """The noise process; the scale of a node is height / column epsilon."""
         shape = TreeShape.best(self.horizon)
         return TreeNoise(shape, Fraction(shape.height) / self.unit_epsilon, self.width)
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """The tree."""
+        """The one tree of this counter."""
         return (self.tree,)
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        """Return the independent noises in the answer after `updates` updates, before rounding."""
         return self.tree.terms(updates)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: each column's tree noise, the columns in parallel.
+        """Derive the guarantee: the tree noise of each column, then the columns in parallel.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -243,14 +243,14 @@ class Counter(CountedRows[CounterState]):
         return CounterState(total, self.tree.advance(state.tree, noise))
 
     def fine(self, state: CounterState) -> IntArray:
-        """Return the noise in an answer, in fixed point."""
+        """Return the noise of an answer, in fixed point."""
         return self.tree.fine(state.tree)
 
 
 @wire("hybrid-counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HybridState:
-    """`total`: exact counts, private. `epoch`: its number; `inner`, `totals`: the two noises."""
+    """`total`: exact counts, private. `epoch`: number of the epoch. `inner`, `totals`: the states of the two noises."""
 
     total: IntArray
     epoch: int
@@ -261,11 +261,13 @@ class HybridState:
 @wire("hybrid-counter", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class HybridCounter(CountedRows[HybridState]):
-    """`width` continual counters for any number of updates (up to 2^40), whatever it is (Chan, Shi, Song 2011).
+    """`width` continual counters for any number of updates (up to 2^40), not declared in advance (Chan, Shi, Song
+    2011).
 
-    Epoch e covers 2^e updates and runs a tree of its own at (1-w) of the budget; the totals of the finished epochs go
-    into one tree of at most 40 steps at w of it (w and its shape are best for 2^10 to 2^20 updates). An update lies in
-    one epoch (parallel over the epochs, [HSV] Cor 5.5 with k = 1) and in one total, so the two add up to the whole.
+    Epoch e covers 2^e updates and runs its own tree at the share 1 - w of the budget. The totals of the finished
+    epochs go into one tree of at most 40 steps at the share w (w and the tree's shape are best for 2^10 to 2^20
+    updates). An update lies in one epoch (parallel over the epochs, [HSV] Cor 5.5 with k = 1) and in one total, so
+    the two add up to the whole.
     """
 
     horizon: ClassVar[None] = None
@@ -277,12 +279,12 @@ class HybridCounter(CountedRows[HybridState]):
 
     @cached_property
     def totals(self) -> TreeNoise:
-        """The tree over finished epochs."""
+        """The tree over the totals of finished epochs."""
         scale = TOTALS_SHAPE.height / (TOTALS_SHARE * self.unit_epsilon)
         return TreeNoise(TOTALS_SHAPE, scale, self.width)
 
     def inner(self, epoch: int) -> TreeNoise:
-        """The tree inside this epoch."""
+        """Return the tree inside this epoch."""
         while epoch >= len(self._inners):
             shape = TreeShape.best(1 << len(self._inners))
             scale = shape.height / ((1 - TOTALS_SHARE) * self.unit_epsilon)
@@ -291,23 +293,24 @@ class HybridCounter(CountedRows[HybridState]):
 
     @cached_property
     def _inners(self) -> list[TreeNoise]:
-        """The trees of the epochs needed so far."""
+        """Cache of the epochs' trees."""
         return []
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """An epoch's tree, and that of the totals."""
+        """The tree of an epoch, and the tree of the totals."""
         return self.inner(0), self.totals
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        """Return the independent noises in the answer after `updates` updates, before rounding."""
         epoch = max(0, updates.bit_length() - 1)  # an epoch ends with its own last update
         inside = updates and updates - (1 << epoch) + 1
         return [*self.inner(epoch).terms(inside), *self.totals.terms(epoch)]
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: an epoch's tree noise and that of the totals, the columns in parallel.
+        """Derive the guarantee: the noises of an epoch's tree and of the totals' tree, then the columns in
+        parallel.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -315,7 +318,7 @@ class HybridCounter(CountedRows[HybridState]):
         return self._by_columns("one counter, any number of updates", HYBRID_SOURCE)
 
     def most_noise_terms(self, updates: int) -> list[Term]:
-        """The noises of the answer with the largest variance in the epoch that `updates` lies in."""
+        """Return the noises of the answer with the largest variance in the epoch that `updates` lies in."""
         epoch = max(0, updates.bit_length() - 1)
         inner = self.inner(epoch)
         return [*inner.terms(worst_prefix(inner.shape, 1 << epoch)), *self.totals.terms(epoch)]
@@ -336,13 +339,13 @@ class HybridCounter(CountedRows[HybridState]):
         return HybridState(total, epoch, self.inner(epoch).advance(inner, noise), totals)
 
     def fine(self, state: HybridState) -> IntArray:
-        """Return the noise in an answer, in fixed point."""
+        """Return the noise of an answer, in fixed point."""
         return self.inner(state.epoch).fine(state.inner) + self.totals.fine(state.totals)
 
 
 @dataclass(frozen=True, slots=True)
 class HandOverSchedule:
-    """When one tree hands over to the next: tree n takes `first` * `growth`^n updates, its own last one included.
+    """Schedule of hand-overs: tree n takes `first` * `growth`^n updates, including its last one.
 
     >>> HandOverSchedule(64, 4).place(64), HandOverSchedule(64, 4).place(65)
     ((0, 64), (1, 1))
@@ -352,11 +355,11 @@ class HandOverSchedule:
     growth: int
 
     def size(self, number: int) -> int:
-        """How many updates the tree of this number takes."""
+        """Return how many updates the tree of this number takes."""
         return self.first * int(self.growth**number)
 
     def place(self, updates: int) -> tuple[int, int]:
-        """(number of the tree, updates inside it) after so many updates."""
+        """Return (number of the tree, updates inside it) after `updates` updates."""
         number = 0
         while updates > self.size(number):
             updates, number = updates - self.size(number), number + 1
@@ -366,9 +369,10 @@ class HandOverSchedule:
 @wire("hand-over-counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HandOverState:
-    """`total`: exact counts, private. `number`: which tree is at work; `tree`: its noise.
+    """`total`: exact counts, private. `number`: the tree in use. `tree`: the state of its noise.
 
-    `base`: the noise in the last answers of the finished trees, private, in fixed point as a tree's.
+    `base`: the summed noise of the last answers of the finished trees, private, in the fixed point of a tree's
+    noise.
     """
 
     total: IntArray
@@ -382,9 +386,9 @@ class HandOverState:
 class HandOverCounter(CountedRows[HandOverState]):
     """`width` continual counters for any number of updates (up to 2^40), best for the first thousand.
 
-    Each tree takes four times the updates of the one before, at the whole budget; what it answered last stays for good,
-    and the next tree adds to it. An update lies in one tree ([HSV] Cor 5.5, k = 1), so no budget goes to totals; the
-    price is the noise of all finished trees.
+    Each tree takes four times the updates of the tree before, at the whole budget. Its last answer is kept, and the
+    next tree adds to it. An update lies in one tree ([HSV] Cor 5.5, k = 1), so totals need no budget; the cost is
+    the noise of all finished trees.
     """
 
     schedule: ClassVar[HandOverSchedule] = HandOverSchedule(64, 4)
@@ -395,7 +399,7 @@ class HandOverCounter(CountedRows[HandOverState]):
     ones: int = 1
 
     def tree(self, number: int) -> TreeNoise:
-        """The tree of this number."""
+        """Return the tree of this number."""
         while number >= len(self._trees):
             shape = TreeShape.best(self.schedule.size(len(self._trees)))
             scale = shape.height / self.unit_epsilon
@@ -404,33 +408,33 @@ class HandOverCounter(CountedRows[HandOverState]):
 
     @cached_property
     def _trees(self) -> list[TreeNoise]:
-        """The trees needed so far."""
+        """Cache of the trees."""
         return []
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """One of the trees."""
+        """The tree that an update lies in; the first one stands for all."""
         return (self.tree(0),)
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        """Return the independent noises in the answer after `updates` updates, before rounding."""
         number, inside = self.schedule.place(updates)
         return [*self._finished_terms(number), *self.tree(number).terms(inside)]
 
     def most_noise_terms(self, updates: int) -> list[Term]:
-        """The noises of the answer with the largest variance under the tree of `updates`."""
+        """Return the noises of the answer with the largest variance under the tree that `updates` lies in."""
         number, _ = self.schedule.place(updates)
         tree = self.tree(number)
         worst = worst_prefix(tree.shape, self.schedule.size(number))
         return [*self._finished_terms(number), *tree.terms(worst)]
 
     def _finished_terms(self, number: int) -> list[Term]:
-        """The noises in the last answers of the trees before this one."""
+        """Return the noises in the last answers of the trees before this one."""
         return [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the tree that an update lies in, the columns in parallel.
+        """Derive the guarantee: the tree that an update lies in, then the columns in parallel.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -453,5 +457,5 @@ class HandOverCounter(CountedRows[HandOverState]):
         return HandOverState(total, number, base, self.tree(number).advance(tree, noise))
 
     def fine(self, state: HandOverState) -> IntArray:
-        """Return the noise in an answer, in fixed point."""
+        """Return the noise of an answer, in fixed point."""
         return state.base + self.tree(state.number).fine(state.tree)

@@ -1,9 +1,10 @@
 """How many users were active, and how many were cut off by their cap: two counters of first ticks on one stream.
 
-A row is how many users had their first event in its tick, and how many their first one that does not count because the
-cap was used up; who makes it remembers them. A user has one unit of each in a window of the cap, wherever
-they lie and however many events there are, so each counter has half the epsilon, and no cap plays a part in the noise.
-Both begin anew with the cap's windows. This file knows no event, no guard and no names.
+A row has two entries: the number of users with their first event in its tick, and the number of users with their
+first event that the used-up cap excluded. The code that makes rows remembers the users. In a window of the cap a
+user has at most one unit of each entry, wherever the units lie and however many events there are. So each counter
+has half the epsilon, and the cap does not change the noise. Both counters start anew with the cap's windows. This
+file knows no event, no guard and no names.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ ENTRIES = 2
 @wire("cut-off-counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class CutOffState:
-    """The states of both counters, and `last`: what both answered at the end of the window before."""
+    """The states of both counters, and `last`: their answers at the end of the window before."""
 
     active: ArrivalCounterState
     cut: ArrivalCounterState
@@ -46,12 +47,14 @@ class CutOffState:
 @wire("cut-off-counter", 1)
 @dataclass(frozen=True)
 class CutOffCounter(Additive):
-    """Answers of shape (4,): active and cut off since the window of `users` began, then both of the window before.
+    """Answers of shape (4,): users active and users cut off since the window of `users` began, then both numbers
+    for the window before.
 
-    Where `users` are protected for ever, of shape (2,): so far, for at most `horizon` updates, or for any number.
+    Where `users` are protected for ever, answers have shape (2,): both numbers so far, for at most `horizon`
+    updates, or for any number where it is None.
 
-    Privacy claim: `epsilon`-DP for `users`, adaptively, where rows are made by a guard that decides by a user's own
-    events: each counter is epsilon / 2-DP for them (`ArrivalCounter`), and both see the same stream ([HSV] Thm 4.10).
+    Privacy claim: `epsilon`-DP for `users`, adaptively, where a guard that decides by a user's own events makes the
+    rows: each counter is epsilon / 2-DP for them (`ArrivalCounter`), and both see the same stream ([HSV] Thm 4.10).
 
     >>> from stream_dp.core.messages import Update
     >>> from stream_dp.testing.noise import ZeroNoise
@@ -70,7 +73,7 @@ class CutOffCounter(Additive):
 
     @property
     def width(self) -> int:
-        """Two entries: active, and cut off."""
+        """Number of entries of a row."""
         return ENTRIES
 
     @property
@@ -80,49 +83,49 @@ class CutOffCounter(Additive):
 
     @cached_property
     def inner(self) -> ArrivalCounter:
-        """The counter of either."""
+        """The counter of either entry."""
         theirs = Arrivals(self.users.window, self.users)
         return ArrivalCounter(self.epsilon / ENTRIES, self.neighbors, self.horizon, theirs)
 
     @property
     def rows(self) -> ArrivalLaw:
-        """What all events of one user change in its rows, in both entries."""
+        """What all events of one user change in rows, over both entries."""
         changes = ENTRIES * self.inner.rows.changes
         return ArrivalLaw(ENTRIES, self.neighbors, changes=changes, moved=1)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both counters at once.
+        """Derive the guarantee: both counters together.
 
         Raises:
-            NotDerivable: the noise of one is too small for its half.
+            NotDerivable: the noise of a counter is too small for its half of `epsilon`.
         """
         each = self.inner.derivation()
         return derive((each, each), Fixed("users active and users cut off"))
 
     def public(self, updates: int, state: Any) -> int:
-        """Return how many updates the window has had."""
+        """Return the number of updates in the window."""
         return self.inner.public(updates, None)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in either answer after so many updates of a window."""
+        """Return the law of the noise in either answer after `public` updates of a window."""
         return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
-        """Return how many updates the window at `place` has had: the one before, all of them."""
+        """Return the number of updates in the window at index `place`; the window before has had all its updates."""
         if place and self.users.window is not None:
             return self.users.window
         return self.public(updates, state)
 
     def init(self, noise: Noise) -> CutOffState:
-        """Return the first state: nobody was there."""
+        """Return the first state: no users counted."""
         nobody = np.zeros(ENTRIES, np.int64)
         return CutOffState(self.inner.init(noise), self.inner.init(noise), nobody)
 
     def step(
         self, state: CutOffState, message: Message, noise: Noise
     ) -> tuple[CutOffState, IntArray | None]:
-        """Give each its entry of the row, or answer what both answer and what they did before the window began.
+        """Pass each counter its entry of the row, or answer both counters' answers and those of the window before.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the horizon.
@@ -138,7 +141,7 @@ class CutOffCounter(Additive):
         return replace(state, active=active, cut=cut), None
 
     def _answer(self, state: CutOffState, noise: Noise) -> IntArray:
-        """What both answer."""
+        """Return the answers of both counters."""
         found: list[Any] = [
             self.inner.step(each, Query(), noise)[1] for each in (state.active, state.cut)
         ]

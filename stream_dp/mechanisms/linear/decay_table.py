@@ -1,9 +1,11 @@
-"""Tuned decays of Gaussian counters: halvings k_i and gains p_i, theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + 6).
+"""Tuned decays of Gaussian counters: halvings k_i and gains p_i, theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i +
+6).
 
-Frozen numbers: a journal's mechanisms rest on them, so a line never changes and new ones need a version of their own.
-Privacy does not depend on how they were found (`Decays.squared_norm` is computed from them), error does: for 2^n steps
-`TUNED[n]` is within 2 % of the least mean square error at the last step (6 % from 2^26 on), `ENDLESS` within a factor
-of 1.73 of every step's own optimum from 16 to 2^32; tests/unit/mechanisms/test_decays.py looks at all of them.
+The numbers are frozen: mechanisms in journals rest on them, so a line never changes, and new numbers need a new
+version. Privacy does not depend on how the numbers were found, because `Decays.squared_norm` is computed from them.
+The error does depend on it: for 2^n steps `TUNED[n]` is within 2 % of the least mean square error at the last step
+(6 % from 2^26 on), `ENDLESS` within a factor of 1.73 of every step's own optimum from 16 to 2^32;
+tests/unit/mechanisms/test_decays.py checks all of them.
 """
 
 TUNED: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {

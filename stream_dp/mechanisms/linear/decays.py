@@ -1,10 +1,11 @@
-"""How the noise of a Gaussian counter is correlated: buffers that decay by powers of two (a buffered linear Toeplitz).
+"""How the noise of a Gaussian counter is correlated: buffers that decay by powers of two (a buffered linear
+Toeplitz).
 
-Theory (arXiv 2404.16706): the strategy has the coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is made
-into w = C^-1 z; an answer is the count plus the sum of all w. One event shifts z by c: its sensitivity is the norm of
-c, its error the norm of the coefficients of A C^-1.
-Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: nothing has to be rounded to be
-what it is, and decaying needs no multiplication. Poles so placed lose next to nothing (`decay_table`).
+Theory (arXiv 2404.16706): the strategy has the coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is
+made into w = C^-1 z; an answer is the count plus the sum of all w. One event shifts z by c, so the sensitivity is
+the norm of c; the error is the norm of the coefficients of A C^-1.
+Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no parameter has to be rounded,
+and a decay needs no multiplication. Poles at these places lose almost no accuracy (`decay_table`).
 
 Rules: what privacy rests on (`squared_norm`, `rounding`) is exact or rounded up; `growth` is a float, for error
 bands only. This file draws nothing.
@@ -20,16 +21,16 @@ from numpy.typing import NDArray
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.linear.decay_table import ENDLESS, TUNED
 
-GUARD = 6  # bits of a buffer below the lattice
+GUARD = 6  # bits of a buffer below the lattice's
 PLACES = 160  # bits of the powers below
-MOST_STEPS = 1 << 40  # of any counter
+MOST_STEPS = 1 << 40  # the most steps of any counter
 
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Decays:
-    """`halvings`: the k_i, falling. `gains`: the p_i."""
+    """Decays with `halvings` k_i, in falling order, and `gains` p_i."""
 
     halvings: tuple[int, ...]
     gains: tuple[int, ...]
@@ -48,7 +49,7 @@ class Decays:
 
     @property
     def rounding(self) -> Fraction:
-        """What a shift of z may differ by from c, in lattice units, after the event's own step (`lattice_noise`)."""
+        """Bound, in lattice units, on shift of z minus c after the event's own step (`lattice_noise`)."""
         return 1 + Fraction(2 * len(self.halvings), 1 << GUARD)
 
     def squared_norm(self, steps: int | None) -> Fraction:
@@ -63,7 +64,7 @@ class Decays:
         return total
 
     def growth(self, steps: int) -> float:
-        """Return sum of b_k^2 over k < `steps`, b the coefficients of A C^-1: error variance over that of z."""
+        """Return sum of b_k^2 over k < `steps`, b the coefficients of A C^-1: error variance over the variance of z."""
         size = len(self.halvings)
         impulse = np.array([float(w) for w in self.weights] + [1.0])
         gram, shift = np.zeros((size + 1, size + 1)), np.eye(size + 1)
@@ -106,7 +107,7 @@ def _power_below(base: Fraction, exponent: int) -> Fraction:
 
 @lru_cache(maxsize=64)
 def decays_for(horizon: int | None) -> Decays:
-    """Return the tuned decays for so many steps, rounded up to a power of two; None: for any number."""
+    """Return the tuned decays for `horizon` steps, rounded up to a power of two; None means any number of steps."""
     if horizon is None:
         return Decays(*ENDLESS)
     bits = max(1, (horizon - 1).bit_length())

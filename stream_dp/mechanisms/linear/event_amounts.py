@@ -1,6 +1,7 @@
-"""Rows of sums: an event adds one amount, from `lowest` to `highest`, to each of at most `ones` entries, or nothing.
+"""Rows of sums: an event adds one amount, from `lowest` to `highest`, to each of at most `ones` entries, or
+nothing.
 
-Rules: no fields and no state of its own; the mechanisms are dataclasses beside it. This file draws nothing.
+Rules: the mixin has no state; the mechanisms are dataclasses in other files. This file draws nothing.
 """
 
 from stream_dp.core.messages import IntArray, Query, Update
@@ -24,22 +25,22 @@ class EventAmounts:
         """What one event changes in its rows.
 
         Raises:
-            NotDerivable: no amounts, or some beyond `MOST_UNITS`.
+            NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
         """
         return AmountLaw(self.width, self.neighbors, self.ones, self.lowest, self.highest)
 
     def _require_amounts(self) -> None:
-        """Refuse amounts that are none (NotDerivable)."""
+        """Raise NotDerivable where the amounts are invalid."""
         _ = self.rows
 
     @property
     def weight(self) -> int:
-        """The largest amount of an event, its sign left out: what it changes an entry by at most, more or less."""
+        """The largest absolute amount of an event: the most that one event more or less changes an entry."""
         return self.rows.weight
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row in all, by the relation.
+        """What one event changes in a row under the relation: the l1 norm of the difference.
 
         Raises:
             NotDerivable: the event may lie in two rows.
@@ -47,10 +48,10 @@ class EventAmounts:
         return self.rows.l1
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row of amounts.
+        """Return `row` if it is a row of amounts.
 
         Raises:
-            RejectedMessage: a bad row.
+            RejectedMessage: it is not.
         """
         return checked_amounts(row, self.width)
 

@@ -35,7 +35,7 @@ from stream_dp.mechanisms.serving import CountRows
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
 MOST_RHO = 1000
 FINE = 10**18  # a mu is rounded up to a multiple of 1 / FINE
-PIECES = 256  # discrete Laplace terms that stand for a Gaussian in `noise_terms`
+PIECES = 256  # discrete Laplace terms that replace a Gaussian in `noise_terms`
 
 
 @wire("gaussian-counter-state", 1)
@@ -52,13 +52,14 @@ class GaussianCounterState:
 class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     """`width` continual counters for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
-    `ones`: the most entries of a row that one event sets (1: one-hot rows). `gdp`: it claims sqrt(2 rho)-Gaussian DP,
-    which is as true of the same noise and says more at a delta, but composes only where communication is finite: with
-    a horizon, an answer after each update; rows and answers are 64-bit integers, and larger noise stops the engine.
+    `ones`: the most entries of a row that one event sets (1: one-hot rows). `gdp`: the counter claims sqrt(2
+    rho)-Gaussian DP. The claim holds for the same noise up to one unit of lattice variance and gives a smaller
+    epsilon at a delta, but composes only where communication is finite: it needs a horizon, with an answer after
+    each update; rows and answers are 64-bit integers, and larger noise stops the engine.
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, at every prefix, adaptively: Gaussian noise
-    correlated over time (buffered linear Toeplitz, arXiv 2404.16706) on an integer lattice, all columns together; the
-    proof is in `lattice_noise`. Every entry of a step may change by at most one.
+    correlated over time (buffered linear Toeplitz, arXiv 2404.16706) on an integer lattice, all columns together;
+    the proof is in `lattice_noise`. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
     >>> from stream_dp.core.messages import Update
@@ -91,12 +92,12 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @property
     def steps(self) -> int:
-        """How many updates it takes."""
+        """The most updates that it takes."""
         return MOST_STEPS if self.horizon is None else self.horizon
 
     @cached_property
     def lattice(self) -> LatticeNoise:
-        """The noise process: squares of shifts over its variance are 2 rho / L0 a column at most.
+        """The noise process: for each column, the sum of squared shifts over its variance is at most 2 rho / L0.
 
         Raises:
             NotDerivable: no positive rho, or one too small for 64 bits; more than 2^40 updates.
@@ -109,7 +110,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a leaf, all columns together.
+        """Derive the guarantee: one leaf for all columns together.
 
         Raises:
             NotDerivable: the noise is too small for `rho`, or the event may lie in two rows.
@@ -119,7 +120,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return leaf(subject, self.guarantee, SOURCE, (noise,))
 
     def _noise(self) -> Condition:
-        """The noise that will be drawn: squared shifts in all columns that an event touches, over its variance."""
+        """Return the condition on the noise: squared shifts in all columns that an event touches, over the variance."""
         touched, lattice = self.rows.l0, self.lattice
         shifts = covered(lattice.decays, lattice.bits, self.steps)
         if self.gdp:
@@ -133,7 +134,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return Condition("noise", paid <= self.rho, why)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the answer after `public` updates: a normal one, and roundings."""
+        """Return the law of the noise in the answer after `public` updates: normal, plus roundings."""
         if not public:
             return NOTHING
         drift = self.lattice.drift(public)
@@ -141,10 +142,12 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return NoiseLaw((), variance, 0.5 + drift, between=2 * drift)
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """DLap terms whose sum has no lighter tails than the noise in the answer after `updates`.
+        """Return DLap terms whose sum has tails at least as heavy as the noise in the answer after `updates`
+        updates.
 
-        PIECES of them, with at least its variance: all cumulants of a DLap are positive, so the moment generating
-        function of their sum is above that of the Gaussian, and a Chernoff bound of theirs is one of the noise's.
+        The PIECES terms have together at least the noise's variance. No cumulant of a DLap is negative, so the
+        moment generating function of the sum is above that of the Gaussian, and a Chernoff bound for the sum also
+        bounds the noise.
         """
         if updates == 0:
             return []
@@ -155,7 +158,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return [Term(Fraction(ceil(square**0.5 * 2**20), 2**20), PIECES)]
 
     def most_noise_terms(self, updates: int) -> list[Term]:
-        """Terms at least as wide as those of any answer up to the next power of two of updates."""
+        """Return terms at least as wide as those of any answer up to the next power of two of `updates`."""
         return self.noise_terms(min(self.steps, 1 << updates.bit_length()))
 
     def init(self, noise: Noise) -> GaussianCounterState:
@@ -170,5 +173,5 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return GaussianCounterState(total, self.lattice.advance(state.noise, noise))
 
     def value(self, state: GaussianCounterState) -> IntArray:
-        """Return the noise in an answer, as integers."""
+        """Return the noise of an answer, as integers."""
         return self.lattice.value(state.noise)

@@ -1,9 +1,10 @@
-"""Continual counters whose columns close their updates apart: trees of different ages in one block of arrays.
+"""Continual counters whose columns close their updates separately: trees of different ages in one block of arrays.
 
-A column's update is what has come since it was closed last; a `CloseQuery` names the columns that close now, and each
-answers its exact total plus the noise of its own trees, handed over from one to the next as in `HandOverCounter`, but
-after 96, 768, 6,144, ... updates: best where columns have some tens of them to a thousand. Rules: which columns close,
-and when, is public; columns of one age are advanced together. This file knows no thresholds and no ticks.
+A column's update is the sum of its rows since it was last closed. A `CloseQuery` names the columns that close now;
+each answers its exact total plus the noise of its own trees. One tree hands over to the next as in
+`HandOverCounter`, but after 96, 768, 6,144, ... updates: best where columns close some tens to a thousand updates.
+Rules: which columns close, and when, is public; columns with equal numbers of updates advance together. This file
+knows no thresholds and no ticks.
 """
 
 from collections.abc import Callable
@@ -42,21 +43,21 @@ class CloseQuery(Query):
     columns: IntArray = field(kw_only=True)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether the other one names the same columns; what is inherited would look at the threshold alone."""
+        """Say whether both close the same columns; the inherited comparison would look at the threshold alone."""
         return isinstance(other, CloseQuery) and np.array_equal(self.columns, other.columns)
 
     def __hash__(self) -> int:
-        """Hash by the columns."""
         return hash(self.columns.tobytes())
 
 
 @wire("separate-counters-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SeparateState:
-    """`total`: exact counts, private. `updates`: closed so far, public. Both and `base` have shape (width,).
+    """`total`: exact counts, private. `updates`: number of closed updates, public. Both and `base` have shape
+    (width,).
 
-    `base` is the noise in the last answers of finished trees, in fixed point as a tree's; `trees[n]` has the tree of
-    number n of every column that has come so far, and zeros for the others.
+    `base` is the summed noise of the last answers of finished trees, in the fixed point of a tree's noise.
+    `trees[n]` holds tree number n of every column that has reached it, and zeros for the other columns.
     """
 
     total: IntArray
@@ -68,13 +69,13 @@ class SeparateState:
 @wire("separate-counters", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class SeparateCounters(TreeTerms, CountRows, PureShares):
-    """`width` counters for any number of updates, each closed at public times of its own.
+    """`width` counters for any number of updates; each column closes its updates at its own public times.
 
     Answers to a `CloseQuery` of shape (columns,). `ones`: the most entries of a row that one event sets.
 
-    Privacy claim: `epsilon`-DP under `neighbors`, at every time, adaptively: an event lies in one update of a column,
-    an update in one tree, which has the column's whole epsilon / L0; the trees of a column in parallel ([HSV] Cor 5.5,
-    k = 1), the columns in parallel (k = L0).
+    Privacy claim: `epsilon`-DP under `neighbors`, at every time, adaptively: an event lies in one update of a
+    column, an update in one tree, which has the column's whole epsilon / L0; the trees of a column in parallel
+    ([HSV] Cor 5.5, k = 1), the columns in parallel (k = L0).
     """
 
     schedule: ClassVar[HandOverSchedule] = HandOverSchedule(96, 8)
@@ -85,7 +86,7 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
     ones: int = 1
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
-        """This tree's noise, for so many columns."""
+        """Return the noise process of this tree, for `width` columns."""
         while number >= len(self._shapes):
             shape = TreeShape.best(self.schedule.size(len(self._shapes)))
             self._shapes.append((shape, shape.height / self.unit_epsilon))
@@ -94,18 +95,18 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
 
     @cached_property
     def _shapes(self) -> list[tuple[TreeShape, Fraction]]:
-        """Shape and scale of the trees needed so far."""
+        """Cache of the shapes and scales of the trees."""
         return []
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """The independent noises in a column's answer after `updates` updates, before it is rounded."""
+        """Return the independent noises in a column's answer after `updates` updates, before rounding."""
         number, inside = self.schedule.place(updates)
         ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
         return [*ends, *self.tree(number).terms(inside)]
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one tree of a column, at its whole share; the columns in parallel.
+        """Derive the guarantee: one tree of a column at the column's whole share, then the columns in parallel.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -120,14 +121,14 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
         )
 
     def init(self, noise: Noise) -> SeparateState:
-        """Return the first state: all counts zero, no tree begun."""
+        """Return the first state: all counts zero, no tree started."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return SeparateState(zeros, zeros, zeros, ())
 
     def step(
         self, state: SeparateState, message: Message, noise: Noise
     ) -> tuple[SeparateState, IntArray | None]:
-        """Add a row to what is open, or close the updates of some columns and answer these.
+        """Add a row to the open updates, or close the updates of some columns and answer their counts.
 
         Raises:
             RejectedMessage: a bad row, or a query that names no columns.
@@ -148,7 +149,7 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
     def _close(
         self, state: SeparateState, columns: IntArray, age: int, noise: Noise
     ) -> tuple[SeparateState, IntArray]:
-        """Close the updates of columns that have closed `age` of them."""
+        """Close the updates of columns that have all closed `age` updates; return the state and their noisy counts."""
         number, inside = self.schedule.place(age + 1)
         base, trees = state.base, state.trees
         tree = self.tree(number, len(columns))
@@ -170,14 +171,14 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
 
 
 def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
-    """A copy with these columns (the last axis) replaced."""
+    """Return a copy of `whole` with these columns (the last axis) replaced."""
     after = whole.copy()
     after[..., columns] = part
     return after
 
 
 def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> TreeState:
-    """The state whose arrays are `change` of those of `trees`; the columns are the last axis of all of them."""
+    """Return the state whose arrays are `change` of the arrays of `trees`; columns are the last axis of all arrays."""
     windows = zip(*[tree.windows for tree in trees], strict=True)
     left = zip(*[tree.left for tree in trees], strict=True)
     return TreeState(
@@ -190,15 +191,15 @@ def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> 
 
 
 def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
-    """The state of these columns alone, all at `prefix`."""
+    """Return the state of these columns alone, all at `prefix`."""
     return _mapped(prefix, lambda array: array[..., columns], tree)
 
 
 def _put(tree: TreeState, columns: IntArray, part: TreeState) -> TreeState:
-    """The state with these columns replaced; `prefix` says nothing here, as each column has its own."""
+    """Return the state with these columns replaced; its `prefix` is unused, because every column has its own."""
     return _mapped(0, lambda whole, new: _written(whole, columns, new), tree, part)
 
 
 def _blank(tree: TreeState, width: int) -> TreeState:
-    """Zeros for so many columns, in the form of `tree`."""
+    """Return a state of zeros for `width` columns, in the form of `tree`."""
     return _mapped(0, lambda a: np.zeros((*a.shape[:-1], width), dtype=np.int64), tree)

@@ -1,9 +1,10 @@
-"""Continual sums: how much so far, per column, where an event adds an integer amount instead of 1.
+"""Continual sums so far, per column, where an event adds an integer amount instead of 1.
 
-An event adds one amount, which lies between `lowest` and `highest`, to the entries it sets. What changes between
-neighbours is the l1 norm of a row's difference (`AmountLaw`), and a tree's noise is private for any integer stream: to
-explain a difference y at a step its nodes are shifted by R y, whose norm is the height times that of y (`tree` has the
-proof). So all columns together are one leaf. This file knows no ticks, no names and no grid: amounts are whole units.
+An event adds one amount, which lies between `lowest` and `highest`, to the entries it sets. The sensitivity is the
+l1 norm of a row's difference between neighbours (`AmountLaw`). A tree's noise is private for any integer stream: a
+shift of its nodes by R y explains a difference y at a step, and the norm of R y is the height times the norm of y
+(`tree` has the proof). So all columns together are one leaf. This file knows no ticks, no names and no grid:
+amounts are whole units.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ SOURCE = (
 @wire("sum-counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SumCounterState:
-    """`total`: exact sums, shape (width,), private. `noise`: the state of a counter that has counted nothing."""
+    """`total`: exact sums, shape (width,), private. `noise`: the state of a counter of nothing."""
 
     total: IntArray
     noise: CounterState | HybridState
@@ -63,7 +64,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     array([-3])
 
     Raises:
-        NotDerivable: no amounts, or some beyond `MOST_UNITS`.
+        NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
     """
 
     width: int
@@ -75,24 +76,23 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse amounts that are none."""
         self._require_amounts()
 
     @cached_property
     def counter(self) -> Counter | HybridCounter:
-        """The counter whose noise is added, which is private for rows that differ by 1 in all."""
+        """The counter whose noise is added; its noise is private for rows that differ by 1 in l1 norm."""
         if self.horizon is None:
             return HybridCounter(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE)
         return Counter(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE, self.horizon)
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """Those of the counter."""
+        """The trees of the counter."""
         return self.counter.trees
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a leaf, all columns together.
+        """Derive the guarantee: one leaf for all columns together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -104,7 +104,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
         return leaf(f"{self.width} sum(s)", self.guarantee, SOURCE, (drawn,))
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        """Return the independent noises in the answer after `updates` updates, before rounding."""
         return self.counter.noise_terms(updates)
 
     def init(self, noise: Noise) -> SumCounterState:
@@ -117,7 +117,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
         return SumCounterState(total, counter.advanced(state.noise, state.noise.total, noise))
 
     def fine(self, state: SumCounterState) -> IntArray:
-        """Return the noise in an answer, in fixed point."""
+        """Return the noise of an answer, in fixed point."""
         counter: Any = self.counter
         fine: IntArray = counter.fine(state.noise)
         return fine

@@ -1,10 +1,10 @@
-"""Sums of amounts and, beside them, how many amounts there were: what a mean is made of.
+"""Sums of amounts together with the numbers of amounts: the two parts of a mean.
 
-A row has two halves, each with an entry for each key: an event adds its amount, less the middle of what amounts may be,
-in the first one, and 1 in the second one. Two mechanisms, each at its share of the epsilon, see a half each; both
-halves are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are independent,
-whatever the events are: each mechanism has a state of its own, and no draw goes into both (`step`). The division is not
-made here: it is post-processing. This file knows no noise, no ticks and no grid.
+A row has two halves, each with an entry for each key: an event adds its amount, less the middle of the clamp, to
+the first half, and 1 to the second half. Two mechanisms, each at its share of the epsilon, see one half each. Both
+halves are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are
+independent, whatever the events are: each mechanism has a state of its own, and no draw goes into both (`step`).
+The division is not made here: it is post-processing. This file knows no noise, no ticks and no grid.
 """
 
 from collections.abc import Hashable
@@ -40,14 +40,15 @@ from stream_dp.mechanisms.windows.windows_and_ever import (
 Sums: TypeAlias = SumCounter | SumForest | SumsAndEver
 Counts: TypeAlias = Counter | HybridCounter | WindowForest | WindowsAndEver
 
-PARTS = 20  # the share of the sums is a whole number of these
+PARTS = 20  # the share of the sums is a multiple of 1 / PARTS
 
 
 def sums_share(l1: int, touched: int, half: Fraction) -> Fraction:
-    """Return the share of the epsilon that the sums have, so that a mean is best on the average over the clamp.
+    """Return the sums' share of the epsilon with the least error of a mean, on average over the clamp.
 
-    One event changes the sums by `l1` in all, and `touched` of the counts; a mean lies at most `half` from the middle.
-    At the distance m from it the noise of a sum and m times that of a count add up, and m^2 is half^2 / 3 on average.
+    One event changes the sums by `l1` in l1 norm, and changes `touched` counts; a mean lies at most `half` from the
+    middle of the clamp. At the distance m from it the noise of a sum and m times that of a count add up, and m^2 is
+    half^2 / 3 on average.
 
     >>> sums_share(120, 1, Fraction(120)), sums_share(240, 1, Fraction(120))
     (Fraction(3, 5), Fraction(7, 10))
@@ -59,7 +60,7 @@ def sums_share(l1: int, touched: int, half: Fraction) -> Fraction:
 @wire("sums-and-counts-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SumsAndCountsState:
-    """The states of both."""
+    """The states of `sums` and of `counts`."""
 
     sums: SumCounterState | WindowForestState | WindowsAndEverState
     counts: CounterState | HybridState | WindowForestState | WindowsAndEverState
@@ -68,9 +69,9 @@ class SumsAndCountsState:
 @wire("sums-and-counts", 1)
 @dataclass(frozen=True)
 class SumsAndCounts:
-    """`sums` of the first half of each row, `counts` of the second one.
+    """The mechanism `sums` on the first half of each row, and `counts` on the second half.
 
-    Answers have the sums and behind them the counts; with windows, those of one window after the other.
+    Answers have the sums, followed by the counts; with windows, both for one window after the other.
 
     Privacy claim: the sum of both epsilons, adaptively: both see functions of the same events ([HSV] Thm 4.10).
 
@@ -82,7 +83,6 @@ class SumsAndCounts:
     counts: Counts
 
     def __post_init__(self) -> None:
-        """Refuse two that do not belong together."""
         for name in ("width", "neighbors", "ones"):
             if getattr(self.sums, name) != getattr(self.counts, name):
                 raise NotDerivable(f"sums and counts differ in {name}")
@@ -94,17 +94,17 @@ class SumsAndCounts:
 
     @property
     def width(self) -> int:
-        """Number of entries of the rows it takes: of both halves."""
+        """Number of entries of a row: both halves together."""
         return 2 * self.sums.width
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbours of both."""
+        """The neighbours of both mechanisms."""
         return self.sums.neighbors
 
     @property
     def ones(self) -> int:
-        """The most entries of a half that one event touches."""
+        """The most entries of one half that one event touches."""
         return self.sums.ones
 
     @property
@@ -114,20 +114,20 @@ class SumsAndCounts:
 
     @property
     def views(self) -> int:
-        """How many windows its answers show; 1 where they show what was so far."""
+        """Number of windows in an answer, the value so far included."""
         return len(_windows(self.sums)) + (self.sums.ever is not None)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The sum of the shares."""
+        """Pure DP at the sum of the two shares."""
         return Guarantee(PureDP(_epsilon(self.sums) + _epsilon(self.counts)), self.neighbors)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both at once.
+        """Derive the guarantee: both mechanisms together.
 
         Raises:
-            NotDerivable: the noise of one is too small.
+            NotDerivable: the noise of `sums` or of `counts` is too small.
         """
         both = (self.sums.derivation(), self.counts.derivation())
         return derive(both, Fixed("sums and counts of the same events"))
@@ -142,28 +142,28 @@ class SumsAndCounts:
         return COUNTS.of_width(half).holds(row[half:])
 
     def public(self, updates: int, state: Any) -> Hashable:
-        """Return the public values that the bands of both depend on."""
+        """Return the public values that determine both bands."""
         return self.sums.public(updates, None), self.counts.public(updates, None)  # type: ignore[arg-type]
 
     def band(self, public: Any, confidence: float) -> int:
-        """Return the larger half-width, in units of amounts and in events."""
+        """Return the larger of the two half-widths, in units of amounts or in events."""
         sums, counts = public
         return max(self.sums.band(sums, confidence), self.counts.band(counts, confidence))
 
     def view_public(self, place: int, updates: int, state: Any) -> Hashable:
-        """Return the same for the window at `place`."""
+        """Return the public values that determine both bands of the window at index `place`."""
         windows: tuple[Any, ...] = (self.sums, self.counts)
         return tuple(each.view_public(place, updates, None) for each in windows)
 
     def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the larger half-width of a value of the window at `place`."""
+        """Return the larger of the two half-widths for a value of the window at index `place`."""
         windows: tuple[Any, ...] = (self.sums, self.counts)
         pairs = zip(windows, public, strict=True)
         bands: list[int] = [each.view_band(place, known, confidence) for each, known in pairs]
         return max(bands)
 
     def noise(self, public: Any, view: int | None = None) -> None:
-        """Return nothing: sums and counts have a law each."""
+        """Return None: sums and counts have different laws."""
 
     def opening(self) -> tuple[int, int]:
         """Return (0, 0): no decision is taken by counts."""
@@ -176,7 +176,7 @@ class SumsAndCounts:
     def step(
         self, state: SumsAndCountsState, message: Message, noise: Noise
     ) -> tuple[SumsAndCountsState, IntArray | None]:
-        """Give each its half of the row, or answer what both answer.
+        """Pass each mechanism its half of a row, or answer both mechanisms' answers.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the horizon.
@@ -194,7 +194,7 @@ class SumsAndCounts:
 
 
 def _any(mechanism: Any) -> Any:
-    """A mechanism whose state is known to be its own."""
+    """Return the mechanism typed as Any: the type checker cannot see that the state is its own."""
     return mechanism
 
 
@@ -203,10 +203,9 @@ def _epsilon(mechanism: Sums | Counts) -> Fraction:
 
 
 def _windows(mechanism: Sums | Counts) -> tuple[int, ...]:
-    """The windows that a mechanism answers."""
     return () if mechanism.forest is None else mechanism.forest.windows
 
 
 def _horizon(mechanism: Sums | Counts) -> int | None:
-    """The updates that what it answers so far is made for; None: any number."""
+    """Return the horizon of the values so far; None: no horizon, or no value so far."""
     return None if mechanism.ever is None else mechanism.ever.horizon

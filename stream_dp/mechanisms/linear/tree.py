@@ -1,14 +1,15 @@
-"""Correlated noise of a k-ary tree with optimal decoding: the noise inside every counter.
+"""Correlated noise of a k-ary tree with optimal decoding, as every counter uses it.
 
-Every step lies in one node per level, so the l1 sensitivity of the node totals R x is the height. What is released is
-decoded from all of them (`tree_decoding`), in fixed point with FRACTION_BITS binary places and rounded at the end:
-A x + f(z), where f(z + R y) = f(z) + A y for every integer stream y, exactly. For each estimate is moved by a count as
-the true value is, and corrections are made of differences of estimates of one thing, which no count moves: they may be
-rounded. So it is private, adaptively: for streams that differ by y at step i, shift the noises of the nodes that hold i
-by R y (l1 norm: the height). Answers before i do not move, so the shift may depend on them; it is a bijection of the
-noise with density ratio at most e^(norm / scale). Nodes may cover steps still to come. Rules: values are integers all
-the way; a node's noise is drawn once and forgotten when its parent's window moves on. This file knows no counts and no
-budget: scales come from outside, values leave as integers.
+Every step lies in one node per level, so the l1 sensitivity of the node totals R x is the height. The release is
+decoded from all node totals (`tree_decoding`), in fixed point with FRACTION_BITS binary places, and rounded at the
+end. It is A x + f(z), where f(z + R y) = f(z) + A y holds exactly for every integer stream y: a count moves each
+estimate as it moves the true value, and corrections are functions of differences between estimates of the same
+total, which no count moves, so they may be rounded. Hence the release is private, adaptively: for streams that
+differ by y at step i, shift the noises of the nodes that hold i by R y (l1 norm: the height). Answers before i do
+not move, so the shift may depend on them; it is a bijection of the noise with density ratio at most e^(norm /
+scale). Nodes may cover steps still to come. Rules: all values are integers; a node's noise is drawn once, and
+forgotten when its parent's window moves on. This file knows no counts and no budget: scales come from outside,
+values leave as integers.
 """
 
 from dataclasses import dataclass
@@ -33,18 +34,18 @@ from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import Term
 
 FRACTION_BITS = 14
-LIKELY = 128  # scales: one noise is larger with a probability below e^-127
+LIKELY = 128  # scales: a noise is larger with a probability below e^-127
 
 
 @wire("tree-state", 2)
 @dataclass(frozen=True, slots=True, repr=False)
 class TreeState:
-    """After `prefix` steps; the path is the nodes that hold the last one (before it: the first).
+    """State after `prefix` steps. The path is the nodes that hold the last step (before any step: the first step).
 
-    `windows[l]` of shape (k, width) holds the noises of the path's node of level l and of its siblings; at the top its
-    own alone. `left[l - 1]`, shape (width,), sums up the estimates of the finished siblings left of it, for l >= 1.
-    `here` is the noise of the prefix, `slope` what each step inside the lowest window adds to it beside its own node's.
-    All but `windows` in units of 2^-FRACTION_BITS.
+    `windows[l]`, shape (k, width), holds the noises of the path's node of level l and its siblings; at the top only
+    the path's node. `left[l - 1]`, shape (width,), for l >= 1, is the sum of the estimates of the finished siblings
+    left of the path's node. `here` is the noise of the prefix. `slope` is what each step inside the lowest window
+    adds to `here` besides its own node's noise. All but `windows` are in units of 2^-FRACTION_BITS.
     """
 
     prefix: int
@@ -82,7 +83,7 @@ class TreeNoise:
         return self._begun(0, self._draw(higher + 1, noise), (zero,) * higher, zero)
 
     def advance(self, state: TreeState, noise: Noise) -> TreeState:
-        """One step on; draws the windows of the levels whose parent changes (O(1) amortised)."""
+        """Return the state after one more step; draws the windows of levels whose parent changes (amortised O(1))."""
         step = state.prefix
         changed = self._changed_levels(step)
         if changed:
@@ -93,26 +94,29 @@ class TreeNoise:
         return TreeState(step + 1, state.windows, state.left, here, state.slope)
 
     def fine(self, state: TreeState) -> IntArray:
-        """The noise at the current prefix, shape (width,), in units of 2^-FRACTION_BITS."""
+        """Return the noise at the current prefix, shape (width,), in units of 2^-FRACTION_BITS."""
         return state.here if state.prefix else np.zeros(self.width, dtype=np.int64)
 
     def value(self, state: TreeState) -> IntArray:
-        """The noise at the current prefix as integers, shape (width,)."""
+        """Return the noise at the current prefix as integers, shape (width,)."""
         return rounded(self.fine(state))
 
     def terms(self, prefix: int) -> list[Term]:
-        """The independent noises in the value after `prefix` steps, before it is rounded."""
+        """Return the independent noises in the value after `prefix` steps, before rounding."""
         return [Term(self.scale, number, weight) for number, weight in weights(self.shape, prefix)]
 
     def _changed_levels(self, step: int) -> int:
-        """How many levels, from the lowest, get a new window when `step` (from 0) comes: the top with each new node."""
+        """Return how many levels, from the lowest, get a new window at `step` (from 0); the top with each new node."""
         levels = 0
         while step and levels < self.shape.height - 1 and step % self.shape.arity == 0:
             step, levels = step // self.shape.arity, levels + 1
         return levels + (step > 0 and levels == self.shape.height - 1)
 
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
-        """The state with the path at the next step: finished windows become estimates one level up, new ones come."""
+        """Return the state with the path at the next step.
+
+        Finished windows become estimates one level up, and new windows are drawn.
+        """
         left, windows = list(state.left), self._draw(changed, noise) + state.windows[changed:]
         children = state.windows[0].sum(axis=0) << FRACTION_BITS
         for level in range(1, min(changed, self.shape.height - 1) + 1):
@@ -126,7 +130,7 @@ class TreeNoise:
     def _begun(
         self, step: int, windows: tuple[IntArray, ...], left: tuple[IntArray, ...], here: IntArray
     ) -> TreeState:
-        """The state before the first step of the lowest window, from what the levels above say of it."""
+        """Return the state before the first step of the lowest window, decoded from the levels above."""
         if not left:
             return TreeState(step, windows, left, here, np.zeros(self.width, dtype=np.int64))
         prefix, total = left[-1], windows[-1][0] << FRACTION_BITS
@@ -144,7 +148,7 @@ class TreeNoise:
         return TreeState(step, windows, left, prefix - _part(at_first, surplus), slope)
 
     def _draw(self, levels: int, noise: Noise) -> tuple[IntArray, ...]:
-        """Fresh windows, from the lowest level, nodes of a level from left to right."""
+        """Draw new windows of `levels` levels, from the lowest level, the nodes of a level from left to right."""
         sizes = [self.shape.arity] * levels
         if levels == self.shape.height:
             sizes[-1] = 1
@@ -154,11 +158,14 @@ class TreeNoise:
 
 
 def rounded(fine: IntArray) -> IntArray:
-    """The nearest integers to values in units of 2^-FRACTION_BITS, halves up."""
+    """Return the nearest integers to values in units of 2^-FRACTION_BITS, halves up."""
     return (fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
 
 
 def _part(gain: int, difference: IntArray) -> IntArray:
-    """Gain times difference, rounded: a function of what no count moves. In two parts, for the product may be wide."""
+    """Return gain times difference, rounded; computed in two parts because the product may exceed 64 bits.
+
+    No count moves the difference, so rounding is allowed.
+    """
     low = (difference & (UNIT - 1)) * gain
     return (difference >> GAIN_BITS) * gain + ((low + UNIT // 2) >> GAIN_BITS)

@@ -1,8 +1,9 @@
-"""Arity and height of a counter's tree, and the variance of what is decoded from it.
+"""Arity and height of a counter's tree, and the variance of its decoded answers.
 
-A node (level l, index i) covers the steps i k^l .. (i+1) k^l - 1, counted from 0; there is nothing above the highest
-level, so a tree is good for any number of steps. Variances are those of `tree_decoding` with exact gains, for node
-noises of variance 1. Rules: numbers here choose and describe, none is added to a count. This file draws nothing.
+A node (level l, index i) covers the steps i k^l .. (i+1) k^l - 1, counted from 0; there is nothing above the
+highest level, so a tree takes any number of steps. Variances are those of `tree_decoding` with exact gains, for
+node noises of variance 1. Rules: the numbers here choose a shape or describe it; none is added to a count. This
+file draws nothing.
 """
 
 import math
@@ -23,7 +24,7 @@ HIGHEST, WIDEST = 12, 40  # heights and arities that are tried
 
 @dataclass(frozen=True)
 class TreeShape:
-    """Arity k >= 2 and height h >= 1; every step lies in h nodes."""
+    """Arity k >= 2 and height h >= 1 of a tree; every step lies in h nodes."""
 
     arity: int
     height: int
@@ -31,22 +32,22 @@ class TreeShape:
     @classmethod
     @lru_cache(maxsize=64)
     def best(cls, horizon: int) -> "TreeShape":
-        """The shape with the least mean squared error over prefixes 1..horizon, at one l1 sensitivity."""
+        """Return the shape with the least mean squared error over prefixes 1..horizon, at equal l1 sensitivity."""
         prefixes = sampled(horizon)
         return min(
             _candidates(horizon), key=lambda s: s.height**2 * float(s.variances(prefixes).mean())
         )
 
     def digit(self, level: int, step: int) -> int:
-        """Which child of its parent the node of `level` that holds this step (from 0) is; at the top its index."""
+        """Return which child of its parent the node of `level` with `step` (from 0) is; at the top, its index."""
         index = int(step // self.arity**level)
         return index if level == self.height - 1 else index % self.arity
 
     @cached_property
     def finished(self) -> tuple[float, ...]:
-        """By level: the variance of a finished node's estimate, and so the weight of its own noise there.
+        """The variance of a finished node's estimate, by level; it equals the weight of the node's own noise.
 
-        The rest is the weight of its children's sum.
+        The children's sum has the remaining weight.
         """
         variances = [1.0]
         for _ in range(self.height - 1):
@@ -54,7 +55,7 @@ class TreeShape:
         return tuple(variances)
 
     def variances(self, prefixes: IntArray) -> Variances:
-        """The variance of the decoded noise after 1, 2, ... steps, in units of a node's; shape of `prefixes`."""
+        """Return the variances, in units of a node's, of the decoded noise after `prefixes` steps; same shape."""
         steps, k = prefixes - 1, self.arity
         digit: Variances = (steps // k ** (self.height - 1)).astype(np.float64)
         if self.height == 1:
@@ -72,7 +73,7 @@ class TreeShape:
 
 
 def sampled(horizon: int) -> IntArray:
-    """Prefixes 1..horizon where they are few, else `SAMPLE` that are spread evenly over them and over all digits."""
+    """Return prefixes 1..horizon, or `SAMPLE` of them, spread evenly over the range and over all digits."""
     if horizon <= SAMPLE:
         return np.arange(1, horizon + 1, dtype=np.int64)
     spread = np.arange(SAMPLE, dtype=np.float64) * GOLDEN % 1
@@ -81,13 +82,13 @@ def sampled(horizon: int) -> IntArray:
 
 @lru_cache(maxsize=256)
 def worst_prefix(shape: TreeShape, horizon: int) -> int:
-    """The prefix up to `horizon` with the largest variance, of those that `sampled` looks at."""
+    """Return the prefix up to `horizon` with the largest variance, among those that `sampled` returns."""
     prefixes = sampled(horizon)
     return int(prefixes[np.argmax(shape.variances(prefixes))])
 
 
 def _candidates(horizon: int) -> Iterator[TreeShape]:
-    """Shapes with 1 to k / 6 or so of their highest nodes inside the horizon."""
+    """Yield shapes with 1 to about k / 6 of their highest nodes inside the horizon."""
     yield TreeShape(2, 1)
     for height in range(2, HIGHEST + 1):
         least = max(2, int(horizon ** (1 / height)))

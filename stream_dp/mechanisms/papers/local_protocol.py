@@ -1,10 +1,11 @@
-"""Local protocols: users who each hold a part of the data, and a server that only hears their private answers.
+"""Local protocols: users who each hold a part of the data, and a server that receives only their private answers.
 
-M_P = S_P o* ExtConComp of [HSV] section 8 as one continual mechanism. A row of event counts goes to the users in parts,
-user i gets the columns views[i]; a query lets the server play one round: it asks some users, and hears what they
-answer. Rules: at each tick every user gets its part, also one of zeros, so that no destination depends on data
-(Claim 8.4); the server is deterministic and sees nothing but answers (Remark 8.3: coins would be a mechanism of their
-own). For programs, not for pipelines, whose users send events. This file knows no user mechanism by name and no graph.
+M_P = S_P o* ExtConComp of [HSV] section 8 as one continual mechanism. A row of event counts is split among the
+users: user i gets the columns views[i]. A query lets the server play one round: it asks some users and receives
+their answers. Rules: at each tick every user gets its part, even if all entries are 0, so that no destination
+depends on data (Claim 8.4). The server is deterministic and sees nothing but answers (Remark 8.3: its coins would
+be a separate mechanism). This mechanism is for programs, not for pipelines: the users of a pipeline send events.
+This file knows no user mechanism by name and no graph.
 """
 
 from collections import Counter
@@ -27,25 +28,25 @@ S = TypeVar("S")
 
 
 class Server(Protocol[S]):
-    """The server's rules: what it asks next, as a function of what it has heard."""
+    """The server's rules: its next questions, as a function of the answers so far."""
 
     def init(self) -> S:
-        """The state before the first round; made of plain values, so that it can be saved."""
+        """Return the state before the first round; it consists of plain values, so it can be saved."""
         ...
 
     def questions(self, state: S) -> tuple[Ask, ...]:
-        """The next round's queries, `index` is the user asked; nothing once the server has halted."""
+        """Return the queries of the next round, where `index` is the user; empty once the server has halted."""
         ...
 
     def hear(self, state: S, answers: tuple[IntArray, ...]) -> S:
-        """The state after the round's answers, in the order of the queries."""
+        """Return the state after the answers of the round, given in the order of the queries."""
         ...
 
 
 @wire("local-protocol-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalProtocolState:
-    """`server` is public: a function of the answers given. `parts` holds the users, private."""
+    """`server` is public: a function of the answers so far. `parts` holds the states of the users, private."""
 
     server: Any
     parts: CompositionState
@@ -56,17 +57,17 @@ class LocalProtocolState:
 class LocalProtocol:
     """`users` answer `server`; user i holds the columns views[i] of each row.
 
-    Answers: those of one round, one after the other; shape (0,) once the server has halted. As the server is
-    deterministic, the answers so far tell its whole view ([HSV] Def 8.1), and no answer tells more.
+    An answer has the users' answers of one round, concatenated; shape (0,) once the server has halted. Because the
+    server is deterministic, the answers so far determine its whole view ([HSV] Def 8.1) and contain nothing more.
 
     Privacy claim ([HSV] Thm 8.7, Cor 8.8): with users that are pure epsilon'-DP, k * epsilon'-DP for one-hot event
-    streams under `neighbors`, where an event lies in the parts of at most k users: the k-sparse parallel composition of
-    the users (Cor 5.5), as in Remark 8.10 also while their data grows. For (epsilon', delta')-DP users whose data comes
-    whole in one first message, the rule of Cor 8.8 in the accounting has the price; with growing data there is none
-    (Thm 5.2).
+    streams under `neighbors`, where an event lies in the parts of at most k users: the k-sparse parallel
+    composition of the users (Cor 5.5), as in Remark 8.10 also while their data grows. For (epsilon', delta')-DP
+    users whose data comes whole in one first message, the rule of Cor 8.8 in the accounting has the price; with
+    growing data no price exists (Thm 5.2).
 
     Raises:
-        UsageError: no user, parts that do not fit the users, or users with different neighbours.
+        UsageError: there is no user, the parts do not fit the users, or the users have different neighbours.
     """
 
     users: tuple[Mechanism[Any], ...]
@@ -77,7 +78,7 @@ class LocalProtocol:
     )
 
     def __post_init__(self) -> None:
-        """Refuse parts that no row can be cut into."""
+        """Check that rows can be split into the users' parts."""
         if not self.users or len(self.users) != len(self.views):
             raise UsageError(
                 f"each user holds one part: got {len(self.users)} user(s) and {len(self.views)} part(s)"
@@ -93,7 +94,7 @@ class LocalProtocol:
 
     @cached_property
     def width(self) -> int:
-        """Number of columns of the rows it takes."""
+        """Number of columns of a row."""
         return 1 + max((column for view in self.views for column in view), default=-1)
 
     @property
@@ -110,7 +111,7 @@ class LocalProtocol:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at k times the largest epsilon of a user.
+        """Pure DP at k times the largest epsilon among the users.
 
         Raises:
             NotDerivable: a user is not pure.
@@ -134,7 +135,7 @@ class LocalProtocol:
     def step(
         self, state: LocalProtocolState, message: Message, noise: Noise
     ) -> tuple[LocalProtocolState, IntArray | None]:
-        """Hand every user its part of a row, or play one round.
+        """Pass every user its part of a row, or play one round.
 
         Raises:
             RejectedMessage: a bad row, or a user refuses the server's query.
@@ -162,6 +163,6 @@ class LocalProtocol:
         return LocalProtocolState(heard, parts), np.concatenate(answers)
 
     def _whole(self, row: IntArray) -> IntArray:
-        """The row, checked; the tainted rows of the test kit hide their shape, and the users check their parts."""
+        """Return the checked row; tainted rows of the test kit hide their shape, and the users check their parts."""
         hidden = not isinstance(row, np.ndarray) and hasattr(row, "__array_ufunc__")
         return row if hidden else checked(row, self.width)

@@ -1,11 +1,11 @@
-"""Multi-dimensional sparse vector: many counts, each watched until it first lies below a public threshold.
+"""Multi-dimensional sparse vector: many counts, each compared until it first lies below a public threshold.
 
 A coordinate is a fixed set of columns and has one sparse vector instance. A query names a threshold and, if it is a
-`SubsetQuery`, the columns that count; each coordinate that is still armed answers whether its count over them lies
-below, and halts with its first 1. Rules: which columns a coordinate looks at is fixed for ever, so that the sensitivity
-D = sum over coordinates of max over queries |change| can be computed from the shape. Were columns dealt out anew at
-each query, max over queries of the sum would stay 1 and the loss would grow with the coordinates. For programs, not for
-pipelines: what a pipeline watches is a `monitor`. This file knows no graph and no protocol.
+`SubsetQuery`, the columns that count; each armed coordinate answers whether its count over these columns lies below
+the threshold, and halts with its first 1. Rules: the columns of a coordinate are fixed for ever, so the sensitivity
+D = sum over coordinates of max over queries |change| can be computed from the shape. If each query assigned the
+columns anew, the max over queries of the sum would stay 1 while the loss grew with the number of coordinates. This
+mechanism is for programs; pipelines use a `monitor`. This file knows no graph and no protocol.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from stream_dp.mechanisms.serving import CountRows
 
 @dataclass(frozen=True, slots=True)
 class SubsetQuery(Query):
-    """A query that counts only these columns, a public choice; None: all columns."""
+    """A query that counts only these columns, which are a public choice; None means all columns."""
 
     columns: tuple[int, ...] | None = None
 
@@ -64,7 +64,7 @@ class MultiSparseVector(CountRows):
     neighbors: Neighbors
 
     def __post_init__(self) -> None:
-        """Refuse views that are none."""
+        """Check the views."""
         for view in self.views:
             if len(set(view)) < len(view) or not set(view) <= set(range(self.width)):
                 raise UsageError(
@@ -80,7 +80,7 @@ class MultiSparseVector(CountRows):
 
     @cached_property
     def sensitivity(self) -> int:
-        """D: how many coordinates look at one column; twice that where an event may change two columns."""
+        """D: the number of coordinates that look at one column; twice that where an event may change two columns."""
         most = int(self._incidence.sum(axis=0).max(initial=0))
         return max(1, most * self.neighbors.l0(self.width))
 
@@ -113,10 +113,10 @@ class MultiSparseVector(CountRows):
     def step(
         self, state: MultiSparseVectorState, message: Message, noise: Noise
     ) -> tuple[MultiSparseVectorState, IntArray | None]:
-        """Add a row, or compare every armed coordinate.
+        """Add a row, or compare the count of every armed coordinate.
 
         Raises:
-            RejectedMessage: a bad row, a query without a threshold or with columns that are none, or one after all
+            RejectedMessage: a bad row, a query without a threshold or with invalid columns, or a query after all
                 coordinates have halted.
         """
         if not isinstance(message, Query):
@@ -137,7 +137,7 @@ class MultiSparseVector(CountRows):
         return MultiSparseVectorState(state.count, state.lift, state.halted + below), below
 
     def _counts(self, count: IntArray, query: Query) -> IntArray:
-        """Each coordinate's count over the query's columns."""
+        """Return the count of each coordinate over the query's columns."""
         columns = query.columns if isinstance(query, SubsetQuery) else None
         if columns is None:
             return self._incidence @ count

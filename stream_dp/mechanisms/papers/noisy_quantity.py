@@ -1,6 +1,7 @@
-"""The Laplace mechanism on a quantity of the rows since the last answer: what [HSV] Alg. 4 checks a crossing with.
+"""The Laplace mechanism on a quantity of the rows since the last answer: [HSV] Alg. 4 uses it to check a crossing.
 
-Rules: what was answered about is forgotten, so that a row is in one answer. `offset` is a public, released value.
+Rules: rows are forgotten once they were in an answer, so each row is in one answer. `offset` is a public, released
+value.
 """
 
 from dataclasses import dataclass
@@ -36,11 +37,11 @@ class NoisyQuantityState:
 class NoisyQuantity(CountRows):
     """q(offset + sum of rows) plus discrete Laplace noise of scale D / epsilon; answers of shape (1,).
 
-    Privacy claim: `epsilon`-DP under `neighbors`, adaptively, for events of at most `ones` ones: an event is in the row
-    of one answer, and changes q by at most D there.
+    Privacy claim: `epsilon`-DP under `neighbors`, adaptively, for events of at most `ones` ones: an event is in one
+    answer, and changes q by at most D there.
 
     Raises:
-        UsageError: the quantity is none for such rows or events.
+        UsageError: the quantity does not fit such rows or events.
     """
 
     width: int
@@ -51,7 +52,6 @@ class NoisyQuantity(CountRows):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a quantity that does not fit."""
         self.quantity.checked(self.neighbors, self.width, self.ones)
 
     @property
@@ -66,7 +66,7 @@ class NoisyQuantity(CountRows):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the noise on one answer.
+        """Derive the guarantee from the noise on one answer.
 
         Raises:
             NotDerivable: the scale is too small.
@@ -84,7 +84,7 @@ class NoisyQuantity(CountRows):
     def step(
         self, state: NoisyQuantityState, message: Message, noise: Noise
     ) -> tuple[NoisyQuantityState, IntArray | None]:
-        """Add a row, or answer and forget.
+        """Add a row, or answer and forget the rows.
 
         Raises:
             RejectedMessage: a bad row.

@@ -1,9 +1,9 @@
 """HSS as [HSV] prints it (Alg. 4): a running threshold, a noisy check at each crossing, counters at epsilon / d.
 
-It is here to be run and checked beside the variants (`hss`), which serve better: docs/hss.md compares them. What
-the paper leaves open is filled in as follows: gamma and xi so that the bound of `proven_error` holds, h is clipped at 0
-where q is applied (q is defined on N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules: as in
-`hss`: rows and `pending` are tainted and only passed on; everything that decides is an answer or public.
+It can be run and checked beside the variants in `hss`, which have smaller errors: docs/hss.md compares them. The
+paper leaves some choices open; here gamma and xi are such that the bound of `proven_error` holds, h is clipped at 0
+where q is applied (q is defined on N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules: as
+in `hss`: rows and `pending` are tainted and only passed on; decisions follow from answers and public values.
 """
 
 import math
@@ -59,16 +59,16 @@ class PaperHSSState:
 class PaperHSS(CountRows, Deciding):
     """The `quantity` of `width` columns by Alg. 4 with parameters `epsilon` and `beta`.
 
-    Answers: shape (1,), never negative. `horizon` is the number of steps where it is known. The error bounds are for
-    rows in {0, 1}^width: a burst of many events in one step closes further intervals without events in them, until
+    Answers: shape (1,), never negative. `horizon` is the number of steps where it is known. The error bounds are
+    for rows in {0, 1}^width: after a burst of many events in one step, intervals without events close too, until
     Thresh has caught up.
 
     Privacy claim: `epsilon`-DP for ~_H, adaptively: one whole row is replaced (`replace` with as many ones as
-    columns). [HSV] Thm 6.1 over {sparse vector instances at epsilon / 3: Cor 5.5, k = 1; noisy checks at epsilon / 3:
-    Cor 5.5, k = 1; d counters at epsilon / 3d each: Cor 5.5, k = d}, joined by Thm 4.10.
+    columns). [HSV] Thm 6.1 over {sparse vector instances at epsilon / 3: Cor 5.5, k = 1; noisy checks at epsilon /
+    3: Cor 5.5, k = 1; d counters at epsilon / 3d each: Cor 5.5, k = d}, joined by Thm 4.10.
 
     Raises:
-        UsageError: the quantity is not 1-sensitive under ~_H, or has no Lipschitz constant of use.
+        UsageError: the quantity is not 1-sensitive under ~_H, or has no useful Lipschitz constant.
     """
 
     width: int
@@ -81,7 +81,7 @@ class PaperHSS(CountRows, Deciding):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a quantity that the paper's analysis does not cover."""
+        """Check that the paper's analysis covers the quantity."""
         self.quantity.checked(RELATION, self.width, self.width)
         sensitive = self.quantity.sensitivity(RELATION, self.width, self.width)
         if sensitive != 1 or self.quantity.error(self.width) is None:
@@ -92,12 +92,12 @@ class PaperHSS(CountRows, Deciding):
 
     @property
     def neighbors(self) -> Neighbors:  # type: ignore[override]  # no parameter
-        """The relation, always `replace`."""
+        """The neighbour relation, always `replace`."""
         return RELATION
 
     @property
     def ones(self) -> int:  # type: ignore[override]  # no parameter
-        """All of a row: its neighbours replace it whole."""
+        """All entries of a row: neighbours replace a whole row."""
         return self.width
 
     @property
@@ -107,40 +107,40 @@ class PaperHSS(CountRows, Deciding):
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The d-counter: epsilon / 3 in all, a d-th of it for each column."""
+        """The counter of all d columns: epsilon / 3 in total, a d-th of it for each column."""
         return inner_counter(self.width, self.epsilon / 3, RELATION, self.width)
 
     @cached_property
     def _law(self) -> ErrorLaw:
-        """What the counters' noise does to the quantity."""
+        """The error law of the quantity under the counters' noise."""
         law = self.quantity.error(self.width)
         if law is None:
             raise TypeError("a quantity without a law was not refused")
         return law
 
     def instance(self, released: IntArray) -> PaperSparseVector:
-        """SVT-init(epsilon / 6, q, h); h is copied."""
+        """Return SVT-init(epsilon / 6, q, h); h is copied."""
         h = tuple(released.tolist())
         return PaperSparseVector.at(
             self.width, self.epsilon / 6, RELATION, h, self.quantity, self.width
         )
 
     def check(self, released: IntArray) -> NoisyQuantity:
-        """The check of a crossing, Lap(3 / epsilon)."""
+        """Return the check of a crossing, with noise Lap(3 / epsilon)."""
         h = tuple(released.tolist())
         return NoisyQuantity(self.width, self.epsilon / 3, RELATION, h, self.quantity, self.width)
 
     def gamma(self, step: int, interval: int) -> int:
-        """gamma(t, j) = 2 a_S(t, j) + 2 alpha(j - 1) + L + 1, j >= 1: never falls in either."""
+        """Return gamma(t, j) = 2 a_S(t, j) + 2 alpha(j - 1) + L + 1, for j >= 1; nondecreasing in t and j."""
         return 2 * self._slack(step, interval) + 2 * self.alpha(interval - 1) + self._most + 1
 
     def xi(self, step: int, interval: int) -> int:
-        """xi(t, j) = a_S(t, j) + a_G(j): where the noises keep their bounds, every check passes."""
+        """Return xi(t, j) = a_S(t, j) + a_G(j); while the noises keep their bounds, every check passes."""
         share = index_probability(float(self.beta) / 6, interval, None)
         return self._slack(step, interval) + laplace_tail(3 / self.epsilon, share)
 
     def alpha(self, updates: int) -> int:
-        """A bound on q's error by the counters, at each of so many updates; total failure beta / 3."""
+        """Return a bound on q's error from the counters over the first `updates` updates; total failure beta / 3."""
         epoch = updates.bit_length()
         if epoch not in self._bounds:
             self._bounds[epoch] = error_bound(
@@ -149,28 +149,29 @@ class PaperHSS(CountRows, Deciding):
         return self._bounds[epoch]
 
     def proven_error(self, step: int, interval: int) -> int:
-        """4 a_S + 5 alpha + L + 1: with probability 1 - beta no answer up to `step` is off by more."""
+        """Return 4 a_S + 5 alpha + L + 1; with probability 1 - beta no answer up to `step` has a larger error."""
         return 4 * self._slack(step, interval) + 5 * self.alpha(interval) + self._most + 1
 
     def _slack(self, step: int, interval: int) -> int:
-        """a_S(t, j): |nu_t - tau_j| exceeds it with total probability beta / 3 + beta / 6."""
+        """Return a_S(t, j), which |nu_t - tau_j| exceeds with total probability beta / 3 + beta / 6."""
         beta = float(self.beta)
         query = laplace_tail(12 / self.epsilon, index_probability(beta / 3, step, self.horizon))
         return query + laplace_tail(6 / self.epsilon, index_probability(beta / 6, interval, None))
 
     @cached_property
     def _most(self) -> int:
-        """L: by how much a row in {0, 1}^d raises the quantity, at most."""
+        """L: the most by which a row in {0, 1}^d raises the quantity."""
         return self.quantity.lipschitz(self.width)
 
     @cached_property
     def _bounds(self) -> dict[int, int]:
-        """The counters' bounds computed so far, one for each range of updates from a power of 2 to the next."""
+        """Cache of the counters' bounds, one for each range of updates from a power of 2 to the next."""
         return {}
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: instances and checks, each one after the other, and the counters; behind Alg. 4.
+        """Derive the guarantee: instances one after the other, checks one after the other, and the counters, all
+        inside Alg. 4.
 
         Raises:
             NotDerivable: no rule covers the parts.
@@ -195,9 +196,9 @@ class PaperHSS(CountRows, Deciding):
         return derive((parts,), composite)
 
     def public(self, updates: int, state: PaperHSSState | None) -> tuple[int, int, int] | None:
-        """Return the number of steps, of closed intervals, and how far Thresh lies above what is released.
+        """Return the numbers of steps and of closed intervals, and how far Thresh lies above the released value.
 
-        Without a state nothing.
+        Without a state the result is None.
         """
         if state is None:
             return None
@@ -205,18 +206,19 @@ class PaperHSS(CountRows, Deciding):
         return self.horizon or max(1, state.steps), state.intervals, max(0, behind)
 
     def leader(self, state: PaperHSSState) -> int | None:
-        """Return which column is released as the largest, as `HSS.leader` does, for the same reasons.
+        """Return the column that is released as the largest, as `HSS.leader` does and for its reasons.
 
-        The d counters are paid for together; the check of a crossing is beside them and not what is released.
+        The price of the d counters covers all columns; the check of a crossing is a separate mechanism whose answer
+        is not released.
         """
         return MAXIMUM.holder(state.released)
 
     def band(self, public: tuple[int, int, int], confidence: float) -> int:
         """Return a bound on |released - true|.
 
-        Unseen is at most Thresh - q(h) + tau - nu. For the instance alive now the law of tau - nu is bounded as in
-        `HSS.lag`: P(it exceeds z) <= a^(z + 1) E[a^-tau] / (1 + a), a = e^(-epsilon / 12), shared out over the possible
-        numbers of intervals: a geometric of that scale, moved up.
+        The growth that is not yet released is at most Thresh - q(h) + tau - nu. For the instance alive now the law
+        of tau - nu is bounded as in `HSS.lag`: P(tau - nu > z) <= a^(z + 1) E[a^-tau] / (1 + a), a = e^(-epsilon /
+        12), divided among the possible numbers of intervals: a geometric of that scale, moved up.
         """
         step, intervals, behind = public
         known = self.horizon is not None and step <= self.horizon
@@ -233,11 +235,11 @@ class PaperHSS(CountRows, Deciding):
         )
 
     def opening(self) -> tuple[int, int]:
-        """Return a crossing that the event decides, or a lead where other columns would hide it."""
+        """Return event counts at which the event decides a crossing, or a lead where other columns would hide it."""
         return self.quantity.opening(self.gamma(1, 1))
 
     def init(self, noise: Noise) -> PaperHSSState:
-        """Return the first state (Hist-init): the counters and the first instance created."""
+        """Return the first state (Hist-init): the counters and the first instance are created."""
         zeros = np.zeros(self.width, dtype=np.int64)
         parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
         parts, _ = self.composition.step(parts, Create(self.instance(zeros)), noise)
@@ -246,7 +248,7 @@ class PaperHSS(CountRows, Deciding):
     def step(
         self, state: PaperHSSState, message: Message, noise: Noise
     ) -> tuple[PaperHSSState, IntArray | None]:
-        """Take a row, or do the rest of Hist-update and answer `out`.
+        """Add a row, or do the rest of Hist-update and answer `out`.
 
         Raises:
             RejectedMessage: a bad row.
@@ -266,7 +268,7 @@ class PaperHSS(CountRows, Deciding):
         return after, np.array([self.quantity.of(after.released)], dtype=np.int64)
 
     def _close(self, state: PaperHSSState, noise: Noise) -> PaperHSSState:
-        """Check, raise Thresh, count the interval's sum, arm a new instance."""
+        """Check the crossing, raise Thresh, count the interval's sum, and arm a new instance."""
         step, parts, now, j = self.composition.step, state.parts, state.steps, state.intervals + 1
         parts, _ = step(parts, Halt(state.watcher), noise)
         place = parts.created
@@ -290,13 +292,16 @@ class PaperHSS(CountRows, Deciding):
 
 
 def laplace_tail(scale: Fraction, probability: float) -> int:
-    """The least m that |discrete Laplace| of this scale exceeds at most so often: 2 a^(m + 1) / (1 + a)."""
+    """Return the least m that |discrete Laplace| of this scale exceeds with at most this probability.
+
+    P(|X| > m) = 2 a^(m + 1) / (1 + a).
+    """
     a = math.exp(-1 / float(scale))
     return max(0, math.ceil(float(scale) * math.log(2 / ((1 + a) * probability)) - 1))
 
 
 def _moved_up(scale: Fraction, share: float) -> int:
-    """The least z0 such that z0 + geometric of nu's scale dominates min(1, P(tau - nu > z) / share).
+    """Return the least z0 such that z0 + geometric of nu's scale dominates min(1, P(tau - nu > z) / share).
 
     E[a^-tau] = (1 - t)^2 / ((1 - t / a)(1 - t a)), t = a^2 the decay of tau.
     """

@@ -1,6 +1,6 @@
 """The sparse vector technique as [HSV] prints it (Alg. 3): two-sided noise on the threshold and on each query.
 
-It is what `PaperHSS` runs. The product's own instance (`SparseVector`) draws one-sided noise, half as wide for the same
+`PaperHSS` runs it. The product's own instance (`SparseVector`) draws one-sided noise, half as wide for the same
 epsilon. Discrete Laplace noise takes the place of the paper's continuous one, as all values are integers.
 """
 
@@ -40,7 +40,7 @@ class PaperSparseVector(SparseVector):
         return cls(width, epsilon, epsilon, neighbors, offset, quantity, ones)
 
     def derivation(self) -> Derivation:
-        """Derive the guarantee as a `SparseVector` does: what is overridden below is the paper's noise, in its scales.
+        """Derive the guarantee as `SparseVector` does; the overrides below only exchange the noise and its scales.
 
         Raises:
             NotDerivable: a scale is too small.
@@ -49,14 +49,13 @@ class PaperSparseVector(SparseVector):
 
     @property
     def _source(self) -> str:
-        """Where it is proven."""
         return SOURCE
 
     @property
     def _signs(self) -> int:
-        """Return 2: the paper uses nothing of q but its sensitivity."""
+        """Return 2: the paper uses only the sensitivity of q."""
         return 2
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
-        """One draw, of either sign."""
+        """Return one two-sided draw at this scale."""
         return int(noise.laplace(scale, 1)[0])

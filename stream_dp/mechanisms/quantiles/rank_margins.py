@@ -1,10 +1,11 @@
-"""How far a noisy rank may be off: quantiles of sums of many Laplace noises of different weights, fast.
+"""Error margins of noisy ranks: fast quantiles of sums of many Laplace noises of different weights.
 
-A rank is a sum of node counts with weights, each of which has the same independent noises over time. The law of such a
-sum lies between that of one Laplace noise and the normal one, and its quantile in standard deviations is taken from
-sums of 1, 2, 3, ... equal noises at the same excess kurtosis, whose laws are exact; a hundredth and one event are put
-on top, for what two sums of equal kurtosis may differ by and for rounding (against the exact laws: test_rank_margins).
-Rules: public parameters only; floats are fine, for nothing of this is added to a count.
+A rank is a weighted sum of node counts, and every node count has noise of the same law, independent of the others.
+The law of such a sum lies between that of one Laplace noise and the normal one, and its quantile in standard
+deviations is interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact.
+One hundredth and one event are added, because two sums of equal kurtosis may differ, and for rounding
+(test_rank_margins compares with exact laws). Rules: functions of public parameters only. Floats are allowed,
+because no result is added to a count.
 """
 
 import math
@@ -30,10 +31,11 @@ ROUNDED = 1 / 12  # variance of the rounding of a count
 def rank_margins(
     terms: Iterable[Term | tuple[Fraction, int]], squares: Floats, fourths: Floats, failure: float
 ) -> IntArray:
-    """Return what the noise of each rank exceeds in size with probability at most `failure`; shape of `squares`.
+    """Return the margin that the absolute noise of each rank exceeds with probability at most `failure`; shape of
+    `squares`.
 
-    `terms` are the noises in one node's count; `squares` and `fourths` the sums of the second and the fourth powers of
-    the nodes' weights in each rank.
+    `terms` are the noises in one node's count; `squares` and `fourths` are the sums of the second and fourth powers
+    of the nodes' weights in each rank.
     """
     second, fourth = _cumulants(terms)
     variances = squares * (second + ROUNDED)

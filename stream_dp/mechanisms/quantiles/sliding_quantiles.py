@@ -1,13 +1,15 @@
 """Quantiles of a value over sliding windows and so far: post-processing of noisy counts of a tree over its buckets.
 
-The noisy rank of a bucket's end is the best estimate of how many events lie up to it; less q times that of all events
-it says by how much the quantile q lies below (negative: above). Read as a monotone function of the bucket, in the sense
-of least squares, it passes 0 in the bucket before which its partial sums are least: there the quantile is told, and
-inside the bucket in proportion. Beside it stand the buckets that are not ruled out: where the ranks up to the end, and
-before the beginning, are on their right sides but for the noise that they may have. A quantile's true bucket is ruled
-out only if the noise of one of two ranks, which the data name, goes beyond its margin: so no margin is needed for all
-buckets at once. Rules: ranks are integers, margins are functions of public parameters. This file draws nothing and
-knows no values.
+The noisy rank at a bucket's end is the best estimate of the number of events up to it. This rank less q times the
+number of all events estimates how far the quantile q lies below the bucket's end (negative: above). These
+differences, fitted by least squares as a monotone function of the bucket, pass 0 in the bucket before which their
+partial sums are least. The quantile is reported in that bucket, at a place inside it by linear interpolation.
+
+Beside the quantile stands the range of buckets that are not ruled out: a bucket is ruled out where the rank up to
+its end, or before its beginning, is on the wrong side by more than its noise margin. A quantile's true bucket is
+ruled out only if the noise of one of two ranks, which the data determine, exceeds its margin. So no margin needs to
+hold for all buckets at once. Rules: ranks are integers, margins are functions of public parameters. This file draws
+nothing and knows no values.
 """
 
 import math
@@ -42,21 +44,21 @@ EACH = 3
 """Numbers told of a quantile: its place, in parts of buckets, and how many buckets below and above are ruled out."""
 Bools: TypeAlias = NDArray[np.bool_]
 RUNNING = 1.13
-_KEPT = 64  # margins of so many moments are remembered
+_KEPT = 64  # number of (view, moment) pairs whose margins are cached
 
 
 @wire("sliding-quantiles", 1)
 @dataclass(frozen=True)
 class SlidingQuantiles(Deciding):
-    """Answers of shape (views * len(at) * EACH,): of each quantile of each view what `EACH` says.
+    """Answers of shape (views * len(at) * EACH,): for each view and each quantile the `EACH` numbers.
 
-    `at` are the quantiles, increasing, each between 0 and 1. With probability `confidence` no true bucket of any
-    quantile of a view is ruled out there.
+    `at` are the quantiles, increasing, each between 0 and 1. With probability `confidence` no quantile of a view
+    has its true bucket ruled out.
 
-    Privacy claim: that of `tree`: everything is made of its answers.
+    Privacy claim: the claim of `tree`; everything is computed from its answers.
 
     Raises:
-        NotDerivable: no quantiles, or a confidence that is none.
+        NotDerivable: `at` or `confidence` is invalid.
     """
 
     tree: ValueTree
@@ -64,33 +66,32 @@ class SlidingQuantiles(Deciding):
     confidence: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be told."""
         if not self.at or not 0 < self.confidence < 1:
             raise NotDerivable("quantiles need one share or more, and a confidence between 0 and 1")
 
     @property
     def width(self) -> int:
-        """Number of entries of the rows it takes."""
+        """Number of entries of a row."""
         return self.tree.width
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbours of the tree."""
+        """The neighbour relation that the guarantee holds for."""
         return self.tree.neighbors
 
     @property
     def rows(self) -> RowLaw:
-        """What one event changes in its rows."""
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors)
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the tree."""
+        """The guarantee of the tree."""
         return self.tree.guarantee
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of the tree, whose answers are all that is looked at.
+        """Derive the guarantee: that of the tree, because only its answers are used.
 
         Raises:
             NotDerivable: the noise of the counts is too small.
@@ -98,29 +99,29 @@ class SlidingQuantiles(Deciding):
         return derive((self.tree.derivation(),), Fixed("quantiles read from noisy counts"))
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
-        """Return the number of updates: noise depends on nothing else."""
+        """Return the number of updates: the noise depends on nothing else."""
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest band of the views."""
+        """Return the largest band over all views."""
         views = range(self.tree.views)
         return max(self.view_band(v, self.tree.view_public(v, public), confidence) for v in views)
 
     def view_public(self, place: int, updates: int, state: ValueTreeState) -> int:
-        """Return the number of updates, as far as the noise of the view at `place` depends on it."""
+        """Return the number of updates, as far as the noise of the view at index `place` depends on it."""
         return self.tree.view_public(place, updates)
 
     def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return by how many events the told buckets of a view may miss the ranks that were asked.
+        """Return by how many events the reported buckets of a view may miss the requested ranks.
 
-        A told bucket is too high by L events only if, from a bucket that the data name on, some running average of the
-        noise of the ranks is below -L; too low likewise. Running averages go `RUNNING` times as far as the largest
-        margin at most, in simulations of the worst data that there could be (test_running_ranks).
+        A reported bucket is too high by L events only if, from a bucket that the data determine, some running
+        average of the noise of the ranks is below -L; likewise too low. In simulations of the worst possible data,
+        running averages reach at most `RUNNING` times the largest margin (test_running_ranks).
         """
         return math.ceil(RUNNING * int(self._computed(place, public, confidence).max()))
 
     def opening(self) -> tuple[int, int]:
-        """Return so many events that the asked rank lies between the first two buckets."""
+        """Return event counts that put the requested rank between the first two buckets."""
         p, s = min(self.at, key=lambda quantile: quantile.denominator).as_integer_ratio()
         return p, s - p
 
@@ -131,7 +132,7 @@ class SlidingQuantiles(Deciding):
     def step(
         self, state: ValueTreeState, message: Message, noise: Noise
     ) -> tuple[ValueTreeState, IntArray | None]:
-        """Count a row, or tell the quantiles.
+        """Count a row, or answer the quantiles.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the horizon of the counts.
@@ -144,7 +145,7 @@ class SlidingQuantiles(Deciding):
         return state, np.concatenate(told)
 
     def _told(self, place: int, updates: int, nodes: IntArray) -> IntArray:
-        """What is told of each quantile of a view, from its noisy counts."""
+        """Return the `EACH` numbers of every quantile of a view, from its noisy counts."""
         margins = self._margins(place, self.tree.view_public(place, updates))
         own, more = self.tree.levels.estimates(nodes)
         fine = (own.astype(object) << FRACTION_BITS) + more
@@ -166,12 +167,12 @@ class SlidingQuantiles(Deciding):
 
     @cached_property
     def _spread(self) -> tuple[Floats, Floats]:
-        """Of the noisy ranks of each quantile, at each bucket's end."""
+        """Sums of squared and of fourth powers of weights, for the noisy rank of each quantile at each bucket's end."""
         return self.tree.levels.spread(self.at)
 
     @cached_property
     def _known(self) -> dict[tuple[int, int], IntArray]:
-        """Margins computed last."""
+        """Cache of margins by (place, public)."""
         return {}
 
     def _margins(self, place: int, public: int) -> IntArray:
@@ -183,16 +184,17 @@ class SlidingQuantiles(Deciding):
         return self._known[place, public]
 
     def _computed(self, place: int, public: int, confidence: float) -> IntArray:
-        """Margins of shape (len(at), leaves): each rank is beyond its own on either side with a chance of 1 / len(at).
+        """Return margins of shape (len(at), leaves).
 
-        Each quantile has its part of the failures, and two ranks that may fail, on one side each.
+        Each quantile gets a share 1 / len(at) of the failure probability. Two ranks may fail, each on one side, so
+        a two-sided margin at that share is enough.
         """
         terms = self.tree.noise(public, place).terms
         return rank_margins(terms, *self._spread, (1 - confidence) / len(self.at))
 
 
 def _inside(before: int, through: int) -> int:
-    """Where between the ends of its bucket, of these ranks, the ranks pass 0; in the middle where they do not."""
+    """Return the place between a bucket's ends at which the interpolated ranks pass 0; the middle if they do not."""
     width = through - before
     if not before < 0 < through:
         return PARTS // 2 if width else 0
@@ -200,10 +202,10 @@ def _inside(before: int, through: int) -> int:
 
 
 def _last_holds(holds: Bools) -> Bools:
-    """Which buckets end late enough: the last one always, for it ends all events."""
+    """Mark the buckets that end late enough; the last bucket always does, because it ends all events."""
     return np.append(holds[:-1], [True])
 
 
 def _first_holds(holds: Bools) -> Bools:
-    """Which buckets begin early enough: the first one always, for it begins all events."""
+    """Mark the buckets that begin early enough; the first bucket always does, because it begins all events."""
     return np.append([True], holds[1:])

@@ -1,9 +1,10 @@
-"""Quantiles of a value over tumbling windows: which bucket holds the value with a given share of the events below it.
+"""Quantiles of a value over tumbling windows: which bucket holds the value with a given share of the events below
+it.
 
-A row counts the events of a tick by value bucket. Within each public window of W ticks, the first beginning with the
-first update, exact counts gather; at the window's last update one bucket is chosen for each quantile by a noisy
-maximum, and that choice is the answer until the next window ends. An event lies in one window of each length, and what
-was counted in a window is forgotten with it.
+A row counts the events of a tick by value bucket. Exact counts are collected within each public window of W ticks;
+the first window begins with the first update. At a window's last update a noisy maximum chooses one bucket for each
+quantile, and that choice is the answer until the next window ends. An event lies in one window of each length, and
+the counts of a window are forgotten when it ends.
 
 How far bucket b is from the quantile q = p/s is an integer:
     loss(b) = max(0, s * before(b) - p * n, p * n - s * through(b)),
@@ -13,12 +14,12 @@ a <= b) or by p: no loss by more than max(p, s - p). An event that moves between
 was and moves each of the two terms by s, -s or 0, so no loss by more than s, which is no less than max(p, s - p): the
 zero row is a content as well.
 
-The choice is the bucket of the largest Z(b) - loss(b), Z independent geometric with scale 2 * sensitivity / epsilon,
-the first of equal ones. It is `epsilon`-DP: given the other noises, b is chosen iff Z(b) is at least some integer,
-which a neighbour raises by at most 2 * sensitivity, and P[Z >= x + y] >= exp(-y / scale) P[Z >= x] for all integers x
-and y >= 0. As Z is the whole part of an exponential variable, this is permute-and-flip (McKenna, Sheldon 2020; equal to
-the maximum with exponential noise, Ding, Kifer et al. 2021) with scores read to 1/s of an event, in one draw a bucket:
-no rejections, and so few draws that all of them can be enumerated.
+The choice is the bucket of the largest Z(b) - loss(b), Z independent geometric with scale 2 * sensitivity /
+epsilon, the first of equal ones. It is `epsilon`-DP: given the other noises, b is chosen iff Z(b) is at least some
+integer, which a neighbour raises by at most 2 * sensitivity, and P[Z >= x + y] >= exp(-y / scale) P[Z >= x] for all
+integers x and y >= 0. As Z is the whole part of an exponential variable, this is permute-and-flip (McKenna, Sheldon
+2020; equal to the maximum with exponential noise, Ding, Kifer et al. 2021) with scores read to 1/s of an event, in
+one draw a bucket: no rejections, and so few draws that all of them can be enumerated.
 """
 
 import math
@@ -44,7 +45,7 @@ from stream_dp.mechanisms.serving import CountRows, Deciding
 
 SOURCE = "noisy maximum with one-sided noise (McKenna, Sheldon 2020; Ding, Kifer et al. 2021)"
 TEST = "tests/unit/verify/exact/test_small_quantiles.py"  # exact, against every adversary
-WIDEST = 1 << 40  # a noise of a wider scale is never drawn
+WIDEST = 1 << 40  # noise of a larger scale cannot be drawn
 UNTOLD = -1
 """The answer where no window has ended yet."""
 
@@ -52,7 +53,7 @@ UNTOLD = -1
 @wire("tumbling-quantiles-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class TumblingQuantilesState:
-    """Exact counts of each open window, shape (windows, buckets), private; and what was chosen last.
+    """Exact counts of each open window, shape (windows, buckets), private, and the last chosen buckets (public).
 
     `told` has shape (windows, quantiles).
     """
@@ -65,15 +66,17 @@ class TumblingQuantilesState:
 @wire("tumbling-quantiles", 1)
 @dataclass(frozen=True, slots=True)
 class TumblingQuantiles(CountRows, Deciding):
-    """Answers of shape (len(windows) * len(at),): of each window that ended last, the bucket of each quantile.
+    """Answers of shape (len(windows) * len(at),): for each window length, the bucket of each quantile in the last
+    window.
 
-    `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of a
-    row are the value buckets, in order; the last `unranked` ones hold events without a value and count nowhere. A
-    bucket is told by its place, from 0; before the first window has ended, `UNTOLD`. The buckets of one window are told
-    in the order of the quantiles, which is post-processing and brings the farthest of them no farther off.
+    `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of
+    a row are the value buckets, in order; the last `unranked` ones hold events without a value and count nowhere. A
+    bucket is given by its index, from 0; before the first window has ended it is `UNTOLD`. The buckets of one
+    window are sorted into the order of the quantiles, which is post-processing and does not increase the largest
+    error.
 
-    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, for ever, adaptively: an event lies in one
-    window of each length, and each window pays for each quantile epsilon / (len(windows) * len(at)).
+    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, for ever, adaptively: an event lies in
+    one window of each length, and each window pays for each quantile epsilon / (len(windows) * len(at)).
     """
 
     width: int
@@ -95,11 +98,11 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @property
     def choice_epsilon(self) -> Fraction:
-        """What one choice may spend."""
+        """The epsilon of one choice."""
         return self.epsilon / (len(self.windows) * len(self.at))
 
     def sensitivity(self, quantile: Fraction) -> int:
-        """Return by how much one event changes a bucket's loss at most.
+        """Return the most by which one event changes a bucket's loss.
 
         Raises:
             NotDerivable: the event may lie in two ticks.
@@ -109,16 +112,17 @@ class TumblingQuantiles(CountRows, Deciding):
         return max(quantile.numerator, quantile.denominator - quantile.numerator)
 
     def scale(self, quantile: Fraction) -> Fraction:
-        """Return the scale of the noise on each bucket's loss: 2 sensitivity / epsilon of one choice."""
+        """Return the scale of the noise on each bucket's loss: 2 * sensitivity / (the epsilon of one choice)."""
         return 2 * self.sensitivity(quantile) / self.choice_epsilon
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one choice, those of one window, windows one after the other, all lengths at once.
+        """Derive the guarantee: one choice, all choices of a window, windows one after the other, all lengths
+        together.
 
         Raises:
-            NotDerivable: the noise is too small for `epsilon`, or wider than can be drawn; or an event may lie in two
-                ticks.
+            NotDerivable: the noise is too small for `epsilon`, or wider than can be drawn; or an event may lie in
+                two ticks.
         """
         if max(map(self.scale, self.at)) > WIDEST:
             raise NotDerivable(
@@ -134,7 +138,7 @@ class TumblingQuantiles(CountRows, Deciding):
         return derive(tuple(lengths), Fixed("windows of each length"))
 
     def _choice(self, quantile: Fraction) -> Derivation:
-        """One choice of one quantile's bucket."""
+        """Derive the guarantee of one choice of one quantile's bucket."""
         each = Guarantee(PureDP(self.choice_epsilon), self.neighbors)
         moves, scale = self.sensitivity(quantile), self.scale(quantile)
         drawn = Condition(
@@ -145,13 +149,15 @@ class TumblingQuantiles(CountRows, Deciding):
         return leaf(f"the bucket of the quantile {quantile}", each, SOURCE, (drawn,))
 
     def public(self, updates: int, state: TumblingQuantilesState) -> None:
-        """Return nothing: every window's choices have the same noise."""
+        """Return None: the choices of every window have the same noise."""
 
     def band(self, public: None, confidence: float) -> int:
-        """Return the rank error in events that no quantile of a window exceeds, all at once, with `confidence`.
+        """Return the rank error, in events, that all quantiles of a window together stay within with probability
+        `confidence`.
 
-        So far at most are the ranks of the told bucket from the asked one, whatever the data: some bucket has no loss,
-        and one whose loss is at least L beats it with probability a^L / (1 + a) at most, a = exp(-1 / scale).
+        The rank error is the distance of the requested rank from the ranks of the reported bucket. It holds for all
+        data: some bucket has loss 0, and a bucket whose loss is at least L beats it with probability at most a^L /
+        (1 + a), a = exp(-1 / scale).
         """
         low, high = -1, 1
         while self._missed(high) > 1 - confidence:
@@ -162,14 +168,14 @@ class TumblingQuantiles(CountRows, Deciding):
         return high
 
     def view_public(self, place: int, updates: int, state: TumblingQuantilesState) -> None:
-        """Return nothing: as `public`."""
+        """Return None, as `public` does."""
 
     def view_band(self, place: int, public: None, confidence: float) -> int:
-        """Return the same for each window: all have one epsilon."""
+        """Return the band of `band` for every window: all windows have the same epsilon."""
         return self.band(public, confidence)
 
     def _missed(self, events: int) -> float:
-        """A bound on P[some quantile's rank is off by more than so many events]."""
+        """Return a bound on P[the rank of some quantile is off by more than `events` events]."""
         rates = [(q.denominator * events + 1, float(1 / self.scale(q))) for q in self.at]
         return sum(
             (self.buckets - 1) * math.exp(-loss * rate) / (1 + math.exp(-rate))
@@ -177,13 +183,13 @@ class TumblingQuantiles(CountRows, Deciding):
         )
 
     def opening(self) -> tuple[int, int]:
-        """Return so many events that the asked rank lies between the first two buckets, and no other one is likely."""
+        """Return event counts that put the requested rank between the first two buckets; others are unlikely."""
         p, s = min(self.at, key=lambda quantile: quantile.denominator).as_integer_ratio()
         times = max(1, -(-self.band(None, 0.95) // (s - p)))
         return p * times, (s - p) * times
 
     def init(self, noise: Noise) -> TumblingQuantilesState:
-        """Nothing counted, nothing told."""
+        """Return the first state: nothing counted, nothing chosen."""
         return TumblingQuantilesState(
             0,
             np.zeros((len(self.windows), self.buckets), dtype=np.int64),
@@ -193,7 +199,7 @@ class TumblingQuantiles(CountRows, Deciding):
     def step(
         self, state: TumblingQuantilesState, message: Message, noise: Noise
     ) -> tuple[TumblingQuantilesState, IntArray | None]:
-        """Add a row and choose for the windows that end with it, or tell what was chosen.
+        """Add a row and choose the buckets of the windows that end with it, or answer the last choices.
 
         Raises:
             RejectedMessage: a bad row.
@@ -210,7 +216,7 @@ class TumblingQuantiles(CountRows, Deciding):
         return TumblingQuantilesState(updates, counts, told), None
 
     def _chosen(self, counts: IntArray, noise: Noise) -> list[int]:
-        """The bucket of each quantile; losses are Python integers, as they may pass 64 bits."""
+        """Return the chosen bucket of each quantile; losses are Python integers because they may exceed 64 bits."""
         through = np.cumsum(counts.astype(object))
         before, total = through - counts, through[-1]
         chosen = []

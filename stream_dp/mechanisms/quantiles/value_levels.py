@@ -1,11 +1,11 @@
-"""A tree over value buckets: which node holds which buckets, and the best counts of the buckets from noisy nodes.
+"""A tree over value buckets: which node holds which buckets, and the best bucket counts from noisy node counts.
 
-Level 0 has the buckets, in the order of their values; `arity` nodes of a level make one of the next, and there is
-nothing above a level of at most `arity` nodes. Rows of node counts hold level 0 first. All nodes have equal noise, so
-that least squares are a pass up and a pass down: a node's count is corrected by a part of its surplus over what is
-below it, and what its estimate gained is handed to its nodes in proportion to their variances. In fixed point: no count
-moves a surplus, so a correction may be rounded. Rules: gains are integers over 2^GAIN_BITS, made of fractions. This
-file knows no noise, no ticks and no quantiles.
+Level 0 has the buckets, in the order of their values. `arity` nodes of a level form one node of the next, and the
+top level has at most `arity` nodes. Rows of node counts begin with level 0. All nodes have equal noise, so least
+squares needs one pass up and one pass down: the pass up corrects a node's estimate by a part of its surplus over
+its children, and the pass down distributes that correction to the children in proportion to their variances.
+Arithmetic is in fixed point: no count moves a surplus, so a correction may be rounded. Rules: gains are integers
+over 2^GAIN_BITS, computed with fractions. This file knows no noise, no ticks and no quantiles.
 """
 
 from dataclasses import dataclass
@@ -33,23 +33,22 @@ Floats: TypeAlias = NDArray[np.float64]
 @wire("value-levels", 1)
 @dataclass(frozen=True)
 class ValueLevels:
-    """The tree over `leaves` buckets; where `arity` is no less than that, the buckets alone.
+    """The tree over `leaves` buckets; it has one level where `arity` >= `leaves`.
 
     Raises:
-        NotDerivable: no buckets, or nodes of less than two.
+        NotDerivable: `leaves` is below 1 or `arity` below 2.
     """
 
     leaves: int
     arity: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no tree."""
         if self.leaves < 1 or self.arity < 2:
             raise NotDerivable("a tree has one bucket or more, and nodes of 2 or more")
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many nodes there are, by level."""
+        """Number of nodes, by level."""
         found = [self.leaves]
         while found[-1] > self.arity:
             found.append(-(-found[-1] // self.arity))
@@ -57,25 +56,25 @@ class ValueLevels:
 
     @property
     def height(self) -> int:
-        """How many levels there are: every bucket lies in one node of each."""
+        """Number of levels; every bucket lies in one node of each."""
         return len(self.sizes)
 
     @property
     def nodes(self) -> int:
-        """Nodes of all levels."""
+        """Number of nodes of all levels."""
         return sum(self.sizes)
 
     def counted(self, buckets: IntArray) -> IntArray:
-        """Return the counts of all nodes, shape (nodes,), from those of the buckets, shape (leaves,)."""
+        """Return the counts of all nodes, shape (nodes,), from the bucket counts, shape (leaves,)."""
         found = [buckets]
         for _ in self.sizes[1:]:
             found.append(self._below(found[-1]))
         return np.concatenate(found)
 
     def estimates(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the buckets' own noisy counts and what to add to them in units of 2^-FRACTION_BITS.
+        """Return the noisy bucket counts and their corrections in units of 2^-FRACTION_BITS.
 
-        `nodes` has shape (nodes, ...); both have shape (leaves, ...).
+        `nodes` has shape (nodes, ...); both results have shape (leaves, ...).
         """
         levels = np.split(nodes, np.cumsum(self.sizes)[:-1])
         sums, corrections = [levels[0]], [np.zeros_like(levels[0])]
@@ -92,14 +91,15 @@ class ValueLevels:
 
     @cached_property
     def weights(self) -> Floats:
-        """Of each node's noise in each bucket's estimate, shape (leaves, nodes), with the gains as they are."""
+        """The weight of each node's noise in each bucket's estimate, with rounded gains; shape (leaves, nodes)."""
         own, more = self.estimates(np.eye(self.nodes, dtype=np.int64) * _BIG)
         return np.asarray((own + more / (1 << FRACTION_BITS)) / _BIG, dtype=np.float64)
 
     def spread(self, at: tuple[Fraction, ...]) -> tuple[Floats, Floats]:
         """Return the sums of squares and of fourth powers of the weights of the nodes' noises in a noisy rank.
 
-        The rank at a bucket's end less `q` times the number of events, for each q of `at`: shape (len(at), leaves).
+        A noisy rank is the rank at a bucket's end less q times the number of events, for each q of `at`. Both
+        results have shape (len(at), leaves).
         """
         through = np.cumsum(self.weights, axis=0)
         squares = [(through - float(q) * through[-1]) ** 2 for q in at]
@@ -110,7 +110,7 @@ class ValueLevels:
 
     @cached_property
     def _variances(self) -> tuple[tuple[Fraction, ...], ...]:
-        """Of each node's estimate from itself and below, by level; that of a node's own noise is 1."""
+        """The variance of a node's estimate from its subtree, by level; a node's own noise has variance 1."""
         found = [(Fraction(1),) * self.leaves]
         for _ in self.sizes[1:]:
             found.append(tuple(below / (1 + below) for below in self._totals(found[-1])))
@@ -118,12 +118,12 @@ class ValueLevels:
 
     @cached_property
     def _gains(self) -> tuple[IntArray, ...]:
-        """By level above the buckets: what of its surplus goes into a node's estimate."""
+        """By level above the buckets: the part of a node's surplus that corrects its estimate."""
         return tuple(_units(level) for level in self._variances[1:])
 
     @cached_property
     def _shares(self) -> tuple[IntArray, ...]:
-        """By level below the highest: what a node takes of what the one above gained."""
+        """By level below the highest: the part of the parent's correction that a node receives."""
         found = []
         for level in self._variances[:-1]:
             totals = self._totals(level)
@@ -131,21 +131,22 @@ class ValueLevels:
         return tuple(found)
 
     def _totals(self, level: tuple[Fraction, ...]) -> list[Fraction]:
-        """Sums over the nodes that one of the next level is made of; equal parts are summed once."""
+        """Return the sums over the children of each node of the next level; equal sums are computed once."""
         parts = [level[i : i + self.arity] for i in range(0, len(level), self.arity)]
         known = {part: sum(part, Fraction(0)) for part in set(parts)}
         return [known[part] for part in parts]
 
     def _below(self, level: IntArray) -> IntArray:
-        """Sums over the nodes that one of the next level is made of."""
+        """Return the sums over the children of each node of the next level."""
         return np.add.reduceat(level, np.arange(0, len(level), self.arity), axis=0)
 
 
 @lru_cache(maxsize=64)
 def best_levels(leaves: int, at: tuple[Fraction, ...]) -> ValueLevels:
-    """Return the tree whose noisy ranks have the least largest deviation, at equal shares of its levels.
+    """Return the tree with the least worst-case deviation of noisy ranks, at equal shares of its levels.
 
-    With exact least squares; over all buckets and quantiles, as nobody knows where they will lie.
+    The worst case is over all buckets and quantiles, with exact least squares: nobody knows where the quantiles
+    will lie.
     """
     flat = ValueLevels(leaves, max(2, leaves))
     trees = [ValueLevels(leaves, arity) for arity in ARITIES if arity < leaves]
@@ -153,7 +154,7 @@ def best_levels(leaves: int, at: tuple[Fraction, ...]) -> ValueLevels:
 
 
 def _worst(levels: ValueLevels, at: tuple[Fraction, ...]) -> float:
-    """Height squared times the largest variance; rounded, so that the choice is the same on every machine."""
+    """Return height squared times the largest variance, rounded so that every machine makes the same choice."""
     squares, _ = levels.spread(at)
     return round(float(squares.max()) * levels.height**2, 6)
 
@@ -163,7 +164,7 @@ def _units(fractions: "tuple[Fraction, ...] | list[Fraction]") -> IntArray:
 
 
 def _part(gains: IntArray, surplus: IntArray) -> IntArray:
-    """Gains times surplus, rounded; in two parts, for the product may be wide."""
+    """Return gains times surplus, rounded; computed in two parts because the product may exceed 64 bits."""
     gains = gains.reshape(-1, *(1,) * (surplus.ndim - 1))
     low = (surplus & (UNIT - 1)) * gains
     return (surplus >> GAIN_BITS) * gains + ((low + UNIT // 2) >> GAIN_BITS)

@@ -1,9 +1,8 @@
 """Noisy counts of the nodes of a tree over value buckets, over sliding windows, so far, or both.
 
-A row counts events by bucket; each is counted in one node of every level of the tree, and the counts of all nodes are
-given noise by a mechanism for rows of so many entries of which one event sets one a level. What is released of the
-counts is made of its answers and of nothing else. Rules: an event sets at most one node of each level. This file knows
-no quantiles and no times.
+A row counts events by bucket. An event is counted in one node of every level, and the inner mechanism `counts`,
+made for rows with one entry per node, adds the noise. Everything that is released is computed from its answers.
+Rules: an event sets at most one node of each level. This file knows no quantiles and no times.
 """
 
 from collections.abc import Hashable
@@ -40,7 +39,7 @@ OverState: TypeAlias = WindowForestState | WindowsAndEverState | CounterState | 
 @wire("value-tree-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class ValueTreeState:
-    """The number of updates, which is public, and the state of what counts the nodes."""
+    """`updates` (public) and the state of the mechanism that counts the nodes."""
 
     updates: int
     counts: OverState
@@ -49,14 +48,15 @@ class ValueTreeState:
 @wire("value-tree", 1)
 @dataclass(frozen=True)
 class ValueTree(Additive):
-    """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, one view of `counts` after another.
+    """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, one view of `counts` after
+    another.
 
     The first entries of a row are the buckets; the last `unranked` ones hold events without a value.
 
-    Privacy claim: that of `counts`, which is made for rows of which one event sets an entry in each level.
+    Privacy claim: the claim of `counts`, which must be made for events that set one entry in each level.
 
     Raises:
-        NotDerivable: `counts` is for other rows, or for events that set fewer entries.
+        NotDerivable: `counts` is made for other rows, or for events that set fewer entries.
     """
 
     levels: ValueLevels
@@ -64,7 +64,6 @@ class ValueTree(Additive):
     unranked: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what counts other rows."""
         if self.counts.width != self.levels.nodes or self.counts.ones < self.levels.height:
             raise NotDerivable(
                 f"an event is counted in {self.levels.height} of {self.levels.nodes} nodes: their counts are made for "
@@ -73,32 +72,32 @@ class ValueTree(Additive):
 
     @property
     def width(self) -> int:
-        """Number of entries of the rows it takes."""
+        """Number of entries of a row."""
         return self.levels.leaves + self.unranked
 
     @property
     def epsilon(self) -> Fraction:
-        """The epsilon of the counts."""
+        """The epsilon of `counts`."""
         return self.guarantee.measure.epsilon  # type: ignore[union-attr]  # all of them are pure
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbours of the counts."""
+        """The neighbour relation that the guarantee holds for."""
         return self.counts.neighbors
 
     @property
     def rows(self) -> RowLaw:
-        """What one event changes in its rows."""
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors)
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the counts."""
+        """The guarantee of `counts`."""
         return self.counts.guarantee
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of the counts, on rows that an event sets one entry of in each level.
+        """Derive the guarantee: that of `counts`, on rows in which an event sets one entry per level.
 
         Raises:
             NotDerivable: the noise of the counts is too small.
@@ -107,12 +106,12 @@ class ValueTree(Additive):
 
     @property
     def views(self) -> int:
-        """How many windows, the count so far among them, its answers show."""
+        """Number of views in an answer: the windows and, if present, the count so far."""
         return self._windows + (self.counts.ever is not None)
 
     @property
     def _windows(self) -> int:
-        """How many windows there are, the count so far left out."""
+        """Number of windows, without the count so far."""
         forest = self.counts.forest
         return 0 if forest is None else len(forest.windows)
 
@@ -121,23 +120,23 @@ class ValueTree(Additive):
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width of a node's count, over the views."""
+        """Return the largest half-width of a node's count over all views."""
         views = ((view, self.view_public(view, public)) for view in range(self.views))
         return max(self.view_band(view, known, confidence) for view, known in views)
 
     def view_public(self, place: int, updates: int, state: Any = None) -> int:
-        """Return the number of updates, as far as the noise of the view at `place` depends on it."""
+        """Return the number of updates, as far as the noise of the view at index `place` depends on it."""
         forest = self.counts.forest
         if forest is None or self.view_ever(place):
             return updates
         return forest.view_public(place, updates, None)
 
     def view_ever(self, place: int) -> bool:
-        """Whether the view at `place` shows counts so far."""
+        """Whether the view at index `place` shows counts so far."""
         return place >= self._windows
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in a node's count of a view."""
+        """Return the law of the noise in a node's count of the view at index `view`."""
         return self.counts.noise(public, view)
 
     def init(self, noise: Noise) -> ValueTreeState:
@@ -147,7 +146,7 @@ class ValueTree(Additive):
     def step(
         self, state: ValueTreeState, message: Message, noise: Noise
     ) -> tuple[ValueTreeState, IntArray | None]:
-        """Count a row in the nodes, or answer their noisy counts.
+        """Add a row to the counts of the nodes, or answer their noisy counts.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the horizon of the counts.

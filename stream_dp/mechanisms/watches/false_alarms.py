@@ -1,8 +1,8 @@
 """The chance of a false alarm, from the law of the noise and public numbers alone.
 
-A watch compares at each tick: it fires where a fresh geometric draw is at least a margin, the distance of its count to
-the threshold, and the geometric draw on the threshold. Rules: what is returned is exact up to a thousandth, and never
-less than exact. This file knows no data and no state.
+A watch compares at each tick. It fires where a fresh geometric draw is at least the margin (the distance of its
+count to the threshold) plus the geometric draw on the threshold. Rules: results are exact up to a thousandth, and
+never too small. This file knows no data and no state.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 
 from stream_dp.errors import UsageError
 
-STEPS = 1 << 10  # of a scale, that a draw on the threshold is looked at in
+STEPS = 1 << 10  # steps into which a scale is divided for a draw on the threshold
 FAR = 40  # scales: beyond them lies less than e^-40
 WIDEST = (
     1 << 40
@@ -21,7 +21,7 @@ WIDEST = (
 
 
 def exceeding(margin: int, scale: Fraction) -> float:
-    """Return P[nu >= margin + tau] of two geometric draws, or P[nu >= margin] of one discrete Laplace draw: the same.
+    """Return P[nu >= margin + tau] of two geometric draws; it equals P[nu >= margin] of one discrete Laplace draw.
 
     >>> round(exceeding(0, Fraction(1)), 6)  # 1 / (1 + 1/e)
     0.731059
@@ -34,10 +34,10 @@ def exceeding(margin: int, scale: Fraction) -> float:
 
 @lru_cache(maxsize=1024)
 def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
-    """Return P[one of so many fresh draws is >= margin + tau], tau drawn once; all geometric of this scale.
+    """Return P[one of `comparisons` fresh draws is >= margin + tau], tau drawn once; all geometric of this scale.
 
-    The sum over tau of its chance times 1 - (1 - a^(margin + tau))^n, a = exp(-1/scale), in steps of a thousandth of
-    the scale, each at its near end.
+    It is the sum over tau of P[tau] * (1 - (1 - a^(margin + tau))^n), a = exp(-1/scale), n = `comparisons`, in
+    steps of a thousandth of the scale, each evaluated at its near end.
     """
     rate = 1 / float(scale)
     step = max(1, math.ceil(float(scale) / STEPS))
@@ -51,7 +51,7 @@ def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
 
 
 def enough_margin(scale: Fraction, comparisons: int, chance: float) -> int:
-    """Return a margin beyond which one of so many draws lies with no more than this chance, by the sum over them.
+    """Return a margin that one of `comparisons` draws exceeds with at most this chance, by a union bound.
 
     >>> margin = enough_margin(Fraction(10), 24, 0.05)
     >>> margin, round(crossing_chance(margin, Fraction(10), 24), 3)
@@ -62,10 +62,10 @@ def enough_margin(scale: Fraction, comparisons: int, chance: float) -> int:
 
 
 def require_drawable(*scales: Fraction) -> None:
-    """Do nothing where noise of all these scales can be drawn.
+    """Check that noise of all these scales can be drawn.
 
     Raises:
-        UsageError: some of it is too wide.
+        UsageError: some scale is too large.
     """
     if (widest := max(scales)) > WIDEST:
         raise UsageError(

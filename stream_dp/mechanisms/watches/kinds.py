@@ -8,8 +8,9 @@
 | `sum-monitor`    | amounts | any, coming and going                   | the same                                      |
 | `window-alerts`  | counts  | windows on one side, for good           | e1 + e2 where an event leaves, else e2        |
 
-One law runs all of them (`watch_block`), with the noise of `watch_noise`. What is since a crossing and for ever has a
-state of its own kind, for journals hold it. This file knows no names, filters or keys.
+One law runs all of them (`watch_block`), with the noise of `watch_noise`. Blocks whose watches all count since a
+crossing, for ever, have their own kind of state, because journals hold it. This file knows no names, filters or
+keys.
 """
 
 from dataclasses import dataclass, replace
@@ -57,7 +58,7 @@ CHECKED = {
 
 
 class Part(NamedTuple):
-    """What a derivation says of a part of a price: `why`, with the `{scale}` of its last draw or what is `{paid}`."""
+    """Words of a derivation for one part of a price; `why` may hold `{scale}` of its last draw or `{paid}`."""
 
     subject: str
     condition: str
@@ -66,7 +67,7 @@ class Part(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The parts: an instance of each kind, and the counts that two of them tell at a crossing."""
+    """The parts of a price: one instance of each kind, and the counts that two of these kinds release at a crossing."""
 
     since: Part
     value: Part
@@ -137,14 +138,14 @@ class Alerts(SinceBlock):
 
     `ones`: the most keys that one event counts in, once in each.
 
-    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, for ever, adaptively. One more event shifts
-    the count of one live instance of each of its keys by the same +1 from its tick to the halt; that is paid once, by
-    the noisy threshold (one direction) or by the query noise of the crossing (the other): cost max(e1, e2) an instance,
-    so both are epsilon / L0. Instances of several keys add up, whichever way each moves (under `replace` two keys move
-    in opposite directions: e1 + e2): [HSV] Cor 5.5, k = L0.
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, for ever, adaptively. One more event
+    shifts the count of one live instance of each of its keys by the same +1 from its tick to the halt; this shift
+    is paid once, by the noisy threshold (in one direction) or by the query noise of the crossing (in the other):
+    cost max(e1, e2) an instance, so both are epsilon / L0. Instances of several keys add up, whichever way each
+    moves (under `replace` two keys move in opposite directions: e1 + e2): [HSV] Cor 5.5, k = L0.
 
     Raises:
-        UsageError: noise that is too wide to be drawn.
+        UsageError: the noise is too wide to be drawn.
     """
 
     width: int
@@ -157,7 +158,7 @@ class Alerts(SinceBlock):
         self.require_drawn()
 
     def opening(self) -> tuple[int, int]:
-        """Return what is short of the threshold."""
+        """Return an event count just short of the threshold."""
         return self.short_of(self.threshold)
 
     @of_the_exact_class
@@ -165,7 +166,7 @@ class Alerts(SinceBlock):
         return _since(self, KEY, "key", f"{how_many(self.width, 'key')}, re-armed for ever")
 
     def levels(self, query: Query) -> IntArray:
-        """Return the threshold, whatever the query."""
+        """Return the threshold for every place; the query's levels are ignored."""
         return np.full(self.width, self.threshold, dtype=np.int64)
 
 
@@ -176,7 +177,7 @@ class CountWatchers(SinceBlock):
 
     A query is a `LevelsQuery`. `ones`: the most entries of a row that one event sets.
 
-    Privacy claim: that of `Alerts`, whatever public levels are asked for.
+    Privacy claim: the claim of `Alerts`, for any public levels in the queries.
     """
 
     width: int
@@ -192,7 +193,7 @@ class CountWatchers(SinceBlock):
         return _since(self, COLUMN, "column", many)
 
     def levels(self, query: Query) -> IntArray:
-        """Return the levels of the query, or refuse one without a level for every column (RejectedMessage)."""
+        """Return the levels of the query, or raise RejectedMessage for a query without a level for every column."""
         if not isinstance(query, LevelsQuery) or query.levels.shape != (self.width,):
             raise RejectedMessage(f"this query needs {self.width} public levels, one per column")
         return query.levels
@@ -203,24 +204,26 @@ class CountWatchers(SinceBlock):
 class Monitor(WatchBlock):
     """Answers of shape (width,): 1 where a watch fires in this tick, else 0; a free place answers 0.
 
-    With a `value_epsilon` the shape is (2 * width,): behind those the count of each watch that fires, noised, 0 else.
-    `watches` are armed first, from place 0 on; others can be armed in free places later. `ones`: the most armed places
-    that one event counts in, once in each. An answer to a `ThresholdQuery` has that one entry, or two.
+    With a `value_epsilon` the shape is (2 * width,): the second half has the noisy count of each watch that fires,
+    else 0. `watches` are armed first, from place 0 on; others can be armed in free places later. `ones`: the most
+    armed places that one event counts in, once in each. An answer to a `ThresholdQuery` has the entry of that one
+    place, or its two entries.
 
-    Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively, whatever
-    thresholds are asked and whatever is armed and disarmed. One instance is a watch between two of its crossings, or
-    one tick of a watch of single ticks; one event reaches one instance in each of L0 places at most ([HSV] Cor 5.5,
-    k = L0). An instance since a crossing costs max(e1, e2), both epsilon / L0 (`Alerts`), and its count, told once with
-    fresh noise, value_epsilon / L0 more. A tick's noisy count has both shares for itself; all else is made of it.
+    Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively,
+    whatever thresholds are queried and whatever watches are armed and disarmed. One instance is a watch between two
+    of its crossings, or one tick of a watch of single ticks; one event reaches one instance in each of L0 places at
+    most ([HSV] Cor 5.5, k = L0). An instance since a crossing costs max(e1, e2), both epsilon / L0 (`Alerts`), and
+    its count, released once with fresh noise, value_epsilon / L0 more. A tick's noisy count has both shares; all
+    other answers about that tick are computed from it.
 
     An instance over a window costs max(e1 + e2, max(e1, e2) + e3), e3 for its count: more events shift the noisy
-    threshold by 1 (e1), which pays for all comparisons that fail, and for a crossing while the event is in the window.
-    There the count differs too (e3). A crossing after it has left costs e2 more, and the count is the same. Fewer
-    events cost nothing where comparisons fail, and at a crossing e2 + e3 or nothing.
+    threshold by 1 (e1), which pays for all comparisons that fail, and for a crossing while the event is in the
+    window. There the count differs too (e3). A crossing after it has left costs e2 more, and the count is the same.
+    Fewer events cost nothing where comparisons fail, and at a crossing e2 + e3 or nothing.
 
     Raises:
-        UsageError: the watches do not fit into the places, or their windows into a state; noise that is too wide to be
-            drawn.
+        UsageError: the watches do not fit into the places, or their windows into a state; the noise is too wide to
+            be drawn.
     """
 
     width: int
@@ -242,19 +245,20 @@ class Monitor(WatchBlock):
 @wire("sum-monitor", 1)
 @dataclass(frozen=True)
 class SumMonitor(EventAmounts, WatchBlock):
-    """A `Monitor` of sums: has a clamped amount added up to a threshold, since the last crossing or in a window?
+    """A `Monitor` of sums: has the sum of clamped amounts reached a threshold, since the last crossing or in a
+    window?
 
     An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing;
     thresholds are in units too.
 
     Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively. An
-    amount y shifts all that is asked by y, or nothing once it has left the window, and the noises answer for it unit by
-    unit, whatever its sign; so does the noise on a sum that is told. One event changes its entries by `l1` in all, and
-    lies in one instance of each place: so each unit pays a part of l1 of what an event pays in a `Monitor`.
+    amount y shifts every comparison by y, or by nothing once it has left the window, and the noises pay for it unit
+    by unit, whatever its sign; so does the noise on a released sum. One event changes its entries by `l1` in all,
+    and lies in one instance of each place: so each unit pays a part of l1 of what an event pays in a `Monitor`.
 
     Raises:
-        NotDerivable: no amounts.
-        UsageError: as a `Monitor`.
+        NotDerivable: the amounts are invalid.
+        UsageError: as for a `Monitor`.
     """
 
     width: int
@@ -291,20 +295,21 @@ class SumMonitor(EventAmounts, WatchBlock):
 @wire("window-alerts", 1)
 @dataclass(frozen=True)
 class WindowAlerts(WatchBlock):
-    """A `Monitor` of windows on one side, for good: a replaced event costs three quarters of what it would there.
+    """A fixed `Monitor` of windows that fire on one side: a replaced event costs three quarters of its price there.
 
-    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed or
-    disarmed later.
+    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed
+    or disarmed later.
 
-    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds are
-    asked. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width) places that
-    one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less holds.
+    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds
+    are queried. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width)
+    places that one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less
+    holds.
 
     Proof. The answers say where instances begin and end, and each place draws its own noise. So the odds of a
-    transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event is in
-    one instance of each place. Say that watches fire above, the margin of a comparison is m - c, for a count c, and it
-    fires where its draw is at least that and the noise t on the threshold; with the event c is one more while it is in
-    the window, and the same after.
+    transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event
+    is in one instance of each place. Say that watches fire above, the margin of a comparison is m - c, for a count
+    c, and it fires where its draw is at least that and the noise t on the threshold; with the event c is one more
+    while it is in the window, and the same after.
 
     - The copy with the event over the one without it: for each t what fails with it fails without it. What crosses is
       at most exp(e2) times as likely with it. In all e2; nothing where no comparison crosses.
@@ -312,13 +317,14 @@ class WindowAlerts(WatchBlock):
       without it then fails with it, for its margin is the same, or larger. What crosses without it then crosses with
       it at the same margin while the event is in, and at one more when it has left: exp(e2). In all e1 + e2.
 
-    Below a threshold an event makes margins larger, so the two change places. An event that is replaced is in at most
-    s places before and in at most s after, in at most L0 where just one copy has it. Either way round at most s of
-    these pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides would pay
-    e1 + e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less between them.
+    Below a threshold an event makes margins larger, so the two change places. An event that is replaced is in at
+    most s places before and in at most s after, in at most L0 where just one copy has it. Either way round at most
+    s of these pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides
+    would pay e1 + e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less
+    between them.
 
     Raises:
-        UsageError: as a `Monitor`; or a watch is not over a window, or fires on the other side.
+        UsageError: as for a `Monitor`; or a watch is not over a window, or fires on the other side.
     """
 
     width: int
@@ -336,13 +342,13 @@ class WindowAlerts(WatchBlock):
 
     @property
     def _one_side(self) -> bool:
-        """Whether all are over windows, and fire on the same side."""
+        """Whether all watches are over windows and fire on the same side."""
         sides = {watch.below for watch in self.watches}
         return all(watch.window for watch in self.watches) and len(sides) <= 1
 
     @property
     def _of_one_content(self) -> int:
-        """How many places one content of an event counts in, at most."""
+        """The most places in which one content of an event counts."""
         return min(self.ones, self.width)
 
     @cached_property
@@ -352,7 +358,7 @@ class WindowAlerts(WatchBlock):
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """Scale of both geometric noises: all watches are over windows."""
+        """Scale of both geometric noises of a watch over a window."""
         return self.scale
 
     @of_the_exact_class
@@ -377,14 +383,14 @@ class WindowAlerts(WatchBlock):
     def step(
         self, state: MonitorState, message: Message, noise: Noise
     ) -> tuple[MonitorState, IntArray | None]:
-        """Add a row, compare every watch, or ask one; what would arm or disarm is refused (RejectedMessage)."""
+        """Add a row, compare every watch, or compare one; arming and disarming is refused (RejectedMessage)."""
         if isinstance(message, ArmQuery | DisarmQuery):
             raise RejectedMessage("the watches of this block are those that it was made with")
         return super().step(state, message, noise)
 
 
 def _touched(block: WatchNoise, what: str, per: str) -> Touched:
-    """The places that one event counts in, and the one instance that it reaches in each."""
+    """Return how many places one event counts in; it reaches one instance in each."""
     touched = Touched.columns(block.neighbors, block.width, what, block.ones)
     checked = CHECKED[wire_of(type(block)).kind]
     why = f"an event reaches one live instance per {per}; {touched.why}; checked by {checked}"
@@ -392,7 +398,7 @@ def _touched(block: WatchNoise, what: str, per: str) -> Touched:
 
 
 def _enough(part: Part, epsilon: Fraction, *scales: Fraction) -> Condition:
-    """Whether what one event shifts is paid for, by 1 / scale of each draw that it shifts."""
+    """Return the condition that the draws, each at 1 / scale per unit of shift, pay for what one event shifts."""
     paid = sum((1 / scale for scale in scales), NONE)
     why = part.why.format(scale=text(scales[-1]), paid=text(paid))
     return Condition(part.condition, paid <= epsilon, why)
@@ -410,14 +416,14 @@ def _instance(
 
 
 def _since(block: WatchNoise, part: Part, what: str, many: str) -> Derivation:
-    """Derive the price of instances since a crossing alone (NotDerivable: the noise is too small)."""
+    """Derive the price of instances that count since a crossing (NotDerivable: the noise is too small)."""
     touched = _touched(block, what, what)
     instance = _instance(block, part, block.epsilon / touched.k, (block.scale,))
     return derive((instance,), Parallel(many, touched))
 
 
 def _price(block: WatchNoise, words: Words, touched: Touched, many: str) -> Derivation:
-    """Derive what one instance of each kind costs, then all of them (NotDerivable: the noise is too small)."""
+    """Derive the price of one instance of each kind, then of all instances (NotDerivable: the noise is too small)."""
     share, value = block.epsilon / touched.k, block.value_epsilon / touched.k
     both, wide, fresh = share + value, block.window_scale, list[Condition]()
     since = _instance(block, words.since, share, (block.scale,))

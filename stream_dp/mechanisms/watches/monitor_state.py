@@ -1,8 +1,8 @@
-"""What a block of watches knows of each place: which watch runs there, what it has counted, its window, its noise.
+"""State of a block of watches, by place: which watch runs there, its count, its window and its noise.
 
-Rules: values. A place's mode and threshold are public, for they come with the definition, with messages and with
-answers. A window holds no row from before its instance began, so an event is in the count of one instance only; how
-many rows that are is public, for the instance began with a released answer. This file draws nothing.
+Rules: states are values. A place's mode and threshold are public, because they follow from the definition, messages
+and answers. A window holds no row from before its instance began, so an event is in the count of one instance only.
+The number of its rows is public, because the instance began with a released answer. This file draws nothing.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.watches.watch_messages import WatchTerms
 from stream_dp.mechanisms.windows.row_ring import Ring, pushed, row_back
 
-ARMED, TICK, BELOW, ONCE, HEARD, WINDOW = 1, 2, 4, 8, 16, 32  # of a place's mode; 0: it is free
+ARMED, TICK, BELOW, ONCE, HEARD, WINDOW = 1, 2, 4, 8, 16, 32  # bits of a mode; 0: free place
 MOST_HELD = 400_000  # numbers in windows: a snapshot of them takes 3 MB
 
 
 @wire("watch-window", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WatchWindow:
-    """The places from `place` on whose watches look at the last `window` rows.
+    """The places from `place` on whose watches count the last `window` rows.
 
-    `age`: how many rows each live instance has seen, window + 1 for more; public, shape (places,). `rows`: what came,
-    private.
+    `age`: the number of rows that each live instance has seen, at most window + 1; public, shape (places,). `rows`:
+    these rows, private.
     """
 
     place: int
@@ -40,7 +40,7 @@ class WatchWindow:
         return slice(self.place, self.place + len(self.age))
 
     def taken(self, row: IntArray) -> tuple["WatchWindow", IntArray]:
-        """Return it with one more row of its places, and what has left the windows of their instances."""
+        """Return the window with one more row of its places, and the row that left it (0 where nothing left)."""
         rows = pushed(self.rows, row, self.window + 1)
         age = np.minimum(self.age + 1, self.window + 1)
         gone = age > self.window
@@ -48,11 +48,11 @@ class WatchWindow:
         return replace(self, age=age, rows=rows), left
 
     def begun_again(self, fired: IntArray) -> "WatchWindow":
-        """Return it with new instances where `fired`, of all places, is not 0."""
+        """Return the window with new instances in the places where `fired` (over all places of the block) is not 0."""
         return replace(self, age=np.where(fired[self.places], 0, self.age))
 
     def without(self, first: int, past: int) -> tuple["WatchWindow", ...]:
-        """Return what is left where the places from `first` to before `past` are freed."""
+        """Return the windows that remain when the places from `first` to `past` - 1 are freed."""
         begin, end = self.places.start, self.places.stop
         parts = ((begin, min(end, first)), (max(begin, past), end))
         return tuple(self._part(a, b) for a, b in parts if a < b)
@@ -69,11 +69,12 @@ Windows: TypeAlias = tuple[WatchWindow, ...]
 @wire("monitor-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class MonitorState:
-    """Per place, arrays of shape (width,): `threshold` and `mode` are public, the others private.
+    """Arrays of shape (width,), one entry per place; `threshold` and `mode` are public, the others private.
 
-    `count`: exact events since the last crossing, of these the last rows of a watch over a window, or of the tick that
-    is open; `lift`: noise on the threshold; `heard`: the noisy count of the last tick, of watches of single ticks.
-    `asked`: how many thresholds were asked, public. `windows`: the rows of watches over windows.
+    `count`: exact events since the last crossing; for a watch over a window only those of its last rows, for a
+    watch of single ticks only those of the open tick. `lift`: noise on the threshold. `heard`: for watches of
+    single ticks, the noisy count of the last tick. `asked`: number of thresholds queried so far, public. `windows`:
+    the rows of watches over windows.
     """
 
     count: IntArray
@@ -89,7 +90,7 @@ class MonitorState:
         """Return the state of watches side by side, without noise.
 
         Raises:
-            RejectedMessage: their windows would be too many rows.
+            RejectedMessage: their windows would hold too many rows.
         """
         zeros, at = np.zeros(width, dtype=np.int64), 0
         threshold, mode, windows = zeros.copy(), zeros.copy(), list[WatchWindow]()
@@ -97,7 +98,7 @@ class MonitorState:
             places = slice(at, at + watch.places)
             threshold[places], mode[places] = watch.threshold, _mode(watch)
             for window in _windows(watch, at):
-                # neighbours of one length are one array: a tick costs as much as one watch
+                # watches side by side with one window length share an array: a tick then costs as much as one watch
                 if windows and (windows[-1].window, windows[-1].places.stop) == (watch.window, at):
                     together = np.concatenate([windows[-1].age, window.age])
                     windows[-1] = replace(windows[-1], age=together)
@@ -108,17 +109,17 @@ class MonitorState:
 
     @property
     def since(self) -> IntArray:
-        """The places with watches since their last crossing."""
+        """The places whose watches count since their last crossing."""
         return np.flatnonzero(self.mode & (ARMED | TICK | WINDOW) == ARMED)
 
     @property
     def ticks(self) -> IntArray:
-        """The places with watches of single ticks."""
+        """The places whose watches count single ticks."""
         return np.flatnonzero(self.mode & TICK)
 
     @property
     def windowed(self) -> IntArray:
-        """The places with watches over windows that are compared now: `below` with whole windows only."""
+        """The places whose watches over windows are compared now; a `below` watch needs a whole window."""
         if not self.windows:
             return np.zeros(0, dtype=np.int64)
         ready = (self.mode & BELOW == 0) | (self.whole_windows != 0)
@@ -133,7 +134,7 @@ class MonitorState:
         return whole
 
     def counted(self, row: IntArray) -> "MonitorState":
-        """Return it with one more row: a free place counts nothing, and a window loses its oldest row."""
+        """Return the state with one more row: a free place counts nothing, and a full window loses its oldest row."""
         row = np.where(self.mode, row, 0)
         count, windows = self.count + row, list[WatchWindow]()
         for window in self.windows:
@@ -143,22 +144,22 @@ class MonitorState:
         return replace(self, count=count, windows=tuple(windows))
 
     def armed(self, watch: WatchTerms, first: int) -> "MonitorState":
-        """Return it with a watch that begins from zero, without noise on its threshold.
+        """Return the state with a watch that begins at count 0, without noise on its threshold.
 
         Raises:
-            RejectedMessage: a watch runs there, or its windows would be too many rows.
+            RejectedMessage: a watch runs in one of its places, or its windows would hold too many rows.
         """
         places = slice(first, first + watch.places)
         if self.mode[places].any():
             raise RejectedMessage("a watch runs in this place; disarm it first")
-        state = self.disarmed(first, watch.places)  # one that has ended leaves its window behind
+        state = self.disarmed(first, watch.places)  # an ended watch leaves its window
         threshold = self.threshold.copy()
         threshold[places], state.mode[places] = watch.threshold, _mode(watch)
         windows = _held([*state.windows, *_windows(watch, first)])
         return replace(state, threshold=threshold, windows=windows)
 
     def disarmed(self, first: int, places: int) -> "MonitorState":
-        """Return it with so many places free."""
+        """Return the state with `places` places free, from `first` on."""
         past = first + places
         count, mode = self.count.copy(), self.mode.copy()
         count[first:past] = mode[first:past] = 0
@@ -166,7 +167,7 @@ class MonitorState:
         return replace(self, count=count, mode=mode, windows=windows)
 
     def crossed(self, fired: IntArray) -> "MonitorState":
-        """Return it after these places fired: what they counted is forgotten, and what is to fire once has ended."""
+        """Return the state after these places fired: counts are forgotten, and watches that fire once have ended."""
         count, mode = self.count.copy(), self.mode.copy()
         count[(fired != 0) & (mode & TICK == 0)] = 0
         mode[(fired != 0) & (mode & ONCE != 0)] = 0
@@ -177,13 +178,13 @@ class MonitorState:
 @wire("alerts-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class AlertsState:
-    """Of places that all have a watch since its last crossing: count and noise on the threshold, private; (width,)."""
+    """Counts and threshold noises, shape (width,), private, of watches since their last crossing in every place."""
 
     count: IntArray
     lift: IntArray
 
     def armed(self, threshold: IntArray) -> MonitorState:
-        """Return what a block knows of watches with these thresholds."""
+        """Return this state as a `MonitorState` with these thresholds."""
         mode = np.full_like(threshold, ARMED)
         return MonitorState(self.count, self.lift, np.zeros_like(threshold), threshold, mode)
 
@@ -206,7 +207,7 @@ def _windows(watch: WatchTerms, first: int) -> Windows:
 
 
 def _held(windows: Sequence[WatchWindow]) -> Windows:
-    """Return the windows, once a state can hold all their rows."""
+    """Return the windows, or raise RejectedMessage where a state cannot hold all their rows."""
     if (held := sum(window.window * len(window.age) for window in windows)) > MOST_HELD:
         raise RejectedMessage(
             f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: give them shorter "

@@ -1,14 +1,16 @@
-"""The law of a block of watches, whatever its rows are made of: they count, fire, tell, are asked, armed and disarmed.
+"""How a block of watches works, for all rows: it counts, fires, answers queries, arms and disarms.
 
-A watch over the events since its last crossing is a count sparse vector: one event shifts all that it is asked, until
-it halts, by the same +1, whatever public thresholds come and however many in one tick. One over a window is a sparse
-vector too, but an event leaves the window again: it shifts what is asked while it is in, and nothing after that. A
-watch of single ticks would shift one comparison only: there each tick's count gets its own discrete Laplace noise, and
-every question about that tick is answered from that one noisy count.
+A watch over the events since its last crossing is a count sparse vector: until it halts, one event shifts every
+comparison by the same +1, for any public thresholds and any number of comparisons in one tick. A watch over a
+window is a sparse vector too, but an event leaves the window again: it shifts comparisons while it is in the
+window, and nothing after that. In a watch of single ticks an event would shift one comparison only. There each
+tick's count gets its own discrete Laplace noise, and every question about that tick is answered from that one noisy
+count.
 
-Rules: what crosses takes its whole tick with it, the next instance starts from zero with the next tick and with a noisy
-threshold drawn anew, also in a window; a free place counts nothing; a count that is told at a crossing has noise of its
-own, never that of the comparison. What it costs is in `kinds`. This file knows no names, filters or keys.
+Rules: an instance that crosses takes its whole tick with it. The next instance, also over a window, starts from
+zero with the next tick and with a newly drawn noisy threshold. A free place counts nothing. A count that is
+released at a crossing has its own noise, never that of the comparison. `kinds` has the prices. This file knows no
+names, filters or keys.
 """
 
 from collections.abc import Hashable
@@ -44,18 +46,18 @@ from stream_dp.mechanisms.watches.watch_noise import WatchNoise
 
 
 class WatchLaw(WatchNoise):
-    """How watches are compared at the end of a tick, and go on after a crossing."""
+    """How watches are compared at the end of a tick, and how they continue after a crossing."""
 
     def short_of(self, threshold: int) -> tuple[int, int]:
-        """Return one event short of it, for two places: the chances of a firing are then a : 1 and 1 : a."""
+        """Return counts one event short of the threshold, for two places: the odds of a firing are a : 1 and 1 : a."""
         first = max(0, threshold - self.rows.weight)
         return first, first if self.l0 > 1 else 0
 
     def _compared(self, state: MonitorState, noise: Noise) -> tuple[MonitorState, IntArray]:
-        """The end of a tick: each armed watch against its threshold."""
+        """Return the state after the end of a tick, with every armed watch compared, and which places fired."""
         since, tick, window = state.since, state.ticks, state.windowed
         fired = np.zeros(self.width, dtype=np.int64)
-        # as `_crosses`, in half the time: none of these fires below
+        # same as `_crosses` in half the time: none of these watches fires below
         lifted = state.count[since] + noise.geometric(self.scale, len(since))
         fired[since] = lifted >= state.threshold[since] + state.lift[since]
         heard, mode, count = state.heard, state.mode, state.count
@@ -74,7 +76,11 @@ class WatchLaw(WatchNoise):
     def _after(
         self, state: MonitorState, fired: IntArray, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        """What fired tells its count, and begins again or ends; `fired` has shape (width,)."""
+        """Return the state and the answer after a tick; watches that fired release their count, then restart or
+        end.
+
+        `fired` has shape (width,).
+        """
         if not fired.any():
             return state, self._answer(fired, fired)
         counts = self._noisy_counts(state, fired, noise) if self.value_epsilon else fired
@@ -83,7 +89,7 @@ class WatchLaw(WatchNoise):
         return replace(after, lift=lift), self._answer(fired, counts)
 
     def _noisy_counts(self, state: MonitorState, fired: IntArray, noise: Noise) -> IntArray:
-        """The counts of what fired: of ticks those that were heard, of others with fresh noise."""
+        """Return the noisy counts of the places that fired: for ticks from `heard`, for others with fresh noise."""
         counts = np.where(fired, state.heard, 0)
         for places, scale in (
             (np.flatnonzero(fired & (state.mode & (TICK | WINDOW) == 0)), self.value_scale),
@@ -97,7 +103,7 @@ class WatchLaw(WatchNoise):
         return np.concatenate([fired, counts]) if self.value_epsilon else fired
 
     def _lifted(self, state: MonitorState, places: IntArray, noise: Noise) -> IntArray:
-        """The noise on the thresholds, with new draws in these places as far as a watch runs there that needs one."""
+        """Return the threshold noises, drawn anew for those of these places where a running watch needs one."""
         lift, mode = state.lift.copy(), state.mode[places]
         since = places[mode & (ARMED | TICK | WINDOW) == ARMED]
         lift[since] = noise.geometric(self.scale, len(since))
@@ -108,17 +114,17 @@ class WatchLaw(WatchNoise):
 
 
 class WatchBlock(WatchLaw):
-    """A block of watches; `watches` are armed first, from place 0 on, others can be armed in free places later."""
+    """A block of watches. `watches` are armed first, from place 0 on; others can be armed in free places later."""
 
     watches: tuple[WatchTerms, ...]
 
     @property
     def signed(self) -> bool:
-        """Whether what counts may be below 0, and so thresholds that are asked: of counts it is not."""
+        """Whether sums, and so queried thresholds, may be below 0; counts may not."""
         return False
 
     def require_room(self) -> None:
-        """Refuse (UsageError) watches that do not fit into the places or a state, and noise that cannot be drawn."""
+        """Raise UsageError where the watches do not fit into the places or a state, or noise cannot be drawn."""
         wanted = sum(watch.places for watch in self.watches)
         if wanted > self.width:
             raise UsageError(f"these watches need {wanted} places, and there are {self.width}")
@@ -130,11 +136,11 @@ class WatchBlock(WatchLaw):
             raise UsageError(str(refused)) from None
 
     def opening(self) -> tuple[int, int]:
-        """Return what is short of the first threshold."""
+        """Return an event count just short of the first threshold."""
         return self.short_of(self.watches[0].threshold) if self.watches else (0, 0)
 
     def false_alarms(self) -> float:
-        """Return a bound on the watches, of those armed first, that fire too early in a tick without any event."""
+        """Return a bound on how many of the first watches fire too early in a tick without any event."""
         return sum(
             watch.places * exceeding(watch.threshold, self.compared_at(watch))
             for watch in self.watches
@@ -142,9 +148,10 @@ class WatchBlock(WatchLaw):
         )
 
     def public(self, updates: int, state: MonitorState | None) -> Hashable:
-        """Return the number of comparisons, and whether there are windows; without a state those of the definition.
+        """Return the number of comparisons, and whether there are windows; without a state, those of the
+        definition.
 
-        The more comparisons there were, the likelier a large draw was among them.
+        A larger number of comparisons makes a large draw among them more likely.
         """
         if state is None:
             return updates, any(watch.window for watch in self.watches)
@@ -158,11 +165,11 @@ class WatchBlock(WatchLaw):
     def step(
         self, state: MonitorState, message: Message, noise: Noise
     ) -> tuple[MonitorState, IntArray | None]:
-        """Add a row; or compare every watch; or ask, arm or disarm one.
+        """Add a row, or compare every watch, or compare, arm or disarm one watch.
 
         Raises:
-            RejectedMessage: a bad row, a place or threshold that is none, a watch that is not armed or has not heard a
-                tick or seen a window, a place that is taken, or windows of too many rows.
+            RejectedMessage: a bad row, an invalid place or threshold, a watch that is not armed or has not yet seen
+                a whole tick or window, a place that is taken, or windows with too many rows.
         """
         match message:
             case ThresholdQuery():
@@ -178,7 +185,7 @@ class WatchBlock(WatchLaw):
     def _asked(
         self, state: MonitorState, query: ThresholdQuery, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        """One watch against the threshold of an analyst."""
+        """Compare one watch with an analyst's threshold; return the state and the answer."""
         at, threshold = self._place(query.place, 1), query.threshold
         mode = int(state.mode[at])
         if threshold is None or not is_threshold(threshold, negative=self.signed):
@@ -203,7 +210,7 @@ class WatchBlock(WatchLaw):
         return replace(after, asked=state.asked + 1), answer[at :: self.width].copy()
 
     def _armed(self, state: MonitorState, query: ArmQuery, noise: Noise) -> MonitorState:
-        """The watch begins, from zero and with new noise."""
+        """Return the state with the query's watch begun, at count 0 and with new noise."""
         first = self._place(query.place, query.watch.places)
         begun = state.armed(query.watch, first)
         places = np.arange(first, first + query.watch.places)
@@ -219,20 +226,20 @@ class WatchBlock(WatchLaw):
 
 
 class SinceBlock(WatchLaw):
-    """A watch since its last crossing in every place, for good: a state keeps their counts and noises alone."""
+    """Block with a fixed watch since its last crossing in every place; the state keeps only their counts and noises."""
 
     kept: ClassVar[type[AlertsState]] = AlertsState
 
     def require_drawn(self) -> None:
-        """Refuse (UsageError) noise that is too wide to be drawn."""
+        """Raise UsageError where the noise is too wide to be drawn."""
         require_drawable(self.scale)
 
     def levels(self, query: Query) -> IntArray:
-        """Return the threshold of each place, shape (width,), or refuse the query (RejectedMessage)."""
+        """Return the threshold of each place, shape (width,), or raise RejectedMessage for the query."""
         raise NotImplementedError
 
     def public(self, updates: int, state: AlertsState | None) -> Hashable:
-        """Return the number of comparisons, and that there are no windows."""
+        """Return the number of comparisons, and False: there are no windows."""
         return updates, False
 
     def init(self, noise: Noise) -> AlertsState:
@@ -246,7 +253,7 @@ class SinceBlock(WatchLaw):
         """Add a row, or compare every place with its level.
 
         Raises:
-            RejectedMessage: a bad row, or a query without the levels that it needs.
+            RejectedMessage: a bad row, or a query without the levels that the block needs.
         """
         if not isinstance(message, Query):
             return replace(state, count=state.count + self.checked_row(message.row)), None
@@ -261,12 +268,12 @@ def _crosses(
     scale: Fraction,
     noise: Noise,
 ) -> NDArray[np.bool_]:
-    """Whether these places are beyond their thresholds, on the side where they fire, with noise on both."""
+    """Return which of these places fire: the count is beyond the threshold, with noise on both."""
     count, below = state.count[places], state.mode[places] & BELOW != 0
     over = np.where(below, threshold - 1 - count, count - threshold)
     return over + noise.geometric(scale, len(places)) >= state.lift[places]
 
 
 def _judged(heard: IntArray, threshold: IntArray | int, mode: IntArray) -> IntArray:
-    """Whether these noisy counts fire."""
+    """Return which of these noisy counts fire."""
     return np.asarray((heard >= threshold) != (mode & BELOW != 0), dtype=np.int64)

@@ -1,6 +1,7 @@
-"""What a block of watches is told beside rows: which watches it keeps, and queries that compare, ask, arm and disarm.
+"""Inputs of a block of watches besides rows: its watches, and queries that compare, arm and disarm them.
 
-Rules: all of it is public. A watch takes one place of the block's rows, or as many side by side as it has keys.
+Rules: all of these are public. A watch takes one place of the block's rows, or one for each of its keys, side by
+side.
 """
 
 from dataclasses import dataclass, field
@@ -17,15 +18,15 @@ LARGEST_THRESHOLD = 10**15
 @wire("watch", 1)
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """Has what counts in a place reached `threshold`? Or, `below`: does it lie under it?
+    """Has the count in a place reached `threshold`? With `below`: does the count lie under it?
 
-    What counts are the events since the watch began or last crossed, or of these the ones in the last `window` rows, or
-    those of one `tick`; `below` a window is looked at when it is whole. A watch that does not `rearm` ends with its
-    first crossing. The same for each of `places` places, every one by itself.
+    The count is of the events since the watch began or last crossed, or of those in the last `window` rows, or of
+    those in one `tick`. A `below` watch over a window is compared once the window is whole. A watch without `rearm`
+    ends with its first crossing. The terms hold for each of `places` places separately.
 
     Raises:
-        UsageError: no place, a threshold outside 1 to 10^15, or of `below` outside -10^15 to 10^15; a window of single
-            ticks or of less than one row, or `below` without `tick` or window: every count begins below.
+        UsageError: no place, a threshold outside 1 to 10^15, or of `below` outside -10^15 to 10^15; a window of
+            single ticks or of less than one row, or `below` without `tick` or window: every count begins below.
     """
 
     threshold: int
@@ -51,19 +52,19 @@ class WatchTerms:
 
 
 def is_threshold(value: object, *, negative: bool = False) -> bool:
-    """Say whether a watch can be compared with it; with a `negative` one those that are too."""
+    """Say whether a watch can be compared with `value`; `negative` allows thresholds below 1 too."""
     lowest = -LARGEST_THRESHOLD if negative else 1
     return type(value) is int and lowest <= value <= LARGEST_THRESHOLD
 
 
 def thresholds(*, negative: bool) -> str:
-    """Return in words which numbers are: `from 1 to 10^15`."""
+    """Return the range of valid thresholds in words: `from 1 to 10^15`."""
     return f"from {'-10^15' if negative else '1'} to 10^15"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelsQuery(Query):
-    """Compare every place with a level of its own; `levels` has shape (width,)."""
+    """Compare every place with its own level; `levels` has shape (width,)."""
 
     levels: IntArray = field(kw_only=True)
 
@@ -77,7 +78,7 @@ class LevelsQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdQuery(Query):
-    """Compare the armed watch in `place` with `threshold`, once and now; a crossing counts like one in a tick."""
+    """Compare the armed watch in `place` with `threshold` once, now; a crossing counts as at the end of a tick."""
 
     place: int
 
@@ -92,7 +93,7 @@ class ArmQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisarmQuery(Query):
-    """End what runs in the `places` places from `place` on."""
+    """End the watches in the `places` places from `place` on."""
 
     place: int
     places: int = 1

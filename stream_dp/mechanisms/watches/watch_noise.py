@@ -1,7 +1,7 @@
-"""How much noise a block of watches has, and what follows from it: bands, and the chance of a false alarm.
+"""How much noise a block of watches has; error bands and chances of false alarms follow from it.
 
-Rules: all of it is public, made of the two shares, of what one event changes, and of how many comparisons there were.
-No fields and no state of its own; the mechanisms are dataclasses beside it (`kinds`). This file draws nothing.
+Rules: all results are public: they follow from the two shares, from what one event changes, and from the number of
+comparisons. The class has no state; the mechanisms are dataclasses in `kinds`. This file draws nothing.
 """
 
 import math
@@ -27,7 +27,7 @@ class WatchNoise(CountRows, Deciding):
 
     @property
     def value_epsilon(self) -> Fraction:
-        """What the counts cost that are told at crossings: nothing where none are."""
+        """The price of counts that are released at crossings; 0 where none are."""
         return Fraction(0)
 
     @property
@@ -42,7 +42,7 @@ class WatchNoise(CountRows, Deciding):
 
     @property
     def changed(self) -> int:
-        """How much one event can change in all its places together: of counts 1 in each."""
+        """The l1 norm of what one event changes over all its places; for counts 1 in each."""
         return self.l0
 
     @cached_property
@@ -57,12 +57,12 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def value_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on a count that is told at a crossing."""
+        """Scale of the discrete Laplace noise on a count that is released at a crossing."""
         return self.changed / self.value_epsilon
 
     @cached_property
     def window_epsilon(self) -> Fraction:
-        """What each of the two noises of a watch over a window has: half of all, or less where the count has more."""
+        """The epsilon of each of the two noises of a watch over a window: half of all, or less if counts need more."""
         return min(self.epsilon, (self.epsilon + self.value_epsilon) / 2)
 
     @cached_property
@@ -72,32 +72,33 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def window_value_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on the count that a watch over a window tells."""
+        """Scale of the discrete Laplace noise on the count that a watch over a window releases."""
         return self.changed / (self.epsilon + self.value_epsilon - self.window_epsilon)
 
     def band(self, public: tuple[int, bool], confidence: float) -> int:
-        """Return by how many events one watch may fire too early or too late after that many comparisons.
+        """Return by how many events one watch may fire too early or too late, after the comparisons in `public`.
 
-        Too early needs one of at most as many draws to exceed the threshold's, too late a large one on it; the noise
-        of a single tick's count is smaller.
+        A watch fires too early only if one of at most that many draws is large, and too late only if the draw on
+        its threshold is large. The noise of a single tick's count is smaller.
         """
         comparisons, windows = public
         return _band(self.window_scale if windows else self.scale, comparisons, confidence)
 
     def band_of(self, watch: WatchTerms, comparisons: int, confidence: float) -> int:
-        """Return by how many events a watch of these terms may fire too early or too late after so many comparisons."""
+        """Return by how many events a watch may fire too early or too late after `comparisons` comparisons."""
         if watch.tick:
             return _tick_band(self.tick_scale, confidence)
         return _band(self.compared_at(watch), comparisons, confidence)
 
     def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
-        """Return B so that an answer to a threshold is right up to B events, with `confidence`, by public parts alone.
+        """Return B: an answer to a threshold is right up to B events with `confidence`; from public values alone.
 
-        A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this cut
-        after `updates` rows, `state` being that before it. Since a firing: a yes is wrong beyond B only if the draw of
-        this comparison exceeds B, a no only if that on the threshold does, which is one of as many as there were
-        comparisons, at most, whatever was asked and chosen after it. With n of them, this one included, that is n + 1
-        draws with P[draw > B] <= exp(-B / scale) each: `band`. In single ticks all answers are made of one noisy count.
+        A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this
+        cut after `updates` rows; `state` is the state before the answer. For watches since a firing: a yes is wrong
+        beyond B only if the draw of this comparison exceeds B, a no only if the draw on the threshold does. That
+        draw is one of at most as many as there were comparisons, whatever thresholds were queried and chosen after
+        it. With n comparisons, this one included, these are n + 1 draws with P[draw > B] <= exp(-B / scale) each:
+        `band`. For single ticks all answers are computed from one noisy count.
         """
         mode = int(state.mode[place])
         if mode & TICK:
@@ -106,14 +107,15 @@ class WatchNoise(CountRows, Deciding):
         return _band(scale, updates + state.asked + 1, confidence)
 
     def value_band(self, confidence: float) -> int:
-        """Return the half-width that holds with `confidence` for a count that is told; others are nearer."""
+        """Return the half-width that holds with `confidence` for a released count; other counts have less noise."""
         return laplace_quantile(((self.value_scale, 1),), 1 - confidence)
 
     def false_alarm(self, watch: WatchTerms, usual: int, comparisons: int) -> float:
-        """Return the chance that a watch of these terms fires in one place in so many ticks, its count being `usual`.
+        """Return the chance that a watch of these terms, with count `usual`, fires in one place in `comparisons`
+        ticks.
 
-        At most, and in any ticks of its life: of an instance that begins with them, as its noisy threshold is smallest
-        then. An instance that has not fired so far has a larger one.
+        It is an upper bound for any such ticks in the watch's life: it is computed for an instance that begins with
+        them, whose noisy threshold is then smallest. An instance that has not fired so far has a larger one.
         """
         margin = usual - (watch.threshold - 1) if watch.below else watch.threshold - usual
         if watch.tick:
@@ -122,11 +124,11 @@ class WatchNoise(CountRows, Deciding):
         return crossing_chance(margin, self.compared_at(watch), comparisons)
 
     def enough_margin(self, watch: WatchTerms, comparisons: int, chance: float) -> int:
-        """Return how far from its threshold a count must be, so that the chance of a false alarm is no more."""
+        """Return how far from its threshold a count must be so that a false alarm has at most this chance."""
         return enough_margin(self.compared_at(watch), comparisons, chance)
 
     def compared_at(self, watch: WatchTerms) -> Fraction:
-        """Return the scale of the noise that a watch of these terms is compared with."""
+        """Return the scale of the noise in a comparison of a watch of these terms."""
         if watch.tick:
             return self.tick_scale
         return self.window_scale if watch.window else self.scale

@@ -1,11 +1,12 @@
 """The best linear estimate of a window from the complete nodes of a forest: integer gains, and each noise's weight.
 
-A node's total is estimated from its own noisy count and its nodes' estimates (its surplus over them, times a gain). A
-window is covered from its end by complete nodes as large as they are; where its first tick lies inside one, the end of
-that node is what lies behind on each level, corrected by the surplus of each node above. Surpluses of different nodes
-are uncorrelated, so each correction has a gain of its own; with exact gains no linear estimate is better (dense ones
-are in test_forest_exact). No count moves a surplus, so any gain keeps the estimate unbiased. Rules: a gain is an
-integer over 2^GAIN_BITS, made of fractions, a function of places alone. This file knows no noise and no state.
+A node's total is estimated from its own noisy count and its children's estimates: the surplus of the count over
+these estimates, times a gain, corrects them. A window is covered from its end by the largest complete nodes that
+fit. Where the window's first tick lies inside a node, the rest of that node is estimated from the smaller nodes
+behind that tick, corrected by the surplus of each node above. Surpluses of different nodes are uncorrelated, so
+each correction has its own gain; with exact gains no linear estimate is better (test_forest_exact computes dense
+ones). No count moves a surplus, so any gain keeps the estimate unbiased. Rules: a gain is an integer over
+2^GAIN_BITS, computed with fractions from node positions alone. This file knows no noise and no state.
 """
 
 import math
@@ -19,7 +20,7 @@ UNIT = 1 << GAIN_BITS
 
 
 class Whole(NamedTuple):
-    """Complete nodes of a level, from `first` to before `past`."""
+    """Complete nodes of `level`, with indices from `first` to `past` - 1."""
 
     level: int
     first: int
@@ -27,7 +28,7 @@ class Whole(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """The ticks behind tick `before` in the node of `level` that holds it."""
+    """The ticks from tick `before` to the end of the node of `level` that holds it."""
 
     level: int
     before: int
@@ -35,19 +36,19 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class ForestDecoding:
-    """For nodes of `arities[l]` of the level below, with noises of these `variances` by level, up to a factor."""
+    """Estimator for nodes of `arities[l]` children; `variances` of their noises by level, up to a common factor."""
 
     arities: tuple[int, ...]
     variances: tuple[Fraction, ...]
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """How many ticks a node covers, by level."""
+        """Number of ticks that a node covers, by level."""
         return tuple(math.prod(self.arities[:level]) for level in range(len(self.variances)))
 
     @cached_property
     def finished(self) -> tuple[Fraction, ...]:
-        """By level: the variance of a complete node's estimate."""
+        """The variance of a complete node's estimate, by level."""
         found = [self.variances[0]]
         for arity, own in zip(self.arities, self.variances[1:], strict=True):
             below = arity * found[-1]
@@ -56,12 +57,12 @@ class ForestDecoding:
 
     @cached_property
     def own_gains(self) -> tuple[int, ...]:
-        """By level: what of a complete node's surplus goes into its estimate; nothing at the lowest."""
+        """By level: the gain of a complete node's surplus in its own estimate; 0 at the lowest level."""
         pairs = zip(self.finished[1:], self.variances[1:], strict=True)
         return (0, *(round(done / own * UNIT) for done, own in pairs))
 
     def cover(self, updates: int, window: int) -> tuple[tuple[Whole, ...], Edge | None]:
-        """The nodes that make up the last `window` of `updates` ticks, from the end; and the node it begins inside."""
+        """Return the complete nodes, from the end, that cover the last `window` of `updates` ticks, and any edge."""
         begin, found = max(0, updates - window), []
         for level, span in enumerate(self.spans):
             past = updates // span
@@ -76,7 +77,7 @@ class ForestDecoding:
         return tuple(found), None
 
     def gains(self, edge: Edge) -> tuple[int, ...]:
-        """By level from 1 to the edge's: what of the surplus of the node above `before` goes to the ticks behind."""
+        """By level from 1 to the edge's: the gain of the surplus of the node above `before` for the edge's ticks."""
         key = edge.level, edge.before % self.spans[edge.level]
         if key not in self._gains:
             self._gains[key] = self._computed(edge)
@@ -84,7 +85,7 @@ class ForestDecoding:
 
     @cached_property
     def _gains(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """The gains computed so far: at most one for each place in a highest node, and level."""
+        """Cache of gains; it has at most one entry for each tick position in a highest node and each level."""
         return {}
 
     def _computed(self, edge: Edge) -> tuple[int, ...]:
@@ -99,7 +100,7 @@ class ForestDecoding:
         return tuple(found)
 
     def behind(self, edge: Edge) -> tuple[Whole, ...]:
-        """The nodes behind `before`, by level, up to the end of the edge's node."""
+        """Return the complete nodes, by level, from `before` to the end of the edge's node."""
         found = []
         for level in range(edge.level):
             place = edge.before // self.spans[level]
@@ -108,7 +109,7 @@ class ForestDecoding:
         return tuple(found)
 
     def weights(self, updates: int, window: int) -> list[tuple[int, int, float]]:
-        """(number, level, weight) of the node noises in the window's estimate, with the gains as they are."""
+        """Return (number, level, weight) of the node noises in the window's estimate, with the gains as used."""
         whole, edge = self.cover(updates, window)
         found = [part for each in whole for part in self._below(each.level, each.past - each.first)]
         if edge is not None:
@@ -128,7 +129,7 @@ class ForestDecoding:
         return [*found, (1, 0, carried)]
 
     def _below(self, level: int, number: int, weight: float = 1.0) -> list[tuple[int, int, float]]:
-        """The noises behind the estimates of `number` complete nodes."""
+        """Return (number, level, weight) of the noises in the estimates of `number` complete nodes of `level`."""
         found = []
         for upper in range(level, 0, -1):
             own = self.own_gains[upper] / UNIT

@@ -1,10 +1,10 @@
-"""Levels of a forest of windows: how many ticks their nodes cover and what share of the budget each has.
+"""Levels of a forest of windows: how many ticks the nodes of a level cover, and its share of the budget.
 
-A node (level l, index i) covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities; there is
-nothing above the highest level, so a forest goes on for ever. `best_forest` chooses for the windows that are asked, by
-the closed form of `forest_decoding` on some phases, with exact gains: the least geometric mean of the errors, so that
-no window pays more, in proportion, than the others gain. Rules: public numbers only; none is added to a count. This
-file draws nothing.
+A node (level l, index i) covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities; there
+is nothing above the highest level, so a forest runs without end. `best_forest` chooses the shape with the least
+geometric mean of the errors of the requested windows, so that no window loses more, in proportion, than the others
+gain. It evaluates the closed form of `forest_decoding`, with exact gains, at some phases. Rules: all numbers here
+are public, and none is added to a count. This file draws nothing.
 """
 
 import itertools
@@ -22,11 +22,11 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 
 Variances = NDArray[np.float64]
-FLAT_IS_BEST = 64  # ticks: windows up to this long are sums of single ticks, whatever else is asked
+FLAT_IS_BEST = 64  # ticks: a window up to this length is a sum of single ticks, whatever other windows are requested
 ARITIES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 PARTS = 32  # shares are multiples of 1 / PARTS
 HIGHEST = 4
-PHASES, ROUGH = 48, 12  # at which errors are compared: among the best, and first
+PHASES, ROUGH = 48, 12  # phases at which errors are compared: among the best, and first
 FINALISTS = 4
 GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -37,14 +37,14 @@ class ForestShape:
     """`arities[l]` nodes of level l make one of level l + 1; level l has `shares[l]` of the budget.
 
     Raises:
-        NotDerivable: levels and shares do not go together.
+        NotDerivable: the numbers of levels and shares do not match.
     """
 
     arities: tuple[int, ...]
     shares: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is no forest; whether the shares add up to the whole is for a derivation to say."""
+        """Check levels and shares; that the shares add up to 1 is checked by the derivation."""
         if len(self.shares) != len(self.arities) + 1 or min((2, *self.arities)) < 2:
             raise NotDerivable("a forest has one share for each level, and nodes of 2 or more")
         if min(self.shares) <= 0:
@@ -52,12 +52,12 @@ class ForestShape:
 
     @property
     def height(self) -> int:
-        """How many levels there are: every tick lies in so many nodes."""
+        """Number of levels: every tick lies in one node of each."""
         return len(self.shares)
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """How many ticks a node covers, by level."""
+        """Number of ticks that a node covers, by level."""
         return tuple(math.prod(self.arities[:level]) for level in range(self.height))
 
 
@@ -69,8 +69,8 @@ FLAT = ForestShape((), (Fraction(1),))
 def best_forest(windows: tuple[int, ...], power: int = 2) -> ForestShape:
     """Return the shape with the least geometric mean of the errors of `windows` (ticks).
 
-    The variance of a node's noise is that of the whole budget over its level's share to `power`: 2 for Laplace, 1 for
-    Gaussian noise.
+    A node's noise variance is that at the whole budget, divided by (the level's share)^`power`: 2 for Laplace
+    noise, 1 for Gaussian noise.
     """
     longest = max(windows)
     if longest <= FLAT_IS_BEST:
@@ -86,7 +86,7 @@ def best_forest(windows: tuple[int, ...], power: int = 2) -> ForestShape:
 
 
 def _candidates(longest: int) -> Iterator[tuple[int, ...]]:
-    """Arities whose highest nodes go into the longest window twice to a hundred times."""
+    """Yield arities whose highest nodes fit 2 to 100 times into the longest window."""
     for levels in range(1, HIGHEST):
         for arities in itertools.product(ARITIES, repeat=levels):
             if longest / 100 <= math.prod(arities) <= longest / 2:
@@ -94,14 +94,14 @@ def _candidates(longest: int) -> Iterator[tuple[int, ...]]:
 
 
 def _equal(height: int) -> tuple[int, ...]:
-    """Shares that differ by one part at most."""
+    """Return shares that differ by at most one part."""
     return tuple(PARTS * (level + 1) // height - PARTS * level // height for level in range(height))
 
 
 def _tuned(
     arities: tuple[int, ...], windows: tuple[int, ...], power: int
 ) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
-    """The score, the arities and the shares that no move of one part from a level to another makes better."""
+    """Return (score, arities, shares) of a local optimum: no move of one part between two levels improves it."""
     parts = _equal(len(arities) + 1)
     score = _score(arities, parts, windows, power, PHASES)
     while True:
@@ -124,7 +124,7 @@ def _moves(parts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 def _score(
     arities: tuple[int, ...], parts: Sequence[int], windows: Sequence[int], power: int, phases: int
 ) -> float:
-    """The mean of the logarithms of the windows' variances, rounded, so that it is the same on every machine."""
+    """Return the mean logarithm of the windows' variances, rounded so that every machine gets the same number."""
     nodes = [(PARTS / part) ** power for part in parts]
     found = [math.log(mean_variance(arities, nodes, window, phases)) for window in windows]
     return round(sum(found) / len(found), 9)
@@ -133,7 +133,7 @@ def _score(
 def mean_variance(
     arities: Sequence[int], nodes: Sequence[float], window: int, phases: int
 ) -> float:
-    """Return the mean variance of a window's estimate over phases, for node noises of these variances by level."""
+    """Return the mean variance of a window's estimate over phases; `nodes` has the noise variances by level."""
     turn = math.prod(arities)
     spread = np.arange(min(phases, turn)) * GOLDEN % 1 if turn > phases else np.arange(turn) / turn
     first = turn + (spread * turn + 1e-9).astype(np.int64)
@@ -143,10 +143,10 @@ def mean_variance(
 def window_variances(
     arities: Sequence[int], nodes: Sequence[float], first: IntArray, window: int
 ) -> Variances:
-    """Return the variances of the estimates of windows that begin with the ticks `first`; shape of `first`.
+    """Return the variances of the estimates of windows whose first ticks are `first`; shape of `first`.
 
-    Whole nodes from the window's end on, as large as they are, until one holds its first tick inside; the end of that
-    node is estimated from its own noise and all below (`forest_decoding`).
+    A window is covered from its end by the largest whole nodes, until a node holds its first tick inside. The rest
+    of that node is estimated from its own noise and all nodes below (`forest_decoding`).
     """
     past = first + window
     found: Variances = np.zeros(first.shape)
@@ -175,7 +175,7 @@ def window_variances(
 
 
 class _Edge:
-    """The end of a node behind the ticks `place`: its variance, and its covariance with the node's own estimate."""
+    """The part of a node behind tick `place`: its estimate's variance and covariance with the node's estimate."""
 
     def __init__(self, place: IntArray) -> None:
         self.variance: Variances = np.zeros(place.shape)
@@ -183,7 +183,7 @@ class _Edge:
         self._cross: Variances = np.zeros(place.shape)
 
     def climb(self, arity: int, below: float, own: float) -> None:
-        """Go to the node above, of `arity` nodes with estimates of variance `below` and a noise of variance `own`."""
+        """Move to the parent, with `arity` children of estimate variance `below` and own noise variance `own`."""
         behind = arity - 1 - self._place % arity
         moved = behind * below + self._cross
         surplus = own + arity * below

@@ -1,14 +1,15 @@
 """Sliding windows of counts from one forest with discrete Gaussian noise, where a delta is granted.
 
-One node's whole row is given noise: an event changes at most L0 of its entries by one each, so the row costs L0 times
-one entry in zCDP, where Laplace noise would cost each entry its share of epsilon.
+A node's whole row receives noise. An event changes at most L0 of its entries by one each, so in zCDP the row costs
+L0 times one entry; with Laplace noise each of these entries would need its share of epsilon.
 
-Privacy: fix the released noisy counts. Between two neighbouring runs the exact counts of a node differ if it holds the
-event's tick, by at most 1 in L0 entries, so its noise by that shift; of each level one node does, whatever the
-adversary does, and it is given noise once. A shift by an integer vector s has the Renyi divergence alpha |s|^2 /
-(2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is drawn afresh when it is complete, so
-these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on every path: zCDP. (Under `replace` the
-event leaves one entry and comes to another of the same tick, and so of the same nodes: L0 = 2.)
+Privacy: fix the released noisy counts. Between two neighbouring runs the exact counts of a node differ only if it
+holds the event's tick, by at most 1 in L0 entries, so its noise differs by that shift. Whatever the adversary does,
+one node of each level holds that tick, and it receives noise once. A shift by an integer vector s has the Renyi
+divergence alpha |s|^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is drawn
+afresh when it is complete, so these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on every
+path: zCDP. (Under `replace` the event leaves one entry and comes to another of the same tick, and so of the same
+nodes: L0 = 2.)
 This file knows no ticks' times and no names.
 """
 
@@ -45,7 +46,8 @@ WIDEST = (
 class GaussianForest(CountRows, NoisyForest):
     """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
 
-    A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets.
+    A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
+    sets.
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, adaptively, by the proof above. Answers are
     functions of the noisy counts.
@@ -55,8 +57,8 @@ class GaussianForest(CountRows, NoisyForest):
     (Fraction(50, 1),)
 
     Raises:
-        NotDerivable: no rho from 0 to 1,000, no windows, windows that its nodes do not fit into, more of them than a
-            state may hold, or noise that is too wide for 64 bits.
+        NotDerivable: no rho from 0 to 1,000, no windows, windows that its nodes do not fit into, more of them than
+            a state may hold, or noise that is too wide for 64 bits.
     """
 
     width: int
@@ -67,7 +69,6 @@ class GaussianForest(CountRows, NoisyForest):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn, held or summed up."""
         if not 0 < self.rho <= MOST_RHO:
             raise NotDerivable("a Gaussian forest needs a rho in (0, 1000]")
         self._require_room()
@@ -79,13 +80,13 @@ class GaussianForest(CountRows, NoisyForest):
 
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
-        """The variance of a node's noise, by level."""
+        """The variance of one node's noise, by level."""
         touched = self.rows.l0
         return tuple(touched / (2 * share * self.rho) for share in self.shape.shares)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a leaf, all nodes that hold one event together.
+        """Derive the guarantee: one leaf for all nodes that hold one event.
 
         Raises:
             NotDerivable: the noise is too small for `rho`.
@@ -104,12 +105,12 @@ class GaussianForest(CountRows, NoisyForest):
         return max(self.node_variances) <= WIDEST
 
     def _reach(self, level: int, number: int) -> float:
-        """A sum of n such noises of variance v is beyond sqrt(2 n v x) with a probability below 2 e^-x."""
+        """Return the bound sqrt(2 n v x): a sum of n noises of variance v exceeds it with probability below 2 e^-x."""
         return math.sqrt(2 * number * float(self.node_variances[level]) * (LIKELY + 1))
 
     def _drawn(self, level: int, noise: Noise) -> IntArray:
         return noise.gaussian(self.node_variances[level], self.width)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the window at `view`: a normal one, rounded."""
+        """Return the law of the noise in the window at index `view`: normal, then rounded."""
         return NoiseLaw(variance=self.view_variance(view or 0, public))

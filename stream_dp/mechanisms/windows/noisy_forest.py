@@ -1,11 +1,12 @@
-"""The forest behind sliding windows: every tick, and each window that is asked, at every tick and at one price.
+"""The forest behind sliding windows: all windows are answered at every tick, at one price.
 
-A node of the forest covers some ticks; when its last one has come its exact sums are given noise, once, and forgotten.
-Answers are made of these noisy sums and of nothing else, so they cost nothing: a window is the sum of its noisy ticks,
-corrected by what the higher nodes know (`forest_decoding`). In fixed point: the correction is a function of surpluses,
-a node's noisy sum less that of its ticks, which no row moves; it may be rounded. A row lies in one node of a level, so
-the shares of the levels add up. The forest goes on for ever; its state holds the longest window. What the noise is is
-said by `window_forest` and `gaussian_forest`; this file knows no privacy parameter, no ticks' times and no names.
+A node of the forest covers some ticks. When its last tick is complete, its exact sums receive noise once and are
+forgotten. Answers are computed from these noisy sums alone, so they cost nothing more: a window is the sum of its
+noisy ticks, corrected by the counts of higher nodes (`forest_decoding`). All of it is in fixed point. The
+correction is a function of surpluses, where a surplus is a node's noisy sum less the noisy sum of its ticks; no row
+moves a surplus, so the correction may be rounded. A row lies in one node of each level, so the shares of the levels
+add up. The forest runs without end; its state holds the longest window. `window_forest` and `gaussian_forest` state
+the noise. This file knows no privacy parameter, no ticks' times and no names.
 """
 
 from collections.abc import Sequence
@@ -36,18 +37,20 @@ ONCE = (
     "a node is given noise once, when its last tick has come, and an event lies in one of a level"
 )
 FRACTION_BITS = 14
-MARGIN = 4  # a window's parts and their corrections, beside the sum itself
+MARGIN = 4  # bound on a window's parts and their corrections, as a multiple of the sum itself
 MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
 
 
 @wire("window-forest-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WindowForestState:
-    """After `updates` ticks, which is public. `open`: exact counts of the open nodes, shape (levels - 1, width).
+    """State after `updates` ticks (public). `open`: exact counts of the open nodes, shape (levels - 1, width),
+    private.
 
-    `sums[l]` holds rows of shape (width,): at level 0 the noisy ticks added up, above it the corrections of complete
-    nodes added up, so that what lies between two of them is a difference; `surpluses[l - 1]` those of complete nodes of
-    level l. Both of the higher levels in units of 2^-FRACTION_BITS.
+    `sums[l]` is a ring of rows of shape (width,) with running totals: level 0 adds up the noisy ticks, higher
+    levels add up the corrections of complete nodes. The total between two places is the difference of two rows.
+    `surpluses[l - 1]` has the surpluses of the complete nodes of level l. Values of the higher levels are in units
+    of 2^-FRACTION_BITS.
     """
 
     updates: int
@@ -59,8 +62,9 @@ class WindowForestState:
 class NoisyForest(Additive):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
-    No fields: those of a mechanism are its own. A window longer than what has been seen counts what there is. The law
-    of the noise is a subclass's: `node_variances`, `_drawable`, `_reach`, `noise`, and `_drawn` alone draws.
+    This base class has no dataclass fields; mechanisms declare theirs. A window longer than the stream so far
+    counts what there is. A subclass states the law of the noise: `node_variances`, `_drawable`, `_reach`, `noise`,
+    and `_drawn`, which alone draws noise.
     """
 
     width: int
@@ -70,12 +74,12 @@ class NoisyForest(Additive):
 
     @property
     def forest(self) -> Self:
-        """What counts over windows: itself."""
+        """The part that counts over windows: this mechanism itself."""
         return self
 
     @property
     def node_variances(self) -> tuple[Fraction, ...]:
-        """The variance of a node's noise, by level; up to lattice effects."""
+        """The variance of one node's noise, by level, up to lattice effects."""
         raise NotImplementedError
 
     @property
@@ -84,20 +88,20 @@ class NoisyForest(Additive):
         raise NotImplementedError
 
     def _reach(self, level: int, number: int) -> float:
-        """Beyond which the noises of so many nodes of a level add up to with a probability below e^-LIKELY."""
+        """Return a bound that the noises of `number` nodes of `level` in sum exceed with probability < e^-LIKELY."""
         raise NotImplementedError
 
     def _drawn(self, level: int, noise: Noise) -> IntArray:
-        """The noise of one node of a level, shape (width,)."""
+        """Draw the noise of one node of `level`, shape (width,)."""
         raise NotImplementedError
 
     @cached_property
     def decoding(self) -> ForestDecoding:
-        """How windows are made of nodes."""
+        """The estimator of windows from nodes."""
         return ForestDecoding(self.shape.arities, self.node_variances)
 
     def _require_room(self) -> None:
-        """Refuse what cannot be held or summed up (NotDerivable)."""
+        """Raise NotDerivable where a state cannot hold the windows or 64 bits cannot hold their noise."""
         if not self.windows or min(self.windows) < 1:
             raise NotDerivable("windows have 1 or more ticks")
         longest = max(self.windows)
@@ -118,34 +122,34 @@ class NoisyForest(Additive):
             )
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row that the mechanism is made for (RejectedMessage: a bad one)."""
+        """Return `row` if it is a row for this mechanism, else raise RejectedMessage."""
         raise NotImplementedError
 
     def public(self, updates: int, state: WindowForestState | None) -> int:
-        """Return the number of updates, as far as the noise depends on it: what repeats is said once."""
+        """Return the number of updates, reduced to a number of updates with the same noise: the law is periodic."""
         return self._repeating(updates, max(self.windows))
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width of the windows."""
+        """Return the largest half-width over all windows."""
         views = ((place, self._repeating(public, each)) for place, each in enumerate(self.windows))
         return max(self.view_band(place, now, confidence) for place, now in views)
 
     def view_public(self, place: int, updates: int, state: WindowForestState | None) -> int:
-        """Return the same for the window at `place` alone."""
+        """Return the number of updates, reduced as by `public`, for the window at index `place`."""
         return self._repeating(updates, self.windows[place])
 
     def view_variance(self, place: int, public: int) -> float:
-        """Return the variance of a value of the window at `place`, before it is rounded."""
+        """Return the variance of a value of the window at index `place`, before rounding."""
         found, nodes = self.decoding.weights(public, self.windows[place]), self.node_variances
         return sum(n * float(nodes[level]) * weight**2 for n, level, weight in found)
 
     def _repeating(self, updates: int, window: int) -> int:
-        """Updates up to the window's length; then one turn of the highest nodes after the other is the same."""
+        """Return `updates` up to the window's length; later the noise repeats with the span of the highest nodes."""
         turn = self.shape.spans[-1]
         return updates if updates <= window else window + (updates - window - 1) % turn + 1
 
     def init(self, noise: Noise) -> WindowForestState:
-        """Return the first state: nothing counted, nothing drawn."""
+        """Return the first state: nothing counted, no noise drawn."""
         zeros, higher = np.zeros(self.width, dtype=np.int64), self.shape.height - 1
         begun = pushed((), zeros, 1)
         none: Sequence[Ring] = [()] * higher
@@ -156,7 +160,7 @@ class NoisyForest(Additive):
     def step(
         self, state: WindowForestState, message: Message, noise: Noise
     ) -> tuple[WindowForestState, IntArray | None]:
-        """Add a row and give noise to the nodes that are complete with it, or answer all windows.
+        """Add a row and add noise to the nodes that it completes, or answer all windows.
 
         Raises:
             RejectedMessage: a bad row.
@@ -166,7 +170,7 @@ class NoisyForest(Additive):
         return self._taken(state, self.checked_row(message.row), noise), None
 
     def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
-        """The state with one more tick."""
+        """Return the state after one more tick."""
         updates = state.updates + 1
         ticks = row_back(state.sums[0], 0) + row + self._drawn(0, noise)
         sums = [pushed(state.sums[0], ticks, max(self.windows) + 1), *state.sums[1:]]
@@ -187,14 +191,14 @@ class NoisyForest(Additive):
         return WindowForestState(updates, counted, tuple(sums), tuple(surpluses))
 
     def _children(self, sums: Sequence[Ring], level: int) -> IntArray:
-        """The corrections of the nodes of the node of `level` that is complete now."""
+        """Return the sum of the corrections of the children of the node of `level` that is complete now."""
         if level == 1:
             return np.zeros(self.width, dtype=np.int64)
         ring = sums[level - 1]
         return row_back(ring, 0) - row_back(ring, self.shape.arities[level - 1])
 
     def _window(self, state: WindowForestState, window: int) -> IntArray:
-        """The counts of the last `window` ticks, or of all where there are fewer."""
+        """Return the counts of the last `window` ticks, or of all ticks where there are fewer."""
         updates, ring = state.updates, state.sums[0]
         found = row_back(ring, 0) - row_back(ring, min(window, updates))
         if self.shape.height == 1:
@@ -207,7 +211,7 @@ class NoisyForest(Additive):
         return found + ((fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS)
 
     def _corrections(self, state: WindowForestState, parts: Sequence[Whole]) -> IntArray:
-        """The corrections of complete nodes."""
+        """Return the sum of the corrections of these complete nodes."""
         fine = np.zeros(self.width, dtype=np.int64)
         for level, first, past in parts:
             if level and past > first:
@@ -216,7 +220,7 @@ class NoisyForest(Additive):
         return fine
 
     def _corrected(self, state: WindowForestState, edge: Edge) -> IntArray:
-        """What the surpluses of the nodes above the edge say of the ticks behind it."""
+        """Return the correction of the ticks behind the edge, from the surpluses of the nodes above it."""
         fine = np.zeros(self.width, dtype=np.int64)
         for level, gain in enumerate(self.decoding.gains(edge), start=1):
             span = self.shape.spans[level]
@@ -226,6 +230,6 @@ class NoisyForest(Additive):
 
 
 def _part(gain: int, surplus: IntArray) -> IntArray:
-    """Gain times surplus, rounded. In two parts, for the product may be wide."""
+    """Return gain times surplus, rounded; computed in two parts because the product may exceed 64 bits."""
     low = (surplus & (UNIT - 1)) * gain
     return (surplus >> GAIN_BITS) * gain + ((low + UNIT // 2) >> GAIN_BITS)

@@ -1,7 +1,7 @@
-"""The last rows of a sequence, in blocks: what a state keeps of a window without being copied whole at each step.
+"""The last rows of a sequence, in blocks, so that a state keeps a window without a full copy at each step.
 
-Rules: values; a new row makes a new ring, which shares all blocks but the last with the one before. Blocks are arrays
-of shape (rows, width), full but for the last. This file knows no noise and no ticks.
+Rules: rings are values. A new row makes a new ring, which shares all blocks but the last with the ring before.
+Blocks are arrays of shape (rows, width); all but the last are full. This file knows no noise and no ticks.
 """
 
 from typing import TypeAlias
@@ -16,7 +16,7 @@ Ring: TypeAlias = tuple[IntArray, ...]
 
 
 def pushed(ring: Ring, row: IntArray, keep: int) -> Ring:
-    """Return the ring with one more row, and without the oldest block where `keep` rows are there without it."""
+    """Return the ring with one more row; drop the oldest block where `keep` rows remain without it."""
     if ring and len(ring[-1]) < BLOCK:
         blocks = (*ring[:-1], np.concatenate([ring[-1], row[None]]))
     else:

@@ -1,9 +1,9 @@
 """Sliding windows of counts and of sums from one forest with discrete Laplace noise, at one price.
 
-One node's row is given noise at the scale of what an event changes in it in all (`l1`), which is private for any
-integer row: a difference y is explained by a shift of one node's noises a level by y. Counts are derived column by
-column, sums as one leaf, for their entries have the noise of the whole row. This file knows no ticks' times, no names
-and no grid: amounts are whole units.
+A node's row receives noise at the scale of the l1 norm of what one event changes in it (`l1`). This is private for
+any integer row: a shift by y of the noises of one node per level explains a difference y. The derivation of counts
+composes columns; that of sums is one leaf, because an entry's noise is scaled for the whole row. This file knows no
+ticks' times, no names and no grid: amounts are whole units.
 """
 
 import math
@@ -46,11 +46,11 @@ class LaplaceForest(PureShares, NoisyForest):
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
-        """The scale of a node's noise, by level."""
+        """The scale of one node's noise, by level."""
         return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
 
     def _levels(self, what: str) -> Derivation:
-        """Derive the guarantee: a level's nodes one after the other, all levels at once.
+        """Derive the guarantee: the nodes of a level one after the other, all levels together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -63,12 +63,12 @@ class LaplaceForest(PureShares, NoisyForest):
         return derive(levels, Fixed("a forest of windows")) if len(levels) > 1 else levels[0]
 
     def _node(self, level: int) -> Derivation:
-        """What a node of this level guarantees."""
+        """Derive what one node of this level guarantees."""
         raise NotImplementedError
 
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
-        """The variance of a node's noise, by level: twice the square of its scale, but for a twelfth or so."""
+        """The variance of one node's noise, by level: twice its squared scale, up to about a twelfth."""
         return tuple(2 * scale**2 for scale in self.scales)
 
     @property
@@ -76,18 +76,18 @@ class LaplaceForest(PureShares, NoisyForest):
         return max(self.scales) <= WIDEST
 
     def _reach(self, level: int, number: int) -> float:
-        """A sum of n Laplace noises of scale s is beyond s (2 sqrt(n x) + x) with a probability below e^-x."""
+        """Return s (2 sqrt(n x) + x): a sum of n Laplace noises of scale s exceeds it with probability below e^-x."""
         return float(self.scales[level]) * (2 * math.sqrt(number * LIKELY) + LIKELY)
 
     def _drawn(self, level: int, noise: Noise) -> IntArray:
         return noise.laplace(self.scales[level], self.width)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the window at `view`."""
+        """Return the law of the noise in the window at index `view`."""
         return NoiseLaw(tuple(self.noise_terms(view or 0, public)))
 
     def noise_terms(self, place: int, updates: int) -> list[Term]:
-        """The independent noises in the window at `place` after `updates` updates, before it is rounded."""
+        """Return the independent noises in the window at index `place` after `updates` updates, before rounding."""
         found = self.decoding.weights(updates, self.windows[place])
         return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
 
@@ -97,12 +97,12 @@ class LaplaceForest(PureShares, NoisyForest):
 class WindowForest(CountRows, LaplaceForest):
     """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
 
-    A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets;
-    a node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
+    A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
+    sets; a node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
 
     Raises:
-        NotDerivable: no windows, windows that its nodes do not fit into, more of them than a state may hold, or noise
-            that is too wide for 64 bits.
+        NotDerivable: no windows, windows that its nodes do not fit into, more of them than a state may hold, or
+            noise that is too wide for 64 bits.
     """
 
     width: int
@@ -113,12 +113,12 @@ class WindowForest(CountRows, LaplaceForest):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be held or summed up."""
         self._require_room()
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a node's entries, the nodes of a level one after the other, all levels at once.
+        """Derive the guarantee: the entries of a node in parallel, the nodes of a level one after the other, all
+        levels together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -126,7 +126,7 @@ class WindowForest(CountRows, LaplaceForest):
         return self._levels("count")
 
     def _node(self, level: int) -> Derivation:
-        """What a node of this level guarantees: its columns in parallel."""
+        """Derive what one node of this level guarantees: its columns in parallel."""
         span, scale = self.shape.spans[level], self.scales[level]
         touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
         share = self.shape.shares[level] * self.epsilon / touched.k
@@ -142,8 +142,8 @@ class WindowForest(CountRows, LaplaceForest):
 class SumForest(EventAmounts, LaplaceForest):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
-    A window longer than what has been seen adds up what there is. An event adds one amount from `lowest` to `highest`
-    (in units) to at most `ones` entries of its row, or nothing.
+    A window longer than the stream so far adds up what there is. An event adds one amount from `lowest` to
+    `highest` (in units) to at most `ones` entries of its row, or nothing.
 
     >>> from stream_dp.core.messages import Query, Update
     >>> from stream_dp.mechanisms.windows.forest_shape import FLAT
@@ -159,7 +159,7 @@ class SumForest(EventAmounts, LaplaceForest):
     array([-3, 97])
 
     Raises:
-        NotDerivable: no amounts, or what a forest of counts is refused for.
+        NotDerivable: the amounts are invalid, or a `WindowForest` would be refused for the same reason.
     """
 
     width: int
@@ -172,13 +172,13 @@ class SumForest(EventAmounts, LaplaceForest):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse amounts that are none, and what cannot be held or summed up."""
         self._require_amounts()
         self._require_room()
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a node's entries together, a level's nodes one after the other, all levels at once.
+        """Derive the guarantee: all entries of a node together, the nodes of a level one after the other, all
+        levels together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -186,7 +186,7 @@ class SumForest(EventAmounts, LaplaceForest):
         return self._levels("sum")
 
     def _node(self, level: int) -> Derivation:
-        """What a node of this level guarantees: all its entries together."""
+        """Derive what one node of this level guarantees: all its entries together."""
         span, scale = self.shape.spans[level], self.scales[level]
         share = self.shape.shares[level] * self.epsilon
         why = f"l1 of a row / scale = {self.l1} / {text(scale)}, at most {text(share)}"

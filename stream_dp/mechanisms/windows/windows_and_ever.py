@@ -1,9 +1,9 @@
 """Sliding windows with the count, or the sum, so far beside them: a forest and a counter on the same rows.
 
-With n windows (the single tick is one) the counter has 1 / (n + 1) of the budget: there the geometric mean of all
-errors is least. In the first ticks, as long as the longest window covers all of them, that window is told as the value
-so far, up to the public tick from which the counter has less noise: post-processing. This file knows no noise and no
-ticks.
+With n windows (a single tick counts as a window) the counter has 1 / (n + 1) of the budget, the share at which the
+geometric mean of all errors is least. While the longest window still covers all ticks so far, the value so far is
+read off that window, until the public tick from which the counter has less noise. This choice is post-processing.
+This file knows no noise and no ticks.
 """
 
 from bisect import bisect_left
@@ -37,25 +37,25 @@ from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
 
 SoFar: TypeAlias = Counter | HybridCounter
 EACH = 256
-"""So many first ticks are all looked at; each one costs a tenth of a millisecond."""
+"""Every one of the first `EACH` ticks is compared; one comparison takes a tenth of a millisecond."""
 
 
 def ever_share(windows: int) -> Fraction:
-    """Return the counter's share of the budget beside so many windows."""
+    """Return the counter's share of the budget beside `windows` windows."""
     return Fraction(1, windows + 1)
 
 
 @wire("windows-and-ever-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WindowsAndEverState:
-    """The states of both."""
+    """State of the forest and state of the counter."""
 
     forest: WindowForestState
     ever: CounterState | HybridState | SumCounterState | GaussianCounterState
 
 
 def _looked_at(last: int) -> Iterator[int]:
-    """The ticks from 1 to `last` that are looked at: all of the first ones, then some a sixteenth apart."""
+    """Yield the ticks up to `last` to compare: the first `EACH` ones, then ticks spaced by a sixteenth."""
     tick = 1
     while tick < last:
         yield tick
@@ -64,11 +64,12 @@ def _looked_at(last: int) -> Iterator[int]:
 
 
 class WithEver(Additive):
-    """What windows with a value so far have alike: two mechanisms on the same rows, at their shares.
+    """Shared code of windows with a value so far: two mechanisms on the same rows, each at its share of the budget.
 
-    Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`, in place of which the
-    longest window stands in the first `covered` ticks. Privacy claim: the sum of both epsilons, adaptively: both see
-    the same rows ([HSV] Thm 4.10).
+    Answers have shape ((windows + 1) * width,): the answers of `forest`, then those of `ever`. In the first
+    `covered` ticks the longest window replaces the answers of `ever`.
+
+    Privacy claim: the sum of both epsilons, adaptively: both see the same rows ([HSV] Thm 4.10).
     """
 
     forest: WindowForest | SumForest | GaussianForest
@@ -76,27 +77,27 @@ class WithEver(Additive):
 
     @property
     def width(self) -> int:
-        """Number of entries of the rows it takes."""
+        """Number of entries of a row."""
         return self.forest.width
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbours of both."""
+        """The neighbour relation that the guarantee holds for."""
         return self.forest.neighbors
 
     @property
     def ones(self) -> int:
-        """The most entries of a row that one event sets, for both."""
+        """The most entries of a row that one event may set: the smaller of the forest's and the counter's bounds."""
         return min(self.forest.ones, self.ever.ones)
 
     @property
     def rows(self) -> RowLaw:
-        """What one event changes in its rows."""
+        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors, self.ones)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The sum of the shares."""
+        """The sum of the forest's and the counter's shares."""
         return Guarantee(self._measure, self.neighbors)
 
     @property
@@ -104,19 +105,21 @@ class WithEver(Additive):
         raise NotImplementedError
 
     def _both(self, subject: str) -> Derivation:
-        """Derive the guarantee of both at once (NotDerivable where the noise of one is too small)."""
+        """Derive the guarantee of forest and counter together (NotDerivable: the noise of one is too small)."""
         return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
 
     @cached_property
     def longest(self) -> int:
-        """The place of the longest window."""
+        """The index of the longest window."""
         return self.forest.windows.index(max(self.forest.windows))
 
     @cached_property
     def covered(self) -> int:
-        """For how many ticks the longest window is told as the value so far: it covers them all, with less noise.
+        """Number of first ticks in which the longest window stands for the value so far: it covers all ticks, with
+        less noise.
 
-        Up to a tick with less noise before one without; of long windows not every tick is looked at.
+        The result is a tick with less noise just before a tick without. For long windows not every tick is
+        compared.
         """
         last, least = self.forest.windows[self.longest], 0
         for most in _looked_at(last):
@@ -129,7 +132,7 @@ class WithEver(Additive):
         return not self._less_noise(updates)
 
     def _less_noise(self, updates: int) -> bool:
-        """Whether the longest window has less noise than the counter, after so many updates, which it covers."""
+        """Whether the longest window has less noise than the counter after `updates` updates, all in the window."""
         ever = self.ever.noise(updates).spread
         return self.forest.view_variance(self.longest, updates) < ever
 
@@ -138,19 +141,19 @@ class WithEver(Additive):
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width of the views."""
+        """Return the largest half-width of all views."""
         views = range(len(self.forest.windows) + 1)
         found = (self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
         return max(found)
 
     def view_public(self, place: int, updates: int, state: Any) -> Hashable:
-        """Return the public values that the band of the view at `place` depends on."""
+        """Return the public values that determine the band of the view at index `place`."""
         if place < len(self.forest.windows):
             return self.forest.view_public(place, updates, state)
         return updates
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the view at `view`; None: of the value so far."""
+        """Return the law of the noise in the view at index `view`; None means the value so far."""
         if view is not None and view < len(self.forest.windows):
             return self.forest.noise(public, view)
         if public <= self.covered:
@@ -158,7 +161,7 @@ class WithEver(Additive):
         return self.ever.noise(public)
 
     def _require_same(self, what: str, *names: str) -> None:
-        """Refuse two that are not made for the same (NotDerivable)."""
+        """Raise NotDerivable where forest and counter differ in one of the attributes `names`."""
         for name in names:
             if getattr(self.forest, name) != getattr(self.ever, name):
                 raise NotDerivable(f"windows and the {what} so far differ in {name}")
@@ -170,7 +173,7 @@ class WithEver(Additive):
     def step(
         self, state: WindowsAndEverState, message: Message, noise: Noise
     ) -> tuple[WindowsAndEverState, IntArray | None]:
-        """Give both the row, or answer what both answer; first the longest window in place of the counter.
+        """Pass a row to forest and counter, or answer a query with the answers of both.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the counter's horizon.
@@ -189,17 +192,17 @@ class WithEver(Additive):
 @wire("windows-and-ever", 1)
 @dataclass(frozen=True)
 class WindowsAndEver(WithEver):
-    """Counts over windows and, last, the counts so far.
+    """Counts over windows, followed by the counts so far.
 
     Raises:
-        NotDerivable: the two are made for other rows.
+        NotDerivable: forest and counter are made for different rows.
     """
 
     forest: WindowForest
     ever: SoFar
 
     def __post_init__(self) -> None:
-        """Refuse two that are not made for the same rows; of ones, what both are made for counts."""
+        """Check that both are made for the same rows; `ones` may differ, and the smaller bound holds."""
         self._require_same("count", "width", "neighbors")
 
     @property
@@ -208,10 +211,10 @@ class WindowsAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter at once.
+        """Derive the guarantee: forest and counter together.
 
         Raises:
-            NotDerivable: the noise of one is too small.
+            NotDerivable: the noise of the forest or of the counter is too small.
         """
         return self._both("windows and the count so far")
 
@@ -219,17 +222,16 @@ class WindowsAndEver(WithEver):
 @wire("gaussian-and-ever", 1)
 @dataclass(frozen=True)
 class GaussianAndEver(WithEver):
-    """Counts over windows and, last, the counts so far, with Gaussian noise: in zCDP.
+    """Counts over windows, followed by the counts so far, with Gaussian noise and a claim in zCDP.
 
     Raises:
-        NotDerivable: the two are made for other rows, or the counter claims Gaussian DP.
+        NotDerivable: forest and counter are made for different rows, or the counter claims Gaussian DP.
     """
 
     forest: GaussianForest
     ever: GaussianCounter
 
     def __post_init__(self) -> None:
-        """Refuse two that are not made for the same."""
         self._require_same("count", "width", "neighbors", "ones")
         if self.ever.gdp:
             raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
@@ -240,10 +242,10 @@ class GaussianAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both at once.
+        """Derive the guarantee: forest and counter together.
 
         Raises:
-            NotDerivable: the noise of one is too small.
+            NotDerivable: the noise of the forest or of the counter is too small.
         """
         return self._both("windows and the count so far, Gaussian")
 
@@ -251,10 +253,10 @@ class GaussianAndEver(WithEver):
 @wire("sums-and-ever", 1)
 @dataclass(frozen=True)
 class SumsAndEver(WithEver):
-    """Sums over windows and, last, the sums so far, of the same amounts.
+    """Sums over windows, followed by the sums so far, of the same amounts.
 
     Raises:
-        NotDerivable: the two are made for other rows or amounts.
+        NotDerivable: forest and counter are made for different rows or amounts.
     """
 
     forest: SumForest
@@ -265,7 +267,6 @@ class SumsAndEver(WithEver):
         return PureDP(self.forest.epsilon + self.ever.epsilon)
 
     def __post_init__(self) -> None:
-        """Refuse two that are not made for the same."""
         self._require_same("sum", "width", "neighbors", "lowest", "highest", "ones")
 
     @property
@@ -279,9 +280,9 @@ class SumsAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both at once.
+        """Derive the guarantee: forest and counter together.
 
         Raises:
-            NotDerivable: the noise of one is too small.
+            NotDerivable: the noise of the forest or of the counter is too small.
         """
         return self._both("windows and the sum so far")

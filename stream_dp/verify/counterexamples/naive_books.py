@@ -1,14 +1,15 @@
-"""Books that people are tempted to keep, each against an adversary that exceeds them, and what our rules say instead.
+"""Tempting but wrong ways to account, each with an adversary that exceeds the booked loss, and our rules' answer.
 
 The largest delta ([HSV] Thm 5.2): in the 1-sparse parallel composition of (0, delta)-DP continual mechanisms an
 adversary learns the secret bit with probability 1 - (1 - delta)^l after l creations, though only one mechanism ever
 gets a pair of different messages. A loss bounded by (epsilon, delta)-DP ([WRRW] App. F): a mechanism that answers 1
-with a small probability, and more often where the bit is 1, may be (epsilon, delta)-DP while its loss exceeds epsilon
-with a probability far above delta. An odometer ([WRRW] Thm 3) that takes it for (epsilon, delta)-pDP is broken by one
-step where delta' is far below delta: exact .0231 where .0100 is allowed (`RARE`). [WRRW] conjecture that such a break
-exists.
+with a small probability, and more often where the bit is 1, may be (epsilon, delta)-DP while its loss exceeds
+epsilon with a probability far above delta. An odometer ([WRRW] Thm 3) that takes it for (epsilon, delta)-pDP fails
+after one step where delta' is far below delta: exact .0231 where .0100 is allowed (`RARE`). [WRRW] conjecture that
+such a break exists.
 
-Rules: "exactly" is exact, over all adaptive adversaries where it says so; our refusals are asked for, not quoted.
+Rules: "exactly" means exact arithmetic, over all adaptive adversaries where stated; our refusals are computed, not
+quoted.
 """
 
 import re
@@ -56,7 +57,7 @@ ONE = Fraction(1)
 
 @dataclass(frozen=True, slots=True)
 class OneBitAnswer:
-    """Takes a bit and answers 0 or 1, once. `ones` are the chances of the answer 1 for the bits 0 and 1."""
+    """Takes a bit and answers 0 or 1, once. `ones` are the probabilities of the answer 1 for the bits 0 and 1."""
 
     ones: tuple[Fraction, Fraction]
 
@@ -65,27 +66,27 @@ class OneBitAnswer:
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Answer once."""
+        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
 
     def chance(self, answer: int, bit: int) -> Fraction:
-        """The probability of this answer to this bit."""
+        """Return the probability of this answer to this bit."""
         return self.ones[bit] if answer else 1 - self.ones[bit]
 
     def ratio(self, answer: int, bit: int) -> Fraction:
-        """e^L: how much more probable the answer is for this bit than for the other one."""
+        """Return e^L: how much more probable the answer is for this bit than for the other one."""
         return self.chance(answer, bit) / self.chance(answer, 1 - bit)
 
     def exceeds(self, ratio: Fraction, bit: int = 1) -> Fraction:
-        """The exact probability, given this bit, that the privacy loss exceeds ln(ratio)."""
+        """Return the exact probability, given this bit, that the privacy loss exceeds ln(ratio)."""
         above = (a for a in (0, 1) if self.ratio(a, bit) > ratio)
         return sum((self.chance(a, bit) for a in above), Fraction(0))
 
 
 def rare(odds: Fraction, delta: Fraction, chance: Fraction) -> OneBitAnswer:
-    """Answers 1 with probability `chance` for the bit 1 and (chance - delta) / odds for 0: (ln odds, delta)-DP, met."""
+    """Answer 1 with probability `chance` for bit 1, (chance - delta) / odds for 0: exactly (ln odds, delta)-DP."""
     return OneBitAnswer(((chance - delta) / odds, chance))
 
 
@@ -94,7 +95,7 @@ RARE = rare(ODDS, DELTA, Fraction(231, 10_000))
 
 
 def mechanism(answer: OneBitAnswer, claim: ApproxDP) -> Sampled:
-    """The counterexample as a core mechanism with the guarantee `claim`, which is true."""
+    """Return the counterexample as a core mechanism with the guarantee `claim`, which is true."""
     return Sampled(answer, Guarantee(claim, Neighbors.ADD_REMOVE))
 
 
@@ -105,7 +106,7 @@ _END = re.compile(r"(?<!App|Cor|Def|Thm)\. (?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class NaiveBook:
-    """`promised` and `exact` are values of `quantity`; `ours` is the first sentence of our refusal, or our price."""
+    """`promised` and `exact` are values of `quantity`; `ours` is our rule's refusal (first sentence) or price."""
 
     title: str
     source: str
@@ -117,12 +118,12 @@ class NaiveBook:
 
 
 def books() -> tuple[NaiveBook, ...]:
-    """Return every naive book, each computed anew."""
+    """Compute every naive book."""
     return largest_delta(), touched_renyi(), approximate_loss(), events_as_responses()
 
 
 def largest_delta() -> NaiveBook:
-    """[HSV] Thm 5.2: one mechanism is touched, so its delta is booked, once."""
+    """Return [HSV] Thm 5.2: one mechanism is touched, and the naive book charges its delta once."""
     part = leaky(TENTH)
     waiting = MaxDeltaAdversary(TENTH, most=MORE)
     found = exact_delta(composed(), _one_touched(part), Fraction(1), 2 * CREATED + 1)
@@ -139,7 +140,7 @@ def largest_delta() -> NaiveBook:
 
 
 def touched_renyi() -> NaiveBook:
-    """[HSV] Thm 13.5: one mechanism is touched, so its Renyi epsilon is booked, once."""
+    """Return [HSV] Thm 13.5: one mechanism is touched, and the naive book charges its Renyi epsilon once."""
     waiting = RenyiAdversary(2, Fraction(1, 5), Fraction(7), most=MORE)
     machine = NoisyLeak(waiting.chance, waiting.odds)
     part = Part("noisy leak", machine, waiting.claim, OneBitDiffers())
@@ -157,7 +158,7 @@ def touched_renyi() -> NaiveBook:
 
 
 def approximate_loss() -> NaiveBook:
-    """[WRRW] App. F: (epsilon, delta)-DP taken for a bound on the privacy loss."""
+    """Return [WRRW] App. F: (epsilon, delta)-DP is mistaken for a bound on the privacy loss."""
     slack, epsilon = Fraction(1, 10_000), Fraction(1, 10)  # RARE is (ln 1.1, DELTA)-DP
     odometer = Odometer.of(FilterBoundary.tuned(Fraction(45, 100), slack), DELTA)
     bound = odometer.observe(ProbabilisticDP(epsilon, DELTA)).bound()
@@ -175,7 +176,7 @@ def approximate_loss() -> NaiveBook:
 
 
 def events_as_responses() -> NaiveBook:
-    """k events of one user in one interval, booked as k randomized responses (Kairouz, Oh, Viswanath)."""
+    """Return k events of one user in one interval, booked as k randomized responses (Kairouz, Oh, Viswanath)."""
     size, delta, instance = 20, Fraction(1, 400), one_interval(20)
     (part,) = instance.premises
     booked = least_epsilon([epsilon_of(part.guarantee.measure)] * size, delta)
@@ -192,10 +193,10 @@ def events_as_responses() -> NaiveBook:
 
 
 def first_sentence(call: Callable[[], Any]) -> str:
-    """Return the first sentence of the refusal that `call` meets.
+    """Return the first sentence of the refusal that `call` raises.
 
     Raises:
-        RuntimeError: it is not refused.
+        RuntimeError: the call is not refused.
     """
     try:
         call()
@@ -205,20 +206,20 @@ def first_sentence(call: Callable[[], Any]) -> str:
 
 
 def _one_touched(part: Part) -> Verified:
-    """The naive bookkeeper's verifier: at most one part may be touched; no more than `CREATED` here."""
+    """Return the naive verifier: at most one part may be touched, and at most `CREATED` are created."""
     relation = All((k_sparse([part.measure], measure_of, truth=known), at_most(part, CREATED)))
     return sent(relation, (part,), CREATED)
 
 
 def _refused(part: Part, rule: Rule[Any]) -> str:
-    """What this rule says when `derive` has none for such parts, one touched, created without bound."""
+    """Return this rule's refusal of such parts, one of them touched, created without bound."""
     situation = Parallel(part.name, Touched(1, ADD, "one gets the event"))
     first_sentence(lambda: derive((part.leaf,), situation))
     return first_sentence(lambda: rule((part.leaf,), situation))
 
 
 def leaky_mechanism(delta: Fraction) -> Sampled:
-    """M_delta of the proof as a core mechanism, with its guarantee: (0, delta)-DP for one changed bit."""
+    """Return M_delta of the proof as a core mechanism, with its guarantee: (0, delta)-DP for one changed bit."""
     measure = ApproxDP(Fraction(0), delta)
     return Sampled(LeakyBit(delta), Guarantee(measure, Neighbors.ADD_REMOVE))
 
@@ -241,5 +242,5 @@ class MaxDeltaAdversary(WaitingAdversary):
 
     @property
     def winning_probability(self) -> Fraction:
-        """1 - (1 - delta)^most: how often it knows the bit for sure."""
+        """1 - (1 - delta)^most: the probability that it knows the bit for certain."""
         return 1 - (1 - self.delta) ** self.most

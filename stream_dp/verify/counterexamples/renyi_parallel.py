@@ -1,14 +1,15 @@
-"""[HSV] Thm 13.5: parallel composition of Renyi-DP continual mechanisms, booked by the touched ones.
+"""[HSV] Thm 13.5: parallel composition of Renyi-DP continual mechanisms, charged for the touched ones only.
 
-In the 1-sparse parallel composition of (alpha, eps)-RDP mechanisms the divergence between the adversary's views exceeds
-any eps' after enough creations, though only one mechanism ever gets a pair of different messages. Rules: whole orders
-only, so that moments e^((alpha-1) D) are rational and everything is exact; roles of TOP as in `randomized_response`.
+In the 1-sparse parallel composition of (alpha, eps)-RDP mechanisms the divergence between the adversary's views
+exceeds any eps' after enough creations, though only one mechanism ever gets a pair of different messages. Rules:
+whole orders only, so that moments e^((alpha-1) D) are rational and everything is exact; roles of TOP as in
+`randomized_response`.
 
 Errata of the printed proof: (1) its last display averages (P/Q)^alpha over P = V^0; Def 13.1 averages over Q = V^1.
-So its q is too small for large eps': at alpha = 2, eps' = 8 the divergence (base 2) is 6.4. Here the odds are chosen
-from the exact moment. (2) Powers of 2 stand beside log(1 + x) <= x: bases 2 and e are mixed. (3) eps = 0 is false:
-(alpha, 0)-RDP mechanisms have equal laws, and so has their composition; the proof's p is then 0 and its adversary
-waits for ever. (4) The display's first line must have ((1-q)/q)^alpha in its second term.
+So its q is too small for large eps': at alpha = 2, eps' = 8 the divergence (base 2) is 6.4. Here the odds are
+chosen from the exact moment. (2) Powers of 2 stand beside log(1 + x) <= x: bases 2 and e are mixed. (3) eps = 0 is
+false: (alpha, 0)-RDP mechanisms have equal laws, and so has their composition; the proof's p is then 0 and its
+adversary waits for ever. (4) The display's first line must have ((1-q)/q)^alpha in its second term.
 """
 
 import math
@@ -28,11 +29,11 @@ ONE = Fraction(1)
 
 @dataclass(frozen=True, slots=True)
 class NoisyLeak:
-    """M of the proof: takes at most two bits. It answers TOP with probability `chance` and BOTTOM else, whatever the
-    bit; once it has answered TOP it answers with a noisy bit, right with probability odds / (1 + odds).
+    """M of the proof: takes at most two bits. It answers TOP with probability `chance`, otherwise BOTTOM, whatever
+    the bit; after TOP it answers with a noisy bit, right with probability odds / (1 + odds).
 
-    Privacy claim: moment 1 + chance * (m - 1) at every order, m that of the noisy bit, for one changed bit; also
-    (0, chance * (odds - 1) / (odds + 1))-DP, and pure ln(odds)-DP.
+    Privacy claim: moment 1 + chance * (m - 1) at every order, where m is the moment of the noisy bit, for one
+    changed bit; also (0, chance * (odds - 1) / (odds + 1))-DP, and pure ln(odds)-DP.
     """
 
     chance: Fraction
@@ -43,7 +44,7 @@ class NoisyLeak:
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
-        """Answer a bit."""
+        """Return the law of the answer to a bit."""
         taken, symbol = state
         if taken == 2:
             return {(None, state): ONE}
@@ -55,7 +56,7 @@ class NoisyLeak:
 
 
 def bit_moment(odds: Fraction, order: int) -> Fraction:
-    """e^((order-1) D) of a noisy bit: sum of P^order Q^(1-order) over its two values; the same both ways."""
+    """Return e^((order-1) D) of a noisy bit: the sum of P^order Q^(1-order) over its values; symmetric."""
     return (odds**order + odds ** (1 - order)) / (1 + odds)
 
 
@@ -63,7 +64,7 @@ def bit_moment(odds: Fraction, order: int) -> Fraction:
 class RenyiAdversary(WaitingAdversary):
     """A of [HSV] Thm 13.5, with at most `most` creations of `NoisyLeak(chance, odds)`.
 
-    Example: each mechanism has moment 16/7 at order 2; the composition comes as near to 43/7 as one likes.
+    Example: each mechanism has moment 16/7 at order 2; the composition comes arbitrarily near to 43/7.
         >>> adversary = RenyiAdversary(2, Fraction(1, 4), Fraction(7), most=20)
         >>> adversary.mechanism_moment, round(float(adversary.moment), 2)
         (Fraction(16, 7), 6.13)
@@ -75,13 +76,14 @@ class RenyiAdversary(WaitingAdversary):
 
     @classmethod
     def against(cls, order: int, epsilon: Fraction, excess: int) -> "RenyiAdversary":
-        """Constants with which (order, epsilon)-RDP mechanisms are composed to more than `excess` at this order.
+        """Return an adversary whose (order, epsilon)-RDP mechanisms compose to more than `excess` at this order.
 
-        The odds make the noisy bit's moment m at least 3^(excess * (order-1)); the chance makes a mechanism's moment
-        at most 1 + (order-1) epsilon <= e^((order-1) epsilon); with enough creations the moment exceeds (m+1)/2.
+        The odds make the noisy bit's moment m at least 3^(excess * (order-1)); the chance makes a mechanism's
+        moment at most 1 + (order-1) epsilon <= e^((order-1) epsilon); with enough creations the moment exceeds
+        (m+1)/2.
 
         Raises:
-            ValueError: an order below 2, or an epsilon of 0, for which the theorem is false.
+            ValueError: the order is below 2, or epsilon is 0, for which the theorem is false.
         """
         if order < 2 or epsilon <= 0:
             raise ValueError(
@@ -94,20 +96,20 @@ class RenyiAdversary(WaitingAdversary):
 
     @property
     def claim(self) -> RenyiDP:
-        """What each mechanism satisfies: ln(1 + x) <= x bounds its exact moment."""
+        """The Renyi DP of each mechanism; ln(1 + x) <= x bounds its exact moment."""
         excess = (self.mechanism_moment - 1) / (self.order - 1)
         return RenyiDP(Fraction(self.order), excess)
 
     @property
     def mechanism(self) -> Sampled:
-        """The mechanism, with the (0, delta) guarantee it has besides: delta is the mean leak."""
+        """The mechanism, with its (0, delta) guarantee; delta is the mean leak."""
         delta = self.chance * (self.odds - 1) / (self.odds + 1)
         guarantee = Guarantee(ApproxDP(Fraction(0), delta), Neighbors.ADD_REMOVE)
         return Sampled(NoisyLeak(self.chance, self.odds), guarantee)
 
     @property
     def mechanism_moment(self) -> Fraction:
-        """The exact moment of one mechanism: what the bookkeeping by touched mechanisms charges."""
+        """The exact moment of one mechanism: the charge of a book that counts touched mechanisms only."""
         return 1 + self.chance * (bit_moment(self.odds, self.order) - 1)
 
     @property
@@ -117,10 +119,10 @@ class RenyiAdversary(WaitingAdversary):
 
     @property
     def listening_probability(self) -> Fraction:
-        """1 - (1 - chance)^most: how often it hears a noisy bit at all."""
+        """1 - (1 - chance)^most: the probability that it gets a noisy bit at all."""
         return 1 - (1 - self.chance) ** self.most
 
     @property
     def winning_probability(self) -> Fraction:
-        """How often its guess is the bit."""
+        """The probability that its guess is the bit."""
         return self.listening_probability * self.odds / (1 + self.odds)

@@ -1,8 +1,8 @@
-"""The adversary that waits for a failure: what [HSV] Thm 5.2 and Thm 13.5 have in common.
+"""The adversary that waits for a failure; [HSV] Thm 5.2 and Thm 13.5 both use it.
 
-It creates a mechanism and asks it the pair (0, 0), again and again with new mechanisms, until one has given up
-(`Symbol.TOP`); only then it sends the pair (0, 1), to that one. So only one mechanism gets a pair of different
-messages, but which one was chosen by its answer. Rules: deterministic. This file knows no bit but the one it guesses.
+It creates mechanisms and asks each the pair (0, 0), until one fails (`Symbol.TOP`); only then it sends the pair (0,
+1), to that mechanism. So only one mechanism gets a pair of different messages, but which one was chosen by its
+answer. Rules: deterministic. This file knows only the bit that it guesses.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from stream_dp.verify.games.transcript import HALT, View
 
 
 class Phase(Enum):
-    """What the adversary sends next."""
+    """The adversary's next kind of message."""
 
     CREATE = auto()
     SAME = auto()
@@ -32,21 +32,21 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitingAdversary(ABC):
-    """Waits at most `most` creations of the mechanism that a subclass names."""
+    """Waits for a failure in at most `most` creations of the mechanism that a subclass names."""
 
     most: int = field(kw_only=True)
 
     @property
     @abstractmethod
     def mechanism(self) -> Mechanism[Any]:
-        """What it creates: takes bits; answers TOP when it gives up, then TOP + 1 + bit."""
+        """The mechanism to create; it takes bits, answers TOP when it fails, and then TOP + 1 + bit."""
 
     def init(self, noise: Noise) -> tuple[Phase, int]:
         """Return the first state: nothing created."""
         return Phase.CREATE, 0
 
     def step(self, state: tuple[Phase, int], message: Any, noise: Noise) -> tuple[Any, Any]:
-        """The next pair of messages, or HALT."""
+        """Return the next state and the next pair of messages, or HALT."""
         phase, created = state
         if phase is Phase.JUDGE:
             gave_up = int(message[0]) == Symbol.TOP
@@ -66,7 +66,7 @@ class WaitingAdversary(ABC):
                 return (Phase.DONE, created), HALT
 
     def guess(self, view: View) -> int | None:
-        """The bit that the view shows, or None where no mechanism gave up."""
+        """Return the bit that the view shows; None where no mechanism failed."""
         last = view.transcript.last
         known = isinstance(last, np.ndarray) and int(last[0]) > Symbol.TOP
         return int(last[0]) - Symbol.TOP - 1 if known else None

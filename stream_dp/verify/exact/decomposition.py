@@ -1,17 +1,17 @@
-"""A finite (eps, delta)-DP mechanism taken apart: what is universal about randomized response, constructed.
+"""Decomposition of a finite (eps, delta)-DP mechanism: a construction of the universality of randomized response.
 
-[Lyu] Thm 3, with r = e^eps: M^b = delta E^b + (1 - delta) (r/(1+r) N^b + 1/(1+r) N^(1-b)), for four systems E^b, N^b.
-From it the post-processor T of [HSV] Lemma 4.7 (`post_processor`), which answers as E^b after TOP and b, as N^a after
-BOTTOM and a. delta E^b has a mass D_b at each transcript: at least the control function L^b (`exact_delta`), with D_b
-- D_(1-b) / r at most mu_b - mu_(1-b) / r, and the answers' D adds up to that of their transcript ([HSV] section 10.2,
-I to III). At a transcript these are polygons with four fixed directions, so their Minkowski sum is that of the bounds,
-and an exact point of each is found, one after the other.
+[Lyu] Thm 3, with r = e^eps: M^b = delta E^b + (1 - delta) (r/(1+r) N^b + 1/(1+r) N^(1-b)), for four systems E^b,
+N^b. From it the post-processor T of [HSV] Lemma 4.7 (`post_processor`), which answers as E^b after TOP and b, as
+N^a after BOTTOM and a. delta E^b has a mass D_b at each transcript: at least the control function L^b
+(`exact_delta`), with D_b - D_(1-b) / r at most mu_b - mu_(1-b) / r, and the answers' D adds up to that of their
+transcript ([HSV] section 10.2, I to III). At a transcript these are polygons with four fixed directions, so their
+Minkowski sum has the summed bounds, and the code finds an exact point of each polygon, one after the other.
 
 Lemma 5.6 adds that T need not hear the bit while the laws under b = 0 and b = 1 are equal. That is D_0 = D_1 there,
-which needs the sum of max(L^0, L^1) over the answers to be at most delta. It holds where pairs may be exchanged: equal
-pairs leave the states equal, so L^0 = L^1 (Cor 5.7 for our relations). For any interactive mechanism, as printed, it
-is false: one first answer may prepare a leak under b = 0 and another one under b = 1 (`randomized_response.TornLeak`).
-Rules: rationals only; laws that leave out no mass.
+which needs the sum of max(L^0, L^1) over the answers to be at most delta. It holds where pairs may be exchanged:
+equal pairs leave the states equal, so L^0 = L^1 (Cor 5.7 for our relations). For any interactive mechanism, as
+printed, it is false: one first answer may prepare a leak under b = 0 and another one under b = 1
+(`randomized_response.TornLeak`). Rules: rationals only; laws must add up to 1.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from stream_dp.verify.exact.finite import FiniteMachine, Pairs
 from stream_dp.verify.exact.joint import ZERO, Joint, by_answer, mass_of
 
 Two: TypeAlias = tuple[Fraction, Fraction]
-Answered: TypeAlias = tuple[tuple[Any, Any], ...]  # (pair, answer) each
+Answered: TypeAlias = tuple[tuple[Any, Any], ...]  # pairs of (pair of queries, answer)
 _Line: TypeAlias = tuple[Fraction, Fraction, Fraction]  # a x + b y <= c
 
 
 @dataclass(frozen=True, slots=True)
 class Masses:
-    """What a transcript has under b = 0 and b = 1: of M, of delta E and of (1 - delta) N."""
+    """Masses of a transcript under b = 0 and b = 1: of M, of delta E and of (1 - delta) N."""
 
     whole: Two
     bad: Two
@@ -56,7 +56,7 @@ class Decomposition:
     _controls: tuple[Control, Control] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Construct them from the empty transcript on."""
+        """Construct the masses, starting from the empty transcript."""
         if self.ratio <= 1:
             raise ValueError(f"e^eps is above 1 here, got {self.ratio}")
         self._controls = (
@@ -70,7 +70,7 @@ class Decomposition:
         self._grow((), joint, self.pairs, self.rounds, (self.delta, self.delta))
 
     def _least(self, joint: Joint, pairs: Pairs, rounds: int) -> Two:
-        """L^0 and L^1."""
+        """Return L^0 and L^1."""
         first, second = (each.value(joint, pairs, rounds).delta for each in self._controls)
         return first, second
 
@@ -100,18 +100,18 @@ class Decomposition:
         return first, second
 
     def queries(self, transcript: Answered) -> Iterator[Any]:
-        """Every pair that may come behind a transcript."""
+        """Yield every pair of queries that may follow a transcript."""
         return iter(self._behind.get(transcript, ()))
 
     def answers(self, transcript: Answered, pair: Any) -> Iterator[tuple[Any, Masses]]:
-        """Each answer to a pair behind a transcript, with its masses."""
+        """Yield each answer to a pair of queries after a transcript, with its masses."""
         for answer in self._behind[transcript][pair]:
             yield answer, self.masses[*transcript, (pair, answer)]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What D may be at an answer: from `least` up, with D_b - D_(1-b) / ratio at most that of `whole`."""
+    """Bounds on D at an answer: D_b >= `least`_b, and D_b - D_(1-b) / ratio is at most that of `whole`."""
 
     least: Two
     whole: Two
@@ -125,10 +125,10 @@ class Bounds:
 
 
 def shared(total: Two, bounds: list[Bounds]) -> list[Two]:
-    """Split D of a transcript over the answers behind it; equally for both b where that can be had.
+    """Split D of a transcript among the answers that follow it; equally for both b where that is possible.
 
     Raises:
-        ValueError: it cannot be split, so some bound was none.
+        ValueError: no split exists, so some bound is wrong.
     """
     equal = _equally(total, bounds)
     if equal is not None:
@@ -142,7 +142,7 @@ def shared(total: Two, bounds: list[Bounds]) -> list[Two]:
 
 
 def _equally(total: Two, bounds: list[Bounds]) -> list[Two] | None:
-    """D_0 = D_1 at every answer: between max(L^0, L^1) and the mass, where all laws are equal."""
+    """Return D_0 = D_1 at every answer, between max(L^0, L^1) and the mass; None unless all laws are equal."""
     if total[0] != total[1] or any(b.whole[0] != b.whole[1] for b in bounds):
         return None
     low, high = [max(b.least) for b in bounds], [b.whole[0] for b in bounds]
@@ -154,7 +154,7 @@ def _equally(total: Two, bounds: list[Bounds]) -> list[Two] | None:
 
 
 def _corner(left: Two, here: Bounds, rest: list[Bounds]) -> Two:
-    """The lexicographically largest point of `here` that leaves to the rest what they can take."""
+    """Return the lexicographically largest point of `here` that leaves the other answers a feasible split."""
     r = 1 / here.ratio
     lines: list[_Line] = []
     for b in (0, 1):

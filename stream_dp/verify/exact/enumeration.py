@@ -1,10 +1,10 @@
-"""A real mechanism as a finite machine: the very code that runs in production, under every noise value in turn.
+"""A real mechanism as a finite machine: the production code, run with every noise value in turn.
 
-Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact rational
-where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is); a claim of e units is then e^eps = base^-e. Values
-beyond `radius` are left out, and the missing mass is what `delta_bracket` puts into its bounds. A machine whose laws
-are known (`Lawful`) draws from them instead and leaves nothing out. States are told apart by their contents
-(`contents`). This file knows no mechanism by name.
+Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact
+rational where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is); a claim of e units is then e^eps =
+base^-e. Values beyond `radius` are left out, and `delta_bracket` includes the missing mass in its bounds. A machine
+whose laws are known (`Lawful`) draws from these instead and leaves nothing out. States are compared by their
+contents (`contents`). This file knows no mechanism by name.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -27,7 +27,7 @@ Plain: TypeAlias = (
 
 @dataclass(slots=True)
 class Script:
-    """Noise that hands out the script's values; where it ends, says which law the next value has."""
+    """Noise that returns the script's values; at the script's end it reports the law of the next value."""
 
     values: tuple[Any, ...]
     base: Fraction
@@ -37,19 +37,22 @@ class Script:
     chance: Fraction = Fraction(1)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Discrete Laplace, cut at the radius."""
+        """Return discrete Laplace values, cut at the radius."""
         a = self._decay(scale)
         return self._take(
             {x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.radius, self.radius + 1)}, size
         )
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """One-sided geometric, cut at the radius."""
+        """Return one-sided geometric values, cut at the radius."""
         a = self._decay(scale)
         return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Discrete Gaussian, cut at the radius; a bound on what its normalisation leaves out counts as missing too."""
+        """Return discrete Gaussian values, cut at the radius.
+
+        A bound on the mass that the normalisation leaves out counts as missing too.
+        """
         a = self._decay(2 * variance)
         masses = {x: a ** (x * x) for x in range(-self.radius, self.radius + 1)}
         first = self.radius + 1  # beyond: a^(first^2) (1 + a^(2 first + 1) + ...), on two sides
@@ -66,7 +69,7 @@ class Script:
         return np.array([self.choose(law) for _ in range(size)], dtype=np.int64)
 
     def choose(self, law: Mapping[T, Fraction]) -> T:
-        """The script's next value; it has the chance that `law` gives it."""
+        """Return the script's next value; its probability is the one in `law`."""
         if self.used == len(self.values):
             self.wanted = law
             raise _MoreNoise
@@ -77,20 +80,20 @@ class Script:
 
 
 class _MoreNoise(Exception):
-    """The script is over."""
+    """The script has ended."""
 
 
 @dataclass(frozen=True)
 class Lawful:
-    """A finite machine as something that a composition can create, play and enumerate; its messages are its queries.
+    """A finite machine as a mechanism for compositions to create, play and enumerate; messages are its queries.
 
-    It draws from its exact laws, so its noise must be a `Script`. What it guarantees, its creation query claims.
+    It draws from its exact laws, so its noise must be a `Script`. Its creation query states its guarantee.
     """
 
     machine: FiniteMachine[Any, Any]
 
     def takes(self, message: object) -> bool:
-        """Any query; which of them are sent is for the relation of its claim to say."""
+        """Accept any query; the relation of its claim decides which queries may be sent."""
         return True
 
     def init(self, noise: Script) -> Any:
@@ -98,15 +101,16 @@ class Lawful:
         return noise.choose(self.machine.initial())
 
     def step(self, state: Any, message: Any, noise: Script) -> tuple[Any, Any]:
-        """The next state, and the answer as it is."""
+        """Return the next state and the answer, unchanged."""
         answer, after = noise.choose(self.machine.step(state, message))
         return after, answer
 
 
 @dataclass(frozen=True)
 class Enumerated:
-    """`mechanism` (a composition too) with all its noise enumerated; queries are rows (tuples), a threshold or None for
-    a `Query`, or any message of the mechanism."""
+    """`mechanism` (or a composition) with all its noise enumerated. Queries are rows (tuples), a threshold or None
+    for a `Query`, or any message of the mechanism.
+    """
 
     mechanism: Any
     base: Fraction = Fraction(1, 2)
@@ -117,14 +121,14 @@ class Enumerated:
     )
 
     def initial(self) -> Mapping[Hashable, Fraction]:
-        """The law of the first state."""
+        """Return the law of the first state."""
         law: dict[Hashable, Fraction] = {}
         for (state, _), chance in self._runs(lambda noise: (self.mechanism.init(noise), None)):
             law[state] = law.get(state, Fraction(0)) + chance
         return law
 
     def step(self, state: Hashable, query: Plain) -> Law[Hashable]:
-        """The law of the answer (a tuple, or "" for an update) and the next state."""
+        """Return the joint law of the answer (a tuple, or "" for an update) and the next state."""
         if (state, query) not in self.laws:
             self.laws[state, query] = self._law(state, _message(query))
         return self.laws[state, query]
@@ -143,7 +147,7 @@ class Enumerated:
         return law
 
     def _runs(self, run: Any) -> Iterator[tuple[tuple[Hashable, Any], Fraction]]:
-        """Every outcome of `run` with its probability, by scripts that grow where more noise is asked for."""
+        """Yield every outcome of `run` with its probability, with scripts that grow where more noise is needed."""
         open_scripts: list[tuple[Any, ...]] = [()]
         while open_scripts:
             script = Script(open_scripts.pop(), self.base, self.radius)
@@ -159,7 +163,7 @@ class Enumerated:
 
 
 def contents(value: Any) -> Hashable:
-    """A hashable form by which two values are equal where all they hold is equal, arrays and dicts included."""
+    """Return a hashable form in which values with equal contents are equal, arrays and dicts included."""
     if isinstance(value, np.ndarray):
         return contents(value.tolist())
     if type(value) is SealedState:

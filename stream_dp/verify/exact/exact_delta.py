@@ -30,12 +30,12 @@ class Bracket:
 def exact_delta(
     machine: FiniteMachine[Any, Any], pairs: Pairs, ratio: Fraction, rounds: int
 ) -> Fraction:
-    """The least delta with which `machine` is (ln ratio, delta)-DP w.r.t. `pairs` over `rounds` messages.
+    """Return the least delta with which `machine` is (ln ratio, delta)-DP w.r.t. `pairs` over `rounds` messages.
 
     Both directions of [HSV] Def 3.7 count. `ratio` is e^eps, an exact rational.
 
     Raises:
-        ValueError: ratio < 1, or the laws do not add up to 1 (use `delta_bracket`).
+        ValueError: `ratio` < 1, or the laws do not add up to 1 (use `delta_bracket`).
     """
     found = delta_bracket(machine, pairs, ratio, rounds)
     if found.lower != found.upper:
@@ -46,7 +46,7 @@ def exact_delta(
 def delta_bracket(
     machine: FiniteMachine[Any, Any], pairs: Pairs, ratio: Fraction, rounds: int
 ) -> Bracket:
-    """Bounds of the least delta where the laws leave out some mass.
+    """Return bounds of the least delta where the laws leave out some mass.
 
     An adversary's delta grows by at most the mass left out under b, and shrinks by at most e^eps times the mass
     left out under 1 - b.
@@ -63,7 +63,8 @@ def delta_bracket(
 
 
 def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> Fraction | float:
-    """e^eps of the least eps with which the machine is eps-DP: the largest ratio of a transcript; inf if none.
+    """Return e^eps of the least eps with which the machine is eps-DP: the largest ratio of a transcript; inf if
+    none.
 
     Raises:
         ValueError: the laws do not add up to 1.
@@ -75,7 +76,7 @@ def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """`delta`: the control function. `kept`: the least mass not left out, under b = 0 and b = 1."""
+    """`delta`: the control function. `kept`: the least mass that is not left out, under b = 0 and b = 1."""
 
     delta: Fraction
     kept: tuple[Fraction, Fraction]
@@ -94,10 +95,10 @@ class Control:
     memo: dict[Hashable, _Value] = field(default_factory=dict)
 
     def value(self, joint: Joint, pairs: Pairs, rounds: int) -> _Value:
-        """L^b at a joint measure, before so many messages more; and the least mass that laws do not leave out."""
+        """Return L^b at a joint measure before `rounds` more messages, and the least mass that the laws keep."""
         mass = (mass_of(joint[0]), mass_of(joint[1]))
         here = _Value(max(ZERO, mass[self.b] - self.ratio * mass[1 - self.b]), mass)
-        if rounds == 0 or ZERO in mass:  # then no further message can add anything
+        if rounds == 0 or ZERO in mass:  # no further message can add to the value
             return here
         total = mass[0] + mass[1]
         scaled = rescaled(joint, 1 / total)
@@ -107,7 +108,10 @@ class Control:
         return self.memo[key].scaled(total)
 
     def _best(self, joint: Joint, pairs: Pairs, rounds: int, here: _Value) -> _Value:
-        """Supremum over the next pair; stopping is never better, and the only way where no pair is left."""
+        """Return the supremum over the next pair.
+
+        Stopping is never better, and the only choice where no pair is left.
+        """
         best = here
         for pair, after in pairs.moves():
             parts = [

@@ -1,9 +1,10 @@
 """The exact Renyi privacy of a finite mechanism at a whole order, against every adaptive adversary.
 
-The moment e^((order-1) D) of two laws is the sum over transcripts of P^order Q^(1-order) ([HSV] Def 13.1). That term is
-homogeneous of degree 1 in the joint measure (P, Q), so the same backward recursion as for delta ([HSV] Def 10.3) gives
-the supremum over adversaries ([HSV] Def 13.3): over the next pair of queries of the sum over its answers. Rules: whole
-orders only, so moments are rational; laws must add up to 1. This file knows no mechanism.
+The moment e^((order-1) D) of two laws is the sum over transcripts of P^order Q^(1-order) ([HSV] Def 13.1). That
+term is homogeneous of degree 1 in the joint measure (P, Q), so the same backward recursion as for delta ([HSV] Def
+10.3) gives the supremum over adversaries ([HSV] Def 13.3): the supremum, over the next pair of queries, of the sum
+over its answers. Rules: whole orders only, so moments are rational; laws must add up to 1. This file knows no
+mechanism.
 """
 
 import math
@@ -19,10 +20,11 @@ Moment: TypeAlias = Fraction | float  # inf where one copy can answer what the o
 
 
 def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rounds: int) -> Moment:
-    """e^((order-1) eps) of the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs` in `rounds` messages.
+    """Return e^((order-1) eps) of the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs` in `rounds`
+    messages.
 
     Raises:
-        ValueError: an order below 2, or laws that leave out some mass.
+        ValueError: the order is below 2, or the laws leave out some mass.
     """
     if order < 2:
         raise ValueError(f"the order is 2 or more, got {order}")

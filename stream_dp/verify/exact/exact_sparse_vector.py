@@ -1,8 +1,8 @@
-"""AboveThreshold with one-sided geometric noise as a finite machine with exact laws, one shot or re-armed.
+"""AboveThreshold with one-sided geometric noise as a finite machine with exact laws, once or re-armed.
 
 The noisy threshold tau is hidden and unbounded. It is summed out in closed form: the state holds the margins of the
 comparisons that failed since tau was drawn, and the chance of the next answer is a ratio of two exact series. So
-nothing is truncated, and the two copies' states are single points. This file knows no real mechanism.
+nothing is truncated, and the state of each copy is known exactly. This file knows no real mechanism.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SVTState: TypeAlias = tuple[Row, tuple[int, ...]] | None  # counts, failed margi
 
 @lru_cache(maxsize=1 << 16)
 def all_below(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction:
-    """P[nu_i < m_i + tau for all i], tau ~ Geom(decay `tau`) once, nu_i ~ Geom(decay `nu`) each; exact.
+    """Return P[nu_i < m_i + tau for all i], tau ~ Geom(decay `tau`) once, nu_i ~ Geom(decay `nu`) each; exact.
 
     Given tau = x >= max(-m_i) the product is a polynomial in nu^x, so the sum over x is a sum of geometric series;
     for smaller x one comparison succeeds for sure and the product is 0.
@@ -39,8 +39,9 @@ def all_below(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction
 class AboveThreshold:
     """Is max(counts) >= threshold? Answers 1 and halts, or 0 ([HSV] Alg. 3 with geometric noise).
 
-    `tau` = e^(-e1) and `nu` = e^(-e2 / s) are the decays of the noise on the threshold and on each query, `offset` the
-    public counts it starts from. Privacy claim: (e1 + e2)-DP with s = 1 where the largest count changes by 1 in
+    `tau` = e^(-e1) and `nu` = e^(-e2 / s) are the decays of the noise on the threshold and on each query, `offset`
+    the public counts that it starts from. Privacy claim: (e1 + e2)-DP with s = 1 where the largest count changes by
+    1 in
     one direction, with s = 2 in general.
     """
 
@@ -66,7 +67,7 @@ class AboveThreshold:
         }
 
     def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        """The state after an answer 1."""
+        """Return the state after the answer 1."""
         return None
 
 
@@ -80,7 +81,7 @@ class RearmedAlerts(AboveThreshold):
     __slots__ = ()
 
     def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        """A fresh instance."""
+        """Return a fresh instance."""
         return (0,) * len(counts), ()
 
 
@@ -103,7 +104,7 @@ class BelowThreshold:
         return {((), ()): ONE}
 
     def step(self, state: SVTState, query: Row | Subset) -> Law[SVTState]:
-        """Take the data set, or compare."""
+        """Take the data set, or compare the count of the query's columns with its threshold."""
         match state, query:
             case None, _:
                 return {(None, None): ONE}

@@ -1,7 +1,7 @@
 """Finite mechanisms with exact laws, and verification functions whose accepted pairs can be listed.
 
 Rules: probabilities are `Fraction`s; states, queries and answers are hashable values. A law may add up to less than
-1; what is missing was cut off and may go to any answer. This file knows no noise, no recursion and no game.
+1; the missing mass was cut off and may belong to any answer. This file knows no noise, no recursion and no game.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -19,11 +19,11 @@ class FiniteMachine(Protocol[S, Q_contra]):
     """A continual mechanism ([HSV] Def 3.1) whose steps have finitely many outcomes."""
 
     def initial(self) -> Mapping[S, Fraction]:
-        """The law of the state before the first message."""
+        """Return the law of the state before the first message."""
         ...
 
     def step(self, state: S, query: Q_contra) -> Law[S]:
-        """The joint law of (answer, next state); the answer None means: halted."""
+        """Return the joint law of (answer, next state); the answer None means that the machine has halted."""
         ...
 
 
@@ -31,7 +31,7 @@ class Pairs(Protocol):
     """An incremental verification function ([HSV] Def 3.3) that lists the pairs it accepts next; hashable."""
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Pairs"]]:
-        """Every f-valid next pair of queries, and the verification function after it."""
+        """Yield every f-valid next pair of queries, and the verification function after it."""
         ...
 
 
@@ -44,7 +44,7 @@ class DifferAtMost:
     times: int = 1
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "DifferAtMost"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         if self.times:
             after = replace(self, times=self.times - 1)
             yield from ((pair, after) for pair in self.different)
@@ -55,14 +55,14 @@ class DifferAtMost:
 class OnceEach:
     """Identical pairs from `queries` at any time, each pair of `different` at most once.
 
-    With a pair in which an event is gone and one in which it has come, that is a replacement that may move.
+    With one pair that removes an event and one that adds it, this is a replacement that may move.
     """
 
     queries: tuple[Hashable, ...]
     different: tuple[tuple[Hashable, Hashable], ...]
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OnceEach"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         for place, pair in enumerate(self.different):
             rest = (*self.different[:place], *self.different[place + 1 :])
             yield pair, replace(self, different=rest)
@@ -71,14 +71,14 @@ class OnceEach:
 
 @dataclass(frozen=True, slots=True)
 class FirstPair:
-    """First one pair of `first`, then identical pairs of `queries`: first-pair consistent ([HSV] Def 5.12)."""
+    """One pair of `first`, then identical pairs of `queries`: first-pair consistent ([HSV] Def 5.12)."""
 
     first: tuple[tuple[Hashable, Hashable], ...]
     queries: tuple[Hashable, ...] = ()
     begun: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "FirstPair"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         if not self.begun:
             after = replace(self, begun=True)
             yield from ((pair, after) for pair in self.first)
@@ -91,7 +91,7 @@ BIT_PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Creation query of a composition of finite machines: `kind` is the place in its list of machines."""
+    """Creation query of a composition of finite machines; `kind` is the index in its list of machines."""
 
     kind: int
 
@@ -109,7 +109,7 @@ Running: TypeAlias = tuple[tuple[int, Any], ...]
 
 @dataclass(frozen=True)
 class FiniteComposition:
-    """ExtConComp ([HSV] Def 4.1) over these kinds of finite machines; a state lists (kind, its state)."""
+    """ExtConComp ([HSV] Def 4.1) over these kinds of finite machines; a state lists (kind, state of the machine)."""
 
     kinds: tuple[FiniteMachine[Any, Any], ...]
 
@@ -118,7 +118,7 @@ class FiniteComposition:
         return {(): Fraction(1)}
 
     def step(self, state: Running, query: Make | Send) -> Law[Running]:
-        """Create a machine, or pass a query on to one."""
+        """Create a machine, or pass a query to one."""
         if isinstance(query, Make):
             start = self.kinds[query.kind].initial()
             return {(True, (*state, (query.kind, s))): p for s, p in start.items()}
@@ -130,12 +130,12 @@ class FiniteComposition:
 
 @dataclass(frozen=True, slots=True)
 class SparsePairs:
-    """k-sparse parallel composition: suitable sequences ([HSV] Def 4.5) with at most `sparsity` machines that get
-    a pair of different queries ([HSV] Def 5.1 (ii) for equal parameters).
+    """k-sparse parallel composition: suitable sequences ([HSV] Def 4.5) with at most `sparsity` machines that get a
+    pair of different queries ([HSV] Def 5.1 (ii) for equal parameters).
 
     `kinds` holds the verification function of each kind, `creations` how many of each kind may still be made,
-    `live` the verification functions of the machines made, `touched` those that got a pair of different queries.
-    With `sparsity` = the number of creations it is the composition of fixed parameters of [HSV] Thm 4.12.
+    `live` the verification functions of the machines made, `touched` the machines that got a pair of different
+    queries. With `sparsity` = the number of creations it is the composition of fixed parameters of [HSV] Thm 4.12.
     """
 
     kinds: tuple[Pairs, ...]
@@ -145,7 +145,7 @@ class SparsePairs:
     touched: frozenset[int] = frozenset()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "SparsePairs"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         for kind, left in enumerate(self.creations):
             if left:
                 creations = (*self.creations[:kind], left - 1, *self.creations[kind + 1 :])

@@ -1,7 +1,7 @@
 """The joint measure of an adversary's view: a mass per hidden state under b = 0 and under b = 1.
 
-Rules: masses are exact. What the recursions over transcripts (`exact_delta`, `exact_renyi`) have in common; this file
-knows no adversary and no divergence.
+Rules: masses are exact. The recursions over transcripts (`exact_delta`, `exact_renyi`) share this code; it knows no
+adversary and no divergence.
 """
 
 from collections.abc import Hashable, Mapping
@@ -18,7 +18,7 @@ ZERO = Fraction(0)
 def by_answer(
     machine: FiniteMachine[Any, Any], joint: Joint, pair: tuple[Any, Any]
 ) -> Mapping[Hashable, Joint]:
-    """The joint measure after `pair`, split by the answer."""
+    """Return the joint measure after `pair`, split by the answer."""
     split: dict[Hashable, Joint] = {}
     for b in (0, 1):
         for state, mass in joint[b].items():
@@ -35,7 +35,7 @@ def mass_of(measure: Measure) -> Fraction:
 
 
 def rescaled(joint: Joint, by: Fraction) -> Joint:
-    """Return both measures times `by`."""
+    """Return the joint measure multiplied by `by`."""
     zero, one = ({state: mass * by for state, mass in measure.items()} for measure in joint)
     return zero, one
 

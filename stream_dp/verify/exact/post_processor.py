@@ -1,4 +1,4 @@
-"""The post-processor of [HSV] Lemma 4.7 and 5.6, run: IRR_(eps, delta)(b) behind it is M^b, transcript by transcript.
+"""The post-processor of [HSV] Lemma 4.7 and 5.6, executed: on IRR_(eps, delta)(b) it is M^b, by transcript.
 
 It asks IRR once before its first answer (TOP or BOTTOM), and for the bit only when an answer's law depends on it.
 Rules: everything exact; IRR is the one of the audit (`randomized_response`). This file knows no control function.
@@ -21,7 +21,7 @@ from stream_dp.verify.exact.randomized_response import (
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch: what was answered with which chance, and what the post-processor has heard by `asked` questions."""
+    """One branch: the transcript so far with its probability, and what IRR has answered to `asked` questions."""
 
     transcript: Answered
     chance: Fraction
@@ -33,25 +33,25 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class ResponsePostProcessor:
-    """T for one decomposition; `runs(b)` are all branches of T behind IRR(b)."""
+    """T for one decomposition; `runs(b)` yields all branches of T with IRR(b) behind it."""
 
     parts: Decomposition
 
     def runs(self, bit: int) -> Iterator[Branch]:
-        """Every branch at every length, shortest first along each."""
+        """Yield every branch at every length; a branch comes before its extensions."""
         irr = InteractiveRandomizedResponse(self.parts.ratio, self.parts.delta)
         (((_, holding), _),) = irr.step(("waiting",), bit).items()
         yield from self._behind(irr, Branch((), Fraction(1), holding))
 
     def law(self, bit: int) -> dict[Answered, Fraction]:
-        """The chance of every transcript behind IRR(bit), given its queries."""
+        """Return the probability of every transcript, given its queries, with IRR(bit) behind."""
         found: dict[Answered, Fraction] = {}
         for run in self.runs(bit):
             found[run.transcript] = found.get(run.transcript, ZERO) + run.chance
         return found
 
     def asked(self) -> dict[Answered, int]:
-        """The most questions to IRR until a transcript's last answer."""
+        """Return the most questions to IRR up to the last answer of each transcript."""
         found: dict[Answered, int] = {}
         for bit in (0, 1):
             for run in self.runs(bit):
@@ -72,7 +72,7 @@ class ResponsePostProcessor:
         pair: Any,
         answers: list[tuple[Any, Masses]],
     ) -> Iterator[Branch]:
-        b = run.bit or 0  # where it was not asked for, the laws are equal
+        b = run.bit or 0  # where the bit was not asked for, the laws are equal
         whole = self._of(run, self.parts.masses[run.transcript])[b]
         for answer, masses in answers:
             share = self._of(run, masses)[b]
@@ -87,7 +87,7 @@ class ResponsePostProcessor:
         run: Branch,
         answers: list[tuple[Any, Masses]],
     ) -> Iterator[Branch]:
-        """Ask whatever the law of the next answer needs."""
+        """Ask IRR what the law of the next answer needs."""
         if run.symbol is None:
             for one in self._ask(irr, run):
                 yield from self._heard(irr, one, answers)
@@ -97,7 +97,7 @@ class ResponsePostProcessor:
             yield run
 
     def _matters(self, run: Branch, answers: list[tuple[Any, Masses]]) -> bool:
-        """Whether E^0 and E^1, or N^0 and N^1, differ in the next answer."""
+        """Say whether E^0 and E^1, or N^0 and N^1, differ in the next answer."""
         here = self._of(run, self.parts.masses[run.transcript])
         each = [self._of(run, masses) for _, masses in answers]
         return any(a * here[1] != b * here[0] for a, b in each)

@@ -25,7 +25,7 @@ class Symbol(IntEnum):
 
 
 def noisy_bit(bit: int, odds: Fraction) -> dict[int, Fraction]:
-    """RR_(ln odds, 0): the bit with probability odds / (1 + odds), else the other one."""
+    """Return RR_(ln odds, 0): the bit with probability odds / (1 + odds), else the other bit."""
     return {bit: odds / (1 + odds), 1 - bit: 1 / (1 + odds)}
 
 
@@ -48,7 +48,7 @@ class RandomizedResponse:
         return {"waiting": ONE}
 
     def step(self, state: RRState, query: int) -> Law[RRState]:
-        """Answer once."""
+        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         law: dict[tuple[Hashable, RRState], Fraction] = {}
@@ -65,8 +65,8 @@ ASK = "q*"
 @dataclass(frozen=True, slots=True)
 class InteractiveRandomizedResponse:
     """IRR_(eps, delta) ([HSV] Def 2.9) as a continual mechanism: the first message is its initial state, a bit, and
-    is acknowledged. Then q* is answered by TOP (probability delta) or BOTTOM, q* for the second time by the bit
-    itself after TOP and by a noisy bit after BOTTOM, and the third q* halts.
+    is acknowledged. The answer to the first q* is TOP (probability delta) or BOTTOM; the answer to the second q* is
+    the bit itself after TOP and a noisy bit after BOTTOM; the third q* halts.
 
     Errata: the symbols have the roles of Def 2.3, and the second bullet of Def 2.9 is the second q*, not the first.
     Privacy claim: (ln odds, delta)-DP, exactly; its two answers together have the law of RR's answer.
@@ -98,10 +98,11 @@ class InteractiveRandomizedResponse:
 
 @dataclass(frozen=True, slots=True)
 class LateResponse:
-    """RR of its second bit, after it has said TOP or BOTTOM to the first one, whatever that was.
+    """RR of its second bit, after the answer TOP or BOTTOM to the first one, whatever the first bit was.
 
-    Privacy claim: (ln odds, delta)-DP for one changed bit, exactly; an adversary hears of the failure before it decides
-    where the change goes, so k-sparse composition pays for the delta of every creation ([HSV] Thm 5.4 with equality).
+    Privacy claim: (ln odds, delta)-DP for one changed bit, exactly; an adversary learns of the failure before it
+    decides where to put the change, so k-sparse composition pays for the delta of every creation ([HSV] Thm 5.4
+    with equality).
     """
 
     odds: Fraction
@@ -112,7 +113,7 @@ class LateResponse:
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Answer a bit."""
+        """Return the law of the answer to a bit."""
         match state:
             case "new":
                 return {
@@ -136,7 +137,7 @@ class NoisyBits:
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
-        """Answer a bit."""
+        """Return the law of the answer to a bit."""
         return {(bit, None): chance for bit, chance in noisy_bit(query, self.odds).items()}
 
 
@@ -155,7 +156,7 @@ class Ladder:
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
-        """Answer a number of events."""
+        """Return the law of the answer to a number of events."""
         yes = Fraction(0)
         for _ in range(query):
             yes = self.odds * yes + self.delta
@@ -164,14 +165,17 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class TornLeak:
-    """Answers its first bit by a coin, whatever it is; may give up the second, a 0 behind tails or a 1 behind heads.
+    """Answers its first bit by a coin, whatever the bit; may reveal the second bit: a 0 after tails, or a 1 after
+    heads.
 
-    It says "zero" to a 0 behind tails and "one" to a 1 behind heads, with probability 2 delta, and "nothing" else.
-    Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 - 2 delta) >= 1.
-    "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must be followed by
-    tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though no pair has
-    differed. [HSV] Lemma 5.6 says that it does not. Where (1, 0) is allowed too, the claim is (ln odds, 2 delta), and
-    it does not.
+    With probability 2 delta it answers "zero" to a 0 after tails and "one" to a 1 after heads; otherwise it answers
+    "nothing".
+
+    Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 - 2 delta) >=
+    1. "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must be followed
+    by tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though no pair has
+    differed. [HSV] Lemma 5.6 says that a post-processor does not need it. Where (1, 0) is allowed too, the claim is
+    (ln odds, 2 delta), and a post-processor does not need it.
     """
 
     delta: Fraction
@@ -181,7 +185,7 @@ class TornLeak:
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Answer a bit."""
+        """Return the law of the answer to a bit."""
         if state == "new":
             return {("tails", "tails"): ONE / 2, ("heads", "heads"): ONE / 2}
         if state == "halted":
@@ -198,7 +202,7 @@ class TornLeak:
 class RareAnswer:
     """Takes a bit and says "yes" with probability `first` to 0 and `second` to 1; then halts.
 
-    Privacy claim: tCDP where "yes" is rare and much rarer for one bit: the loss is large, but seldom.
+    Privacy claim: tCDP where "yes" is rare and much rarer for one bit: the loss is large, but rarely.
     """
 
     first: Fraction
@@ -209,14 +213,14 @@ class RareAnswer:
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Answer once."""
+        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         yes = self.second if query else self.first
         return {("yes", "halted"): yes, ("no", "halted"): 1 - yes}
 
     def divergence(self, order: float) -> float:
-        """The Renyi divergence at an order, the larger of both directions, in floats."""
+        """Return the Renyi divergence at an order, the larger of both directions, as a float."""
         laws = [(float(p), 1 - float(p)) for p in (self.first, self.second)]
         moments = (
             math.fsum(p**order * q ** (1 - order) for p, q in zip(one, other, strict=True))
@@ -230,8 +234,8 @@ LeakyState: TypeAlias = tuple[int, Symbol]
 
 @dataclass(frozen=True, slots=True)
 class LeakyBit:
-    """M_delta of the proof of [HSV] Thm 5.2: takes at most two bits. It answers TOP with probability delta and BOTTOM
-    else, whatever the bit; once it has answered TOP it answers with the bit itself, TOP + 1 + bit.
+    """M_delta of the proof of [HSV] Thm 5.2: takes at most two bits. It answers TOP with probability delta,
+    otherwise BOTTOM, whatever the bit; after TOP it answers with the bit itself, TOP + 1 + bit.
 
     Privacy claim: (0, delta)-DP where the two sequences of bits differ in at most one place.
     """
@@ -243,7 +247,7 @@ class LeakyBit:
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
-        """Answer a bit."""
+        """Return the law of the answer to a bit."""
         taken, symbol = state
         if taken == 2:
             return {(None, state): ONE}
@@ -254,5 +258,5 @@ class LeakyBit:
 
 
 def revealed(bit: int) -> int:
-    """The answer of a leaky bit that has given up: 2 for 0 and 3 for 1."""
+    """Return the answer of a leaky bit that has failed: 2 for 0 and 3 for 1."""
     return Symbol.TOP + 1 + bit

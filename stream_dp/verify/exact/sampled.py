@@ -1,7 +1,8 @@
 """A finite machine over bits as a core `Mechanism`, sampled exactly: what games and compositions can run.
 
-An `Update` of one column carries the bit and a `Query` asks for the answer to it. Rules: chances are rationals and
-are met exactly, by fair bits from the signs of discrete Laplace noise. This file knows no finite machine by name.
+An `Update` of one column carries the bit, and a `Query` asks for the answer to it. Rules: probabilities are
+rationals and are sampled exactly, with fair bits from the signs of discrete Laplace noise. This file knows no
+finite machine by name.
 """
 
 from collections.abc import Hashable, Mapping
@@ -26,7 +27,7 @@ _TRIES = 10_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampledState:
-    """`inner`: the machine's state. `answer`: what it answered to the last bit, None before the first."""
+    """`inner`: the machine's state. `answer`: its answer to the last bit, None before the first."""
 
     inner: Any
     answer: tuple[int, ...] | None
@@ -41,11 +42,11 @@ class Sampled:
 
     @property
     def width(self) -> int:
-        """One column: the bit."""
+        """One column, for the bit."""
         return 1
 
     def takes(self, message: object) -> bool:
-        """Whether it is in the query space: a bit, or a query for the answer."""
+        """Say whether a message is in the query space: a bit, or a query for the answer."""
         return isinstance(message, Query) or (
             isinstance(message, Update) and RowSpace(1, 0, 1).holds(message.row)
         )
@@ -57,10 +58,10 @@ class Sampled:
     def step(
         self, state: SampledState, message: Message, noise: Noise
     ) -> tuple[SampledState, IntArray | None]:
-        """Take a bit, or answer.
+        """Take a bit, or answer the last one.
 
         Raises:
-            RejectedMessage: not a bit, the machine has halted, or nothing to answer yet.
+            RejectedMessage: the message is not a bit, the machine has halted, or there is nothing to answer yet.
         """
         if isinstance(message, Query):
             if state.answer is None:
@@ -77,10 +78,10 @@ class Sampled:
 
 
 def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
-    """One outcome with exactly the probabilities of `law`.
+    """Return one outcome with exactly the probabilities of `law`.
 
     Raises:
-        FailClosed: the noise never ends the rejection (it is not random).
+        FailClosed: rejection sampling never ends, because the noise is not random.
     """
     whole = lcm(*(chance.denominator for chance in law.values()))
     for _ in range(_TRIES):
@@ -95,7 +96,7 @@ def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
 
 
 def fair_bit(noise: Noise) -> int:
-    """The sign of a discrete Laplace sample that is not 0.
+    """Return the sign of a discrete Laplace sample that is not 0.
 
     Raises:
         FailClosed: all samples are 0.

@@ -1,14 +1,15 @@
-"""HSS as finite machines with exact laws ([HSV] Alg. 4): its histogram form, and the paper's own.
+"""HSS as finite machines with exact laws ([HSV] Alg. 4): the histogram form, and the form of the paper.
 
 `SmallHSS`, with relative thresholds: a sparse vector watches the largest growth of a column against the public
 `gamma`; where it says "above", the interval's sums are released, each with one fresh discrete Laplace sample: a
 counter with one node per update. The noisy threshold is summed out as in `exact_sparse_vector`. `SmallPaperHSS`:
-written from the paper alone, it shows all that sub-mechanisms answer: crossings, outcomes of checks, noisy interval
+written from the paper alone, it shows all answers of sub-mechanisms: crossings, outcomes of checks, noisy interval
 sums; the noisy threshold, unbounded and two-sided, is summed out in closed form.
 
 Rules: releases are clamped to [low, high], which loses nothing while the sums stay inside, for outside the ratio of
-two laws is constant. Where the samples are discrete Gaussian, clamping is a post-processing that may lose something:
-what is found there is a lower bound, near the truth where the range is wide. This file knows no real mechanism.
+two laws is constant. Where the samples are discrete Gaussian, clamping is a post-processing that may lose
+something: the result is then a lower bound, near the truth where the range is wide. This file knows no real
+mechanism.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from stream_dp.verify.exact.exact_sparse_vector import Row, all_below
 from stream_dp.verify.exact.finite import Law
 
 QUIET = "quiet"
-REACH = 12  # deviations of a discrete Gaussian, at least: beyond lies less than 1e-31
+REACH = 12  # least deviations of a discrete Gaussian that are listed: the rest is below 1e-31
 HSSPoint: TypeAlias = tuple[Row, tuple[int, ...]]  # the open interval's sums, its failed margins
 OfTime: TypeAlias = Callable[[int, int], int]
 Q: TypeAlias = Callable[[Sequence[int]], int]
@@ -31,7 +32,7 @@ ONE = Fraction(1)
 
 
 def clamped_laplace(centre: int, decay: Fraction, low: int, high: int) -> dict[int, Fraction]:
-    """The law of centre + discrete Laplace noise, clamped to [low, high], low <= centre <= high; exact."""
+    """Return the law of centre + discrete Laplace noise, clamped to [low, high], low <= centre <= high; exact."""
     share = 1 / (1 + decay)
     inside = {v: (1 - decay) * share * decay ** abs(v - centre) for v in range(low + 1, high)}
     return {low: share * decay ** (centre - low), **inside, high: share * decay ** (high - centre)}
@@ -39,9 +40,11 @@ def clamped_laplace(centre: int, decay: Fraction, low: int, high: int) -> dict[i
 
 @lru_cache(maxsize=1 << 10)
 def clamped_gaussian(centre: int, decay: Fraction, low: int, high: int) -> dict[int, Fraction]:
-    """The law of centre + discrete Gaussian noise with weights decay^(x^2), clamped to [low, high]; adds up to 1.
+    """Return the law of centre + discrete Gaussian noise with weights decay^(x^2), clamped to [low, high]; adds up
+    to 1.
 
-    decay = e^(-1 / (2 variance)): a shift by one costs ln(1 / decay) in zCDP (Canonne, Kamath, Steinke 2020, Prop. 5).
+    decay = e^(-1 / (2 variance)): a shift by one costs ln(1 / decay) in zCDP (Canonne, Kamath, Steinke 2020, Prop.
+    5).
     """
     deviation = math.sqrt(-0.5 / math.log(decay))
     reach = math.ceil(REACH * deviation) + high - low
@@ -74,7 +77,7 @@ class SmallHSS:
         return {((0,) * self.width, ()): Fraction(1)}
 
     def step(self, state: HSSPoint, query: Row) -> Law[HSSPoint]:
-        """Add the row, compare, and close the interval where the comparison says so.
+        """Add the row, compare, and close the interval where the comparison succeeds.
 
         Raises:
             ValueError: the sums leave [low, high], so clamping would hide some loss.
@@ -93,7 +96,7 @@ class SmallHSS:
         return law
 
     def released(self, count: int) -> Mapping[int, Fraction]:
-        """Return the law of what is released of a column's sum over the interval."""
+        """Return the law of the released value of a column's sum over the interval."""
         return clamped_laplace(count, self.node, self.low, self.high)
 
 
@@ -106,16 +109,17 @@ class SmallGaussianHSS(SmallHSS):
     __slots__ = ()
 
     def released(self, count: int) -> Mapping[int, Fraction]:
-        """Return the law of what is released of a column's sum over the interval."""
+        """Return the law of the released value of a column's sum over the interval."""
         return clamped_gaussian(count, self.node, self.low, self.high)
 
 
 @lru_cache(maxsize=1 << 16)
 def all_at_most(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction:
-    """P[nu_i <= m_i + tau for all i], two-sided discrete Laplace of these decays: tau once, nu_i each; exact.
+    """Return P[nu_i <= m_i + tau for all i], two-sided discrete Laplace of these decays: tau once, nu_i each;
+    exact.
 
-    Where tau >= max(-m_i, 0) every factor is 1 - nu^(m + tau + 1) / (1 + nu), where tau < -max(m_i, 0) it is
-    nu^(-m - tau) / (1 + nu): geometric series both. Between the two it is a finite sum.
+    Where tau >= max(-m_i, 0) every factor is 1 - nu^(m + tau + 1) / (1 + nu), where tau < -max(m_i, 0) it is nu^(-m
+    - tau) / (1 + nu): geometric series both. Between the two it is a finite sum.
     """
     if not margins:
         return ONE
@@ -140,7 +144,7 @@ def all_at_most(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fracti
 
 
 def _given(margins: tuple[int, ...], nu: Fraction, tau: int) -> Fraction:
-    """The product of P[nu <= m + tau]."""
+    """Return the product of P[nu <= m + tau] over the margins m."""
     ks = [m + tau for m in margins]
     return math.prod(
         (1 - nu ** (k + 1) / (1 + nu) if k >= 0 else nu**-k / (1 + nu) for k in ks), start=ONE
@@ -148,14 +152,14 @@ def _given(margins: tuple[int, ...], nu: Fraction, tau: int) -> Fraction:
 
 
 def exceeds(value: int, bound: int, decay: Fraction) -> Fraction:
-    """P[value + discrete Laplace > bound], exact."""
+    """Return P[value + discrete Laplace > bound], exactly."""
     k = bound - value
     return decay ** (k + 1) / (1 + decay) if k >= 0 else 1 - decay**-k / (1 + decay)
 
 
 @dataclass(frozen=True, slots=True)
 class PaperPoint:
-    """The state: public t, j, Thresh and raw h; hidden c and the margins of the comparisons that failed."""
+    """State: public t, j, Thresh and raw h; hidden c and the margins of the failed comparisons."""
 
     t: int
     j: int
@@ -189,7 +193,7 @@ class SmallPaperHSS:
         return {PaperPoint(0, 1, self.gamma(1, 1), zeros, zeros, ()): ONE}
 
     def step(self, state: PaperPoint, query: Row) -> dict[tuple[Hashable, PaperPoint], Fraction]:
-        """One step of the paper, with everything that its sub-mechanisms answer."""
+        """Do one step of the paper; the answer has all answers of its sub-mechanisms."""
         t, j = state.t + 1, state.j
         c = tuple(a + b for a, b in zip(state.c, query, strict=True))
         if max(c) > self.high or min(c) < self.low:
@@ -218,11 +222,11 @@ class SmallPaperHSS:
         return law
 
     def released(self, count: int) -> Mapping[int, Fraction]:
-        """Return the law of what is released of a column's sum over the interval."""
+        """Return the law of the released value of a column's sum over the interval."""
         return clamped_laplace(count, self.node, self.low, self.high)
 
 
 def whole_rows(width: int) -> tuple[tuple[Row, ...], tuple[tuple[Any, Any], ...]]:
-    """~_H: all rows of {0,1}^width, and all pairs of two of them."""
+    """Return ~_H: all rows of {0,1}^width, and all pairs of different rows."""
     rows = tuple(itertools.product((0, 1), repeat=width))
     return rows, tuple(itertools.permutations(rows, 2))

@@ -1,8 +1,8 @@
-"""The verifier of games and of production as the exact oracle's list of moves.
+"""The verifier of games and production, presented to the exact oracle as a list of moves.
 
-An adversary of `exact_delta` may send what V[f] ([HSV] Def 3.5) lets pass; here V is the core's own `Verifier` around a
-core `Relation`, and the adversary picks from a finite menu of pairs. Rules: the menu must hold every pair that could
-help; what the verifier refuses is no move (halting earlier never helps). This file knows no mechanism.
+An adversary of `exact_delta` may send what V[f] ([HSV] Def 3.5) lets pass; here V is the core's own `Verifier`
+around a core `Relation`, and the adversary picks from a finite menu of pairs. Rules: the menu must hold every pair
+that could help; what the verifier refuses is no move (halting earlier never helps). This file knows no mechanism.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -17,28 +17,27 @@ from stream_dp.verify.games.verifier import Verifier
 
 @dataclass(frozen=True, eq=False)
 class Verified:
-    """The pairs of `menu` that `verifier` lets pass; equal to another where both verifiers hold the same."""
+    """The pairs of `menu` that `verifier` lets pass; equal where menus and the verifiers' contents are equal."""
 
     verifier: Verifier
     menu: tuple[tuple[Any, Any], ...]
     _held: Hashable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Remember what the verifier holds."""
+        """Remember the verifier's content."""
         object.__setattr__(self, "_held", contents(self.verifier))
 
     def __hash__(self) -> int:
-        """Hash by what the verifier holds."""
         return hash(self._held)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same menu, and verifiers that hold the same."""
+        """Say whether both have the same menu, and verifiers with equal contents."""
         if not isinstance(other, Verified):
             return NotImplemented
         return self.menu is other.menu and self._held == other._held
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Verified"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         for pair in self.menu:
             after = self.verifier.verify(pair)
             if not after.halted:
@@ -51,7 +50,7 @@ def behind(
     queries: Iterable[tuple[Any, Any]],
     indices: int,
 ) -> Verified:
-    """A composition's messages behind V[relation]: these creations, and these pairs to the first `indices` created."""
+    """Return the moves of a composition behind V[relation]: creations, and pairs to the first `indices` ones."""
     asked = tuple(queries)
     menu = (
         *((create, create) for create in creations),

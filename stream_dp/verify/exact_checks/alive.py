@@ -1,10 +1,10 @@
-"""Time: mechanisms that come and go while every living one gets the row of each tick, and events that move.
+"""Time: mechanisms that start and end while every live one gets the row of each tick, and events that move.
 
-The rule (docs/time.md): for pure event-level guarantees the whole costs the largest sum of epsilons alive at one tick.
-`TickComposition` is the machine, `OneTick` the verification function that the ledger's bookkeeping amounts to;
-`exact_delta` and `worst_ratio` play every adaptive adversary of the two. A replacement that may move is an event gone
-at one tick and come at another. Rules: prices are e^eps, rationals, so that sums of epsilons are products of prices.
-This file knows no budget in units, no real ledger and no time but ticks.
+The rule (docs/time.md): for pure event-level guarantees the composition costs the largest sum of epsilons alive at
+one tick. `TickComposition` is the machine; `OneTick` is the verification function that the ledger's accounting
+implies; `exact_delta` and `worst_ratio` play every adaptive adversary of the two. A replacement that may move is an
+event removed at one tick and added at another. Rules: prices are e^eps, rationals, so that sums of epsilons are
+products of prices. This file knows no budget in units, no real ledger and no time but ticks.
 """
 
 import math
@@ -55,21 +55,21 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Halt the machine at this place among the living ones; it sees no later row."""
+    """Halt the machine at this index among the live ones; it sees no later row."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class TickRow:
-    """One tick's row, for every living machine; the answers are theirs, oldest first."""
+    """One tick's row, for every live machine; the answers are those of the machines, oldest first."""
 
     row: Hashable
 
 
 @dataclass(frozen=True)
 class TickComposition:
-    """Machines of these `kinds`, begun and ended at any time; `kept` rows stay for machines that read the past."""
+    """Machines of these `kinds`, started and halted at any time; the last `kept` rows stay for later readers."""
 
     kinds: tuple[FiniteMachine[Any, Any], ...]
     kept: int = 0
@@ -92,7 +92,7 @@ class TickComposition:
                 return {(answer, (after, kept)): p for (answer, after), p in answered.items()}
 
     def answered(self, living: Living, row: Hashable) -> Law[Living]:
-        """The joint law of all answers to a row; the machines' coins are independent."""
+        """Return the joint law of all answers to a row; the machines draw independently."""
         law: dict[tuple[Any, Living], Fraction] = {((), ()): ONE}
         for kind, inner in living:
             steps = self.kinds[kind].step(inner, row).items()
@@ -107,7 +107,7 @@ class TickComposition:
     def _begun(
         self, living: Living, rows: tuple[Hashable, ...], kind: int, past: tuple[Hashable, ...]
     ) -> Law[TickState]:
-        """A new machine, after it has answered the rows of the past."""
+        """Return the law of the state with a new machine, after it has answered the rows of the past."""
         law: dict[tuple[tuple[Hashable, ...], Any], Fraction] = {
             ((), s): p for s, p in self.kinds[kind].initial().items()
         }
@@ -125,11 +125,13 @@ class TickComposition:
 class OneTick:
     """Streams whose rows differ in at most `times` ticks, and mechanisms that fit `budget` at every tick.
 
-    `once_each`: each pair of `different` comes at most once: an event may be gone at one tick and come at another.
+    `once_each`: each pair of `different` comes at most once, so an event may be removed at one tick and added at
+    another.
 
-    `prices` holds e^eps of each kind. A beginning must fit beside the living at the next tick and, if it reads the past
-    and `charges_past`, at each tick it reads; an end frees the ticks to come and no earlier one. With `charges_past`
-    False an end frees past ticks as well: broken. `ticks` and `creations` bound the game.
+    `prices` holds e^eps of each kind. A new mechanism must fit beside the live ones at the next tick and, if it
+    reads the past and `charges_past` is set, at each tick it reads. A halt frees the ticks to come and no earlier
+    one. With `charges_past` False a halt frees past ticks too, which is wrong. `ticks` and `creations` bound the
+    game.
     """
 
     prices: tuple[Fraction, ...]
@@ -146,7 +148,7 @@ class OneTick:
     spent: tuple[Fraction, ...] = ()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         if self.creations:
             for kind in range(len(self.prices)):
                 yield from self._begun(kind)
@@ -185,18 +187,18 @@ class OneTick:
             )
 
     def _remembered(self, now: Fraction) -> tuple[Fraction, ...]:
-        """What was spent at the ticks that can still be read, oldest first."""
+        """Return the amounts spent at the ticks that can still be read, oldest first."""
         most = max(self.backfill)
         return (*self.spent, now)[-most:] if most else ()
 
 
 def bits(odds: Fraction) -> Part:
-    """A noisy bit at every tick."""
+    """Return a part that answers a noisy bit at every tick."""
     return Part("bits", NoisyBits(odds), private(odds), OneBitDiffers())
 
 
 def schedule(parts: tuple[Part, ...]) -> tuple[tuple[int, Create | Halt | int], ...]:
-    """(tick, creation, halt, or index of the mechanism asked), in order."""
+    """Return (tick; a creation, a halt, or the index of the mechanism asked), in order."""
     steps: list[tuple[int, Create | Halt | int]] = []
     for tick in range(TICKS):
         lives = list(enumerate(LIVES))
@@ -212,13 +214,13 @@ def schedule(parts: tuple[Part, ...]) -> tuple[tuple[int, Create | Halt | int], 
 
 @dataclass(frozen=True, slots=True)
 class OneTickDiffers:
-    """Messages by schedule; the pairs of one tick may differ, of every mechanism alive then."""
+    """Messages by schedule; the pairs of a single tick may differ, for every mechanism alive at it."""
 
     steps: tuple[tuple[int, Create | Halt | int], ...]
     differs: int | None = None
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTickDiffers"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         if not self.steps:
             return
         (tick, what), after = self.steps[0], replace(self, steps=self.steps[1:])
@@ -231,7 +233,7 @@ class OneTickDiffers:
 
 
 def lives() -> Instance:
-    """Three lives that overlap: the loads are ln 3, ln 6 and ln 5."""
+    """Return three lives that overlap: the loads are ln 3, ln 6 and ln 5."""
     parts = tuple(bits(odds) for odds in ODDS)
     steps = schedule(parts)
     return Instance(
@@ -245,7 +247,7 @@ def lives() -> Instance:
 
 
 def coming_and_going() -> Instance:
-    """Begun and ended at any time by the adversary, within ln 6 at every tick."""
+    """Return mechanisms that the adversary starts and halts at any time, within ln 6 at every tick."""
     kinds = (bits(THREE), bits(TWO))
     pairs = OneTick((THREE, TWO), Fraction(6), (0,), ((0, 1), (1, 0)), ticks=3, creations=3)
     return Instance(
@@ -259,7 +261,7 @@ def coming_and_going() -> Instance:
 
 
 def moving() -> Instance:
-    """Begun and ended at any time, also between the tick that an event leaves and the one that it moves to."""
+    """Return mechanisms that start and halt at any time, also between the two ticks of an event that moves."""
     kinds = (bits(THREE), bits(TWO))
     pairs = OneTick(
         (THREE**2, TWO**2), Fraction(36), (0,), ((0, 1), (1, 0)),
@@ -276,7 +278,7 @@ def moving() -> Instance:
 
 
 def used() -> Instance:
-    """Begun and ended at any time, also between the ticks of one user's two events."""
+    """Return mechanisms that start and halt at any time, also between the ticks of one user's two events."""
     kinds, users = (bits(THREE), bits(TWO)), Users(2)
     pairs = OneTick(
         (THREE**2, TWO**2), Fraction(36), (0,), ((0, 1), (1, 0)), ticks=2, creations=3, times=2
@@ -304,14 +306,14 @@ def _instance(
 
 
 def moved_bit() -> Instance:
-    """A noisy bit at every tick."""
+    """Return a noisy bit at every tick."""
     return _instance(
         "bits of ln 3", THREE, bits(THREE).machine, OnceEach((0,), ((0, 1), (1, 0))), 3
     )
 
 
 def moved_alert() -> Instance:
-    """One key, re-armed: the event leaves one instance and comes to the next."""
+    """Return one re-armed key: the event leaves one instance and comes to the next."""
     rows = (((0,), LEVEL), ((1,), LEVEL))
     gone, come = (rows[1], rows[0]), (rows[0], rows[1])
     pairs = OnceEach((*rows, ((2,), LEVEL)), (gone, come))
@@ -319,12 +321,12 @@ def moved_alert() -> Instance:
 
 
 def moved_hss() -> Instance:
-    """Two columns, three ticks: far more than ln 8, which it costs within a tick, and less than all the rule allows."""
+    """Return two columns over three ticks: far more than ln 8, the one-tick cost, but less than the rule allows."""
     pairs = OnceEach(((0, 0), (0, 2), (2, 0)), (ADDED[0], ADDED[0][::-1]))
     machine = replace(SMALL, high=6)
     return _instance("HSS of ln 8, 2 columns, between its intervals", EIGHT, machine, pairs, 3)
 
 
 def moved_events() -> tuple[Instance, ...]:
-    """Return the instances of the rule."""
+    """Return the instances of the rule for moved events."""
     return moved_bit(), moved_alert(), moved_hss()

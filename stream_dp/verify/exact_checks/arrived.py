@@ -1,6 +1,6 @@
-"""Identifiers that are counted at their first tick: the raw events are played, with the memory in front of the answers.
+"""Identifiers that are counted at their first tick: raw events are played, with the memory in front of the answers.
 
-One identifier is enough: another one is the same in both streams, and its units come beside.
+One identifier is enough: every other identifier is the same in both streams, and its units are added independently.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ FirstState = tuple[int, bool]
 
 @dataclass(frozen=True, slots=True)
 class FirstBits:
-    """Takes in each tick whether the identifier is there, and answers by a noisy bit whether it is so for the first
-    time in the window of `window` ticks (None: for ever).
+    """Takes at each tick whether the identifier is there, and answers by a noisy bit whether this is its first time
+    in the window of `window` ticks (None: for ever).
     """
 
     odds: Fraction
@@ -36,7 +36,7 @@ class FirstBits:
         return {(0, False): Fraction(1)}
 
     def step(self, state: FirstState, query: int) -> Law[FirstState]:
-        """Answer a tick."""
+        """Return the law of the answer to a tick."""
         tick, seen = state
         if self.window is not None and tick % self.window == 0:
             seen = False
@@ -47,10 +47,10 @@ class FirstBits:
 
 @dataclass(frozen=True, slots=True)
 class OneUserWindow:
-    """One user's events, at most `cap` in each window of `window` ticks: in both streams, but for one window's.
+    """One user's events, at most `cap` in each window of `window` ticks; in one window the two streams may differ.
 
-    `used` counts those of the window so far, `kept` says that both streams have them, `differs` names the one window
-    where one stream has them all and the other none.
+    In that window, named by `differs`, one stream has all of its differing events and the other none. `used` counts
+    the events of the current window; `kept` says that both streams have events in it.
     """
 
     window: int
@@ -61,7 +61,7 @@ class OneUserWindow:
     kept: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneUserWindow"]]:
-        """The pairs allowed next."""
+        """Yield the pairs that are allowed next."""
         now, begins = self.tick // self.window, self.tick % self.window == 0
         used, kept = (0, False) if begins else (self.used, self.kept)
         after = replace(self, tick=self.tick + 1, used=used, kept=kept)
@@ -82,7 +82,7 @@ def _instance(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Insta
 
 
 def arrived() -> tuple[Instance, ...]:
-    """Return the instances of the rule."""
+    """Return the instances of the rule for first arrivals."""
     event = DifferAtMost((0, 1), (GONE, COME))
     day, overall = Users(2, 2), Users(3)
     return (

@@ -1,4 +1,4 @@
-"""Composite mechanisms ([HSV] Thm 6.1, Cor 6.6): HSS, pure, with Gaussian counters, and the paper's own, small."""
+"""Composite mechanisms ([HSV] Thm 6.1, Cor 6.6): small forms of HSS: pure, with Gaussian counters, and of the paper."""
 
 from fractions import Fraction
 
@@ -20,30 +20,30 @@ SUITE = "tests/unit/verify/exact/test_small_hss.py"
 
 
 def once(pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> DifferAtMost:
-    """One of these pairs or its mirror image, once, among equal rows."""
+    """Return equal rows at all times but one, where one of these pairs or its mirror image may come."""
     return DifferAtMost(ROWS, (*pairs, *((b, a) for a, b in pairs)))
 
 
 def _part(name: str, measure: Measure, relation: Neighbors = ADD) -> Derivation:
-    """A part with a claim that is true of it."""
+    """Return a part with a claim that holds for it."""
     return leaf(name, Guarantee(measure, relation), "verify.exact_checks")
 
 
 def _one_after_the_other(part: Derivation) -> Derivation:
-    """Any number of such parts, an event in one of them."""
+    """Return any number of such parts, where an event lies in one of them."""
     one = Touched.intervals(part.guarantee.neighbors, "one at a time", SUITE)
     return derive((part,), Parallel(part.subject, one))
 
 
 def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
-    """All parts as one, and the situation in which they are asked."""
+    """Return all parts composed, and the composite situation around them."""
     why = "thresholds, intervals and releases depend on answers only"
     both = derive(parts, Fixed("parts"))
     return (both,), Composite("hss", why, "a row goes to each part as it is", SUITE)
 
 
 def pure_hss() -> Instance:
-    """Two columns under add_remove; the price is met."""
+    """Return two columns under add_remove; the price is attained."""
     vectors = _one_after_the_other(_part("sparse vectors", private(Fraction(4))))
     columns = Parallel("counters", Touched.columns(ADD, SMALL.width), (2,))
     counters = derive((_part("counters", private(Fraction(2))),), columns)
@@ -52,7 +52,7 @@ def pure_hss() -> Instance:
 
 
 def gaussian_inside() -> Instance:
-    """One column with a Gaussian counter of rho = ln 2 behind pure sparse vectors, under add_remove."""
+    """Return one column with a Gaussian counter of rho = ln 2 behind pure sparse vectors, under add_remove."""
     machine = SmallGaussianHSS(1, FINE, FINE, HALF, gamma=0, low=-4, high=9)
     vectors = _one_after_the_other(_part("sparse vectors", private(1 / FINE**2)))
     counter = _part("a Gaussian counter", ZCDP(logarithm(1 / HALF)))
@@ -63,7 +63,10 @@ def gaussian_inside() -> Instance:
 
 
 def paper_hss() -> Instance:
-    """[HSV] Alg. 4 on one column under ~_H, two steps; a sparse vector alone cannot show all of its third so soon."""
+    """Return [HSV] Alg. 4 on one column under ~_H, two steps.
+
+    In two steps a sparse vector alone cannot show all of its third of epsilon.
+    """
     machine = SmallPaperHSS(
         1, max, HALF**2, HALF, HALF**4, HALF**4, lambda t, j: 1 + (t + j) // 2, lambda *_: 1, 0, 2
     )

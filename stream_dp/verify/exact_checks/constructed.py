@@ -1,7 +1,9 @@
-"""The reduction to randomized response, constructed: [Lyu] Thm 3 and [HSV] Lemma 4.7, 5.6 for mechanisms of the audit.
+"""Construction of the reduction to randomized response: [Lyu] Thm 3 and [HSV] Lemma 4.7, 5.6 for mechanisms of the
+audit.
 
-Every theorem of concurrent composition rests on it. Here the four systems of each mechanism are computed, and IRR
-behind its post-processor is played against the mechanism itself: equal laws over all transcripts, exactly.
+Every theorem of concurrent composition rests on this reduction. This file computes the four systems of each
+mechanism, and compares IRR behind its post-processor with the mechanism itself: the laws over all transcripts must
+be exactly equal.
 """
 
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ ONE_WAY = DifferAtMost((0,), BIT_PAIRS[1:2])
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """A mechanism that is (ln ratio, delta)-DP w.r.t. `pairs`; `words` say which."""
+    """A mechanism that is (ln ratio, delta)-DP w.r.t. `pairs`; `words` describe it."""
 
     words: str
     machine: FiniteMachine[Any, Any]
@@ -40,20 +42,21 @@ class Universal:
     rounds: int
 
     def taken_apart(self) -> Decomposition:
-        """Its four systems."""
+        """Return its four systems."""
         return Decomposition(self.machine, self.pairs, self.ratio, self.delta, self.rounds)
 
     def law(self, b: int) -> dict[Answered, Fraction]:
-        """The chance of every transcript of the mechanism itself, given its queries."""
+        """Return the probability of every transcript of the mechanism, given its queries."""
         start = dict(self.machine.initial())
         return dict(played(self.machine, start, self.pairs, b, self.rounds))
 
 
 @dataclass(frozen=True, slots=True)
 class Constructed:
-    """`decomposed`: the four systems are systems, none negative, and add up to the mechanism ([Lyu] Thm 3).
+    """`decomposed`: the four systems are valid, nowhere negative, and add up to the mechanism ([Lyu] Thm 3).
 
-    `equal`: IRR behind the post-processor is the mechanism. `asked`: the most questions to IRR while pairs are equal.
+    `equal`: IRR behind the post-processor is the mechanism. `asked`: the most questions to IRR while pairs are
+    equal.
     """
 
     words: str
@@ -80,7 +83,7 @@ def played(
     machine: FiniteMachine[Any, Any], states: dict[Any, Fraction], pairs: Pairs, b: int, rounds: int,
     before: Answered = (),
 ) -> Iterator[tuple[Answered, Fraction]]:  # fmt: skip
-    """Every transcript of the machine that is possible under b, and its chance."""
+    """Yield every transcript of the machine that is possible under b, with its probability."""
     yield before, sum(states.values(), ZERO)
     for pair, later in pairs.moves() if rounds else ():
         split: dict[Any, dict[Any, Fraction]] = {}
@@ -95,7 +98,7 @@ def played(
 
 
 def adds_up(found: Decomposition) -> bool:
-    """Say whether the four systems are systems of masses that are nowhere negative, and their sum is the mechanism."""
+    """Say whether the four systems are valid, with no negative mass, and add up to the mechanism."""
     true, false = found.ratio / (1 + found.ratio), 1 / (1 + found.ratio)
     for transcript, masses in found.masses.items():
         for b in (0, 1):
@@ -114,7 +117,7 @@ def adds_up(found: Decomposition) -> bool:
 
 
 def constructed() -> Iterator[Constructed]:
-    """Each mechanism taken apart and put together again."""
+    """Decompose every mechanism, and reconstruct it from IRR."""
     for one in MACHINES:
         found = one.taken_apart()
         processor = ResponsePostProcessor(found)

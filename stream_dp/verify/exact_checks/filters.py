@@ -38,9 +38,9 @@ Kind: TypeAlias = Fraction | tuple[Fraction, Fraction]  # odds, and a delta wher
 def behind_ledger(
     words: str, filter_: Filter, kinds: Sequence[Kind], admitted: Sequence[Kind]
 ) -> Instance:
-    """RR of these odds and deltas, as many as the ledger admits; `admitted` is one longest run of them.
+    """Return RR of these odds and deltas, as many as the ledger admits; `admitted` is a longest sequence of them.
 
-    There is room for `MORE` than that, or a ledger that admits too many would not show.
+    The game allows `MORE` creations than that, so that a ledger that admits too many would be detected.
     """
     parts = tuple(_part(kind) for kind in kinds)
     relation = filtered(LedgerFilter(Ledger.under(filter_)), truth=known)
@@ -60,7 +60,7 @@ def _part(kind: Kind) -> Part:
 
 
 def admitted() -> tuple[Instance, ...]:
-    """Return the instances of the filter rule: filters that take DP, proven for concurrent continual mechanisms."""
+    """Return the instances of the filter rule: filters that take DP, proven for concurrent mechanisms."""
     both = exact(cost_units(logarithm(THREE)) + cost_units(logarithm(TWO)))
     at_order = pure_to_renyi(PureDP(logarithm(THREE)), ORDER)
     twice = RenyiDP(ORDER, 2 * exact(cost_units(at_order.epsilon)))

@@ -35,12 +35,12 @@ ORDER = 2
 
 
 def renyi_claim(odds: Fraction) -> RenyiDP:
-    """The Renyi DP of RR_(ln odds, 0) at order 2, rounded up."""
+    """Return the Renyi DP of RR_(ln odds, 0) at order 2, rounded up."""
     return RenyiDP(Fraction(ORDER), Interval.of(bit_moment(odds, ORDER)).ln().upper)
 
 
 def gaussian_claim(odds: Fraction) -> GaussianDP:
-    """The GDP of RR_(ln odds, 0), rounded up."""
+    """Return the GDP of RR_(ln odds, 0), rounded up."""
     return pure_to_gaussian(PureDP(logarithm(odds)))
 
 
@@ -93,12 +93,12 @@ def summed_zcdp() -> tuple[Instance, ...]:
 
 
 def truncated_claim(part: RareAnswer, omega: Fraction) -> TruncatedZCDP:
-    """(rho, omega)-tCDP of a rare answer: its divergence divided by the order grows up to 5/2 (a test looks)."""
+    """Return (rho, omega)-tCDP of a rare answer: its divergence over the order grows up to 5/2 (checked by a test)."""
     return TruncatedZCDP(Fraction(part.divergence(float(omega)) / float(omega)) + TINY, omega)
 
 
 def summed_truncated() -> tuple[Instance, ...]:
-    """Return the instances of the sum of rhos below the least omega; one part loses much with a small probability."""
+    """Return the instances of the sum of rhos below the least omega; one part rarely has a large loss."""
     rare = RareAnswer(Fraction(1, 10**4), Fraction(1, 100))
     part = Part("rare", rare, truncated_claim(rare, Fraction(5, 2)), single_pair(related))
     return (_all_at_once("a rare answer (tCDP below 5/2), RR(ln 3/2)", (part, rr(Fraction(3, 2)))),)

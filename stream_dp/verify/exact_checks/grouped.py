@@ -1,4 +1,4 @@
-"""Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), which may be those of one user."""
+"""Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), possibly of one user."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -20,7 +20,7 @@ LOW = 6  # a threshold that the events of one group cross
 
 
 def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000)) -> Instance:
-    """0 events against `size`: the least private (ln odds, delta)-DP answer."""
+    """Return 0 events against `size`, for the least private (ln odds, delta)-DP answer."""
     return Instance(
         f"(ln 2, 0.001)-DP answer to {size} events against none",
         (leaf("ladder", Guarantee(private(odds, delta), ADD), "verify.exact_checks"),),
@@ -32,7 +32,7 @@ def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000))
 
 
 def one_interval(size: int, odds: Fraction = Fraction(11, 10)) -> Instance:
-    """All events of a user in one tick, so in one interval of one sparse vector; two thresholds to choose from."""
+    """Return all events of a user in one tick, so in one interval of a sparse vector; with two thresholds."""
     moved = tuple((((0,), level), ((size,), level)) for level in (LOW, size))
     return Instance(
         f"one alert of ln 1.1; {size} events of a user in one tick",
@@ -45,14 +45,14 @@ def one_interval(size: int, odds: Fraction = Fraction(11, 10)) -> Instance:
 
 
 def two_bits(measure: Measure, words: str) -> Instance:
-    """Two of the bits that RR answers one by one."""
+    """Return two of the bits that RR answers one by one."""
     part = bits(THREE).claiming(measure)
     pairs = DifferAtMost((), BIT_PAIRS[1:3], times=2)
     return Instance(words, (part.leaf,), Group("user", 2), part.machine, pairs, 2)
 
 
 def of_a_user(instance: Instance, users: Users) -> Instance:
-    """Return the instance with all of its events those of one user."""
+    """Return the instance with all its events belonging to one user."""
     words = f"{instance.words}; {users}"
     return replace(instance, words=words, situation=OfUsers("user", users))
 

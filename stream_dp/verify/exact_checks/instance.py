@@ -1,6 +1,7 @@
-"""An instance: a composition small enough to be played against every adaptive adversary, and what is derived for it.
+"""An instance: a composition small enough to play against every adaptive adversary, with the derivation for it.
 
-Rules: a part's claim is true of its machine (the tests check each, exactly). This file knows no composition rule.
+Rules: a part's claim holds for its machine (the tests check every claim exactly). This file knows no composition
+rule.
 """
 
 from collections.abc import Sequence
@@ -33,9 +34,10 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`premises` in `situation` is what a rule books; `machine` with `pairs` and `rounds` messages is what is played.
+    """A rule derives from `premises` in `situation`; the game plays `machine` with `pairs` for `rounds` messages.
 
-    `words` says for people what it is. `cut`: the machine's noise is cut off, so the exact figure is an interval.
+    `words` describe the instance for people. `cut`: the machine's noise is cut off, so the exact figure is an
+    interval.
     """
 
     words: str
@@ -49,7 +51,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A finite machine with a true claim: what a composition creates and what a derivation starts from.
+    """A finite machine with a true claim: a composition creates it, and a derivation starts from it.
 
     `queries` are the pairs that an adversary may want to send it.
     """
@@ -62,7 +64,7 @@ class Part:
 
     @property
     def claim(self) -> Claim:
-        """What is claimed of the part; its communication is finite."""
+        """The claim of the part; its communication is finite."""
         return Claim(self.measure, self.relation, finite=True)
 
     @property
@@ -73,7 +75,7 @@ class Part:
 
     @property
     def leaf(self) -> Derivation:
-        """The part's claim, as a derivation starts from it."""
+        """The leaf of a derivation that states the part's claim."""
         return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "verify.exact_checks")
 
     def claiming(self, measure: Measure) -> "Part":
@@ -82,62 +84,62 @@ class Part:
 
 
 def logarithm(odds: Fraction) -> Fraction:
-    """ln(odds), rounded up; 0 for 1."""
+    """Return ln(odds), rounded up; 0 for odds of 1."""
     return Interval.of(odds).ln().upper if odds > 1 else ZERO
 
 
 def private(odds: Fraction, delta: Fraction = ZERO) -> Measure:
-    """(ln odds, delta)-DP."""
+    """Return (ln odds, delta)-DP."""
     return ApproxDP(logarithm(odds), delta) if delta else PureDP(logarithm(odds))
 
 
 def related(left: object, right: object) -> bool:
-    """Any two data sets: the bits 0 and 1."""
+    """Say that any two data sets are related: the bits 0 and 1."""
     return left in (0, 1) and right in (0, 1)
 
 
 def rr(odds: Fraction, delta: Fraction = ZERO) -> Part:
-    """RR_(ln odds, delta): one pair of bits, one answer."""
+    """Return RR_(ln odds, delta): one pair of bits, one answer."""
     return Part("RR", RandomizedResponse(odds, delta), private(odds, delta), single_pair(related))
 
 
 def irr(odds: Fraction, delta: Fraction = ZERO) -> Part:
-    """IRR_(ln odds, delta): a pair of bits first, then q*; its first pair decides."""
+    """Return IRR_(ln odds, delta): a pair of bits first, then q*; the first pair decides all."""
     machine = InteractiveRandomizedResponse(odds, delta)
     static = StaticDataSet(related)
     return Part("IRR", machine, private(odds, delta), static, (*BIT_PAIRS, (ASK, ASK)))
 
 
 def composed() -> Enumerated:
-    """The product's concurrent composition, all outcomes of each step enumerated."""
+    """Return the product's concurrent composition with all outcomes of each step enumerated."""
     return Enumerated(ConcurrentComposition())
 
 
 def sent(relation: Relation, parts: Sequence[Part], indices: int) -> Verified:
-    """What may be sent to a composition of these parts behind V[relation]; the first `indices` created are asked."""
+    """Return the moves against a composition behind V[relation]; queries go to the first `indices` parts."""
     queries = dict.fromkeys(pair for part in parts for pair in part.queries)
     creations = dict.fromkeys(part.create for part in parts)
     return behind(relation, creations, queries, indices)
 
 
 def known(create: Create) -> bool:
-    """The truth of the parts' claims ([HSV] Def 4.5 iv): checked exactly by the tests, each alone."""
+    """Say that the parts' claims are true ([HSV] Def 4.5 iv); the tests check every claim exactly, by itself."""
     return isinstance(create.mechanism, Lawful)
 
 
 @dataclass(frozen=True, slots=True)
 class OneBitDiffers:
-    """Bits for as long as one likes; one pair of them may differ ([HSV] Def 3.3 for streams of bits)."""
+    """Any number of pairs of bits, of which one may differ ([HSV] Def 3.3 for streams of bits)."""
 
     left: int = 1
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: a later bit may be the one that differs."""
+        """False: a later pair of bits may be the one that differs."""
         return False
 
     def accept(self, left: Any, right: Any) -> "OneBitDiffers | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not related(left, right) or left == right:
             return self if related(left, right) else None
         return OneBitDiffers(self.left - 1) if self.left else None

@@ -34,7 +34,7 @@ DATA_FIRST = "its data set is its first message"
 
 
 def measure_of(claim: Claim) -> object:
-    """Return a claim's measure, which is the parameter of a part here."""
+    """Return a claim's measure; it is the parameter of a part in this file."""
     return claim.measure
 
 
@@ -44,7 +44,7 @@ def at_most(part: Part, number: int) -> CreatedWithin:
 
 
 def late(odds: Fraction, delta: Fraction) -> Part:
-    """Return a part that tells of its failure before the bit that counts."""
+    """Return a part that reveals its failure before the bit that counts."""
     pairs = ((0, 0), (0, 1))
     return Part("late", LateResponse(odds, delta), private(odds, delta), OneBitDiffers(), pairs)
 
@@ -59,7 +59,7 @@ def _touched(k: int) -> Touched:
 
 
 def pure_responses(created: int, k: int, delta: Fraction) -> Instance:
-    """`created` times RR(ln 3), k of which may be touched."""
+    """Return `created` parts RR(ln 3), k of which may be touched."""
     part = rr(THREE)
     relation = All((k_sparse([approximate(part.claim)] * k, truth=known), at_most(part, created)))
     granted = f", delta {float(delta):g}" if delta else ""
@@ -83,7 +83,7 @@ def touched_pure() -> tuple[Instance, ...]:
 
 
 def _kinds() -> Instance:
-    """Whichever of the kinds are touched."""
+    """Return parts of several kinds, any of which may be touched."""
     one, other = rr(THREE), rr(TWO)
     allowed = [approximate(part.claim) for part in (one, other)]
     created = CreatedWithin.of([one.measure, other.measure], measure_of)
@@ -99,7 +99,7 @@ def _kinds() -> Instance:
 
 
 def delta_budget(part: Part, created: int, words: str, more: Fraction = ZERO) -> Instance:
-    """`created` times the part, one touched, and a budget for every delta ([HSV] Def 5.3)."""
+    """Return `created` copies of the part, one touched, with a budget for all deltas ([HSV] Def 5.3)."""
     stated = differential_privacy(part.measure)
     every = 1 - (1 - stated.delta) ** created
     relation = k_sparse_with_delta_budget([stated.epsilon], every, truth=known)
@@ -114,7 +114,7 @@ def delta_budget(part: Part, created: int, words: str, more: Fraction = ZERO) ->
 
 
 def responses(created: int) -> Instance:
-    """`created` times RR_(0, .1), all touched: what the proof of Thm 5.4 sets the deltas aside as ([HSV] Def 5.8)."""
+    """Return `created` copies of RR_(0, .1), all touched: how the proof of Thm 5.4 sees deltas ([HSV] Def 5.8)."""
     part, every = rr(Fraction(1), TENTH), 1 - (1 - TENTH) ** created
     relation = randomized_response_only(lambda query: query == part.create, every, truth=known)
     return Instance(

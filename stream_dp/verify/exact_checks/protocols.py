@@ -1,7 +1,8 @@
-"""Local protocols ([HSV] sections 8 and 9): users with a data set each, and a server that hears answers only.
+"""Local protocols ([HSV] sections 8 and 9): users with a data set each, and a server that receives only answers.
 
 The users of the graph are the sparse vectors of `MultiSparseVector` with one coordinate, in closed form
-(`BelowThreshold`: the tests compare the two), so that laws are exact; one instance plays the real code, its noise cut.
+(`BelowThreshold`: the tests compare the two), so that laws are exact; one instance plays the real code with its
+noise cut off.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ from stream_dp.verify.relations.static import StaticDataSet
 
 THREE, TENTH, HALF = Fraction(3), Fraction(1, 10), Fraction(1, 2)
 STATIC = "a user's data set is its first message and never changes"
-Rows: TypeAlias = tuple[tuple[int, ...], ...]  # each vertex's row
+Rows: TypeAlias = tuple[tuple[int, ...], ...]  # the row of each vertex
 EDGES = ((0, 1), (0, 2), (1, 2))  # edge j of a triangle joins these vertices
 CUT_BASE, CUT_RADIUS = Fraction(1, 8), 6
 
@@ -46,14 +47,14 @@ CUT_BASE, CUT_RADIUS = Fraction(1, 8), 6
 class OneEdge:
     """The vertices' rows, one after the other, of two graphs that differ in at most one edge (~ of [HSV] Def 8.5).
 
-    `possible` are the pairs of graphs that fit so far, the rows still to come.
+    `possible` are the pairs of graphs that fit the rows so far, each with its remaining rows.
     """
 
     possible: frozenset[tuple[Rows, Rows]]
 
     @classmethod
     def of(cls, edges: Sequence[tuple[int, int]], vertices: int) -> "OneEdge":
-        """All graphs with these possible edges."""
+        """Return the relation for all graphs with these possible edges."""
         graphs = list(product((0, 1), repeat=len(edges)))
         return cls(
             frozenset(
@@ -65,11 +66,11 @@ class OneEdge:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: another vertex may hold the edge."""
+        """False: a later vertex may hold the edge."""
         return False
 
     def accept(self, left: Any, right: Any) -> "OneEdge | None":
-        """Take the next vertex's pair of rows."""
+        """Take the pair of rows of the next vertex."""
         left_over = frozenset(
             (a[1:], b[1:]) for a, b in self.possible if a and (a[0], b[0]) == (left, right)
         )
@@ -77,7 +78,7 @@ class OneEdge:
 
 
 def edge_rows(graph: Sequence[int], edges: Sequence[tuple[int, int]], vertices: int) -> Rows:
-    """Which of its possible edges each vertex has."""
+    """Return, for each vertex, which of its possible edges the graph has."""
     return tuple(
         tuple(there for there, edge in zip(graph, edges, strict=True) if vertex in edge)
         for vertex in range(vertices)
@@ -85,28 +86,31 @@ def edge_rows(graph: Sequence[int], edges: Sequence[tuple[int, int]], vertices: 
 
 
 def one_apart(left: Sequence[int], right: Sequence[int]) -> bool:
-    """Two graphs, or two rows, that differ in at most one edge."""
+    """Say whether two graphs, or two rows, differ in at most one edge."""
     return sum(x != y for x, y in zip(left, right, strict=True)) <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class OneQuestion:
-    """One question, from both sides, as often as one likes: prop of [HSV] Def 8.5."""
+    """One question, equal on both sides, any number of times: prop of [HSV] Def 8.5."""
 
     question: Any
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True: all pairs are equal."""
+        """True, because all pairs are equal."""
         return True
 
     def accept(self, left: Any, right: Any) -> "OneQuestion | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if left == right == self.question else None
 
 
 def vertex(degree: int) -> Part:
-    """Asks of its own edges: fewer than so many? One share of ln 2 for the threshold, one for the answers."""
+    """Return a vertex that answers whether it has fewer edges than a threshold.
+
+    Its threshold and its answers have a share of ln 2 each.
+    """
     every = list(product((0, 1), repeat=degree))
     data = tuple((a, b) for a, b in product(every, every) if one_apart(a, b))
     question = (tuple(range(degree)), 1)
@@ -130,14 +134,14 @@ def _played(
 
 
 def one_user(delta: Fraction) -> Instance:
-    """Two users, one of whom may hold another bit: Cor 8.8 with a delta."""
+    """Return two users, one of whom may hold another bit: Cor 8.8 with a delta."""
     users = (irr(THREE, TENTH),) * 2
     words = "2 users with IRR(ln 3, 0.1), 1 of them differs (Def 8.5)"
     return _played(words, users, SparseDataSets(1, related), 1, delta, 4)
 
 
 def triangle(questions: int = 4) -> Instance:
-    """All graphs on three vertices; they differ in one edge, which two vertices hold."""
+    """Return all graphs on three vertices; two graphs differ in one edge, which two vertices hold."""
     users = (vertex(2),) * 3
     datasets = OneEdge.of(EDGES, 3)
     words = "all graphs on 3 vertices, 1 edge differs, each vertex ln 4 (Def 8.5)"
@@ -146,13 +150,13 @@ def triangle(questions: int = 4) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """A server that asks every vertex the same, twice; who has answered 1 is not asked again."""
+    """A server that asks every vertex the same question twice, except a vertex that has answered 1."""
 
     users: int
     query: Query
 
     def init(self) -> tuple[int, tuple[int, ...]]:
-        """Return the first state: everybody takes part."""
+        """Return the first state: all vertices take part."""
         return 2, tuple(range(self.users))
 
     def questions(self, state: tuple[int, tuple[int, ...]]) -> tuple[Ask, ...]:
@@ -170,14 +174,14 @@ class Twice:
 
 
 def edge_protocol() -> LocalProtocol:
-    """Two vertices that may share an edge, as the product's mechanisms; a unit of epsilon is ln 8."""
+    """Return two vertices that may share an edge, as mechanisms of the product; one unit of epsilon is ln 8."""
     one = Fraction(1)
     user = MultiSparseVector(1, ((0,),), one, one, ADD)
     return LocalProtocol((user, user), ((0,), (0,)), Twice(2, Query(1)))
 
 
 def real_code(questions: int = 2) -> Instance:
-    """The product's `LocalProtocol` of `MultiSparseVector`s, every noise value up to a radius enumerated."""
+    """Return the product's `LocalProtocol` of `MultiSparseVector`s, every noise value up to a radius enumerated."""
     protocol = edge_protocol()
     return Instance(
         "LocalProtocol of 2 MultiSparseVectors of ln 64 that share an edge",

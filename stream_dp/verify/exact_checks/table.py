@@ -1,6 +1,6 @@
 """All rules of `accounting.derive`, each with its instances or with the reason why there is none.
 
-Rules: an entry goes by the rule's name, so a rule that is exchanged is judged on the same instances; a rule without an
+Rules: entries are found by the rule's name, so a changed rule is judged on the same instances; a rule without an
 entry is listed as not certified, never left out.
 """
 
@@ -79,7 +79,7 @@ GAPS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """One instance of a rule: what was booked and how that compares; or `why` there is none."""
+    """One instance of a rule with its derived amount and the comparison; or `why` there is no instance."""
 
     rule: str
     source: str
@@ -90,12 +90,12 @@ class RuleFinding:
 
     @property
     def violated(self) -> bool:
-        """Whether the exact worst case is above what the rule books."""
+        """Whether the exact worst case is above the amount that the rule derives."""
         return self.compared is not None and self.compared.verdict is Verdict.VIOLATED
 
 
 def findings() -> Iterator[RuleFinding]:
-    """Every rule of `RULES` on its instances, one after the other; then what has none.
+    """Yield every rule of `RULES` on its instances, one after the other; then the rules without instances.
 
     Raises:
         NotDerivable: a rule refuses its own instance.

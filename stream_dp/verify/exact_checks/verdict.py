@@ -1,4 +1,4 @@
-"""What a rule books against the exact worst case.
+"""Comparison of the amount that a rule books with the exact worst case.
 
 | booked | compared with |
 |---|---|
@@ -7,7 +7,8 @@
 | (alpha, epsilon)-RDP, curves; rho-zCDP and tCDP at some whole orders | `exact_moment` |
 | mu-GDP | its delta at some epsilons, each with `exact_delta` |
 
-Rules: VIOLATED is said only where the exact figure is certainly above the booked one; roundings are below `ROUNDING`.
+Rules: VIOLATED is said only where the exact figure is certainly above the booked one; roundings are below
+`ROUNDING`.
 """
 
 import math
@@ -31,29 +32,30 @@ from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst
 from stream_dp.verify.exact.exact_renyi import exact_moment
 from stream_dp.verify.exact_checks.instance import Instance
 
-Amount: TypeAlias = Fraction | float  # inf where nothing is bounded
+Amount: TypeAlias = Fraction | float  # inf where there is no bound
 
 DIGITS = 10**30
 ROUNDING = Fraction(1, 10**25)
-TIGHT = Fraction(1, 10**9)  # what is nearer than this is equal
+TIGHT = Fraction(1, 10**9)  # smaller differences count as equal
 ORDERS = (2, 3, 5)
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(2))
 
 
 class Verdict(StrEnum):
-    """How the exact worst case lies to what is booked."""
+    """Relation of the exact worst case to the booked amount."""
 
     EQUAL = "equal"
     WITHIN = "within"
-    CUT = "within the cut"  # the noise left out could hide at most the exact figure that is shown
+    CUT = "within the cut"  # the noise left out could hide at most the exact figure shown
     VIOLATED = "VIOLATED"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`quantity` (epsilon or delta), as booked and exactly; the worst of them where a measure promises several.
+    """`quantity` (epsilon or delta), booked and exact; the worst comparison where a measure promises several
+    amounts.
 
-    `at` says which one is shown, such as "order 2".
+    `at` names the comparison that is shown, such as "order 2".
     """
 
     quantity: str
@@ -64,7 +66,7 @@ class Comparison:
 
 
 def compare(measure: Measure, instance: Instance) -> Comparison:
-    """Compare `measure`, booked for `instance`, with what is exact against every adaptive adversary."""
+    """Compare `measure`, booked for `instance`, with the exact worst case over all adaptive adversaries."""
     if instance.cut:
         return _cut(measure, instance)
     match measure:
@@ -87,7 +89,7 @@ def compare(measure: Measure, instance: Instance) -> Comparison:
 
 
 def ratio(epsilon: Fraction) -> Fraction:
-    """e^epsilon, rounded down to 30 digits: exact delta moves by less than that."""
+    """Return e^epsilon, rounded down to 30 digits; the exact delta changes by less than that."""
     found = Interval.of(epsilon).exp().lower
     return max(Fraction(math.floor(found * DIGITS), DIGITS), Fraction(1))
 
@@ -140,7 +142,7 @@ def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
 
 
 def worst_comparison(found: list[Comparison]) -> Comparison:
-    """Return the comparison that is violated, or whose exact figure comes nearest to what is booked."""
+    """Return the comparison that is violated, or whose exact figure is nearest to the booked amount."""
 
     def badness(one: Comparison) -> tuple[bool, float]:
         share = float(one.exact) / float(one.booked) if one.booked else float(one.exact)
@@ -150,7 +152,7 @@ def worst_comparison(found: list[Comparison]) -> Comparison:
 
 
 def _cut(measure: Measure, instance: Instance) -> Comparison:
-    """Noise is cut off: exact delta lies between two bounds, and is certainly above where the lower one is."""
+    """Compare a machine with cut noise: delta lies between two bounds; VIOLATED if the lower one is above."""
     stated = differential_privacy(measure)
     machine, pairs, rounds = instance.machine, instance.pairs, instance.rounds
     found = delta_bracket(machine, pairs, ratio(stated.epsilon), rounds)

@@ -1,10 +1,10 @@
-"""The adversary of `stream-dp audit`: equal rows but for one event per mechanism, placed where it shows most.
+"""The adversary of `stream-dp audit`: rows that are equal except for one event per mechanism, where it shows most.
 
-Where a claim is for users, it is all events of one user that count, in one tick.
+Where a claim is for users, the difference is all counted events of one user, in one tick.
 
-Where that is follows from public structure and is said by each mechanism (`opening`): noise protects a decision least
-where it is nearly taken, so what is decided by counts is filled up to its threshold first. Rules: deterministic;
-whether its pairs are neighbours is for the verifier to say. This file knows no statistics and no data.
+The best place follows from public structure, and each mechanism states it (`opening`): noise protects a decision
+least where it is nearly taken, so counts that decide are filled up to their threshold first. Rules: the adversary
+is deterministic; the verifier decides whether its pairs are neighbours. This file knows no statistics and no data.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,11 @@ RowPair: TypeAlias = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True, slots=True)
 class OneEventAdversary:
-    """Creates `mechanisms` in a composition; per tick it sends each its pair of rows, then asks each.
+    """Creates `mechanisms` in a composition; at each tick it sends every mechanism its pair of rows, then asks
+    every mechanism.
 
-    `pairs[tick][i]` is what mechanism i gets, `claims[i]` what its creation says of it (None: its own guarantee).
+    `pairs[tick][i]` is what mechanism i gets, `claims[i]` is the claim in its creation query (None: its own
+    guarantee).
     """
 
     mechanisms: tuple[ServingMechanism[Any], ...]
@@ -44,12 +46,12 @@ class OneEventAdversary:
         ticks: int,
         claims: Sequence[Claim | None] | None = None,
     ) -> "OneEventAdversary":
-        """The event lies in the first of `ticks` ticks; the later rows are empty.
+        """Return the adversary with the event in the first of `ticks` ticks; the later rows are empty.
 
-        Where the claim lets a replacement move to another tick, the other stream has it in the second one.
+        Where the claim lets a replacement move to another tick, the other stream has the event in the second tick.
 
-        Every second mechanism gets its pair the other way round: noise that two of them share cancels in the difference
-        of their answers, where the same change on both would cancel too.
+        Every second mechanism gets its pair with sides exchanged: noise that two mechanisms share cancels in the
+        difference of their answers, where an equal change in both would cancel too.
         """
         said = tuple(claims or [None] * len(mechanisms))
         each = list(zip(mechanisms, said, strict=True))
@@ -63,7 +65,7 @@ class OneEventAdversary:
 
     @property
     def rounds(self) -> int:
-        """How many messages it sends, HALT included."""
+        """Number of messages that it sends, HALT included."""
         return len(self.mechanisms) * (1 + 2 * len(self.pairs)) + 1
 
     def init(self, noise: Noise) -> int:
@@ -71,7 +73,7 @@ class OneEventAdversary:
         return 0
 
     def step(self, sent: int, message: Any, noise: Noise) -> tuple[int, Any]:
-        """Create all, then an update and a query to each per tick, then HALT."""
+        """Create all mechanisms, then send an update and a query to each at every tick, then HALT."""
         number = len(self.mechanisms)
         if sent < number:
             return sent + 1, (Create(self.mechanisms[sent], self.claims[sent]),) * 2
@@ -90,21 +92,21 @@ def answers(view: View) -> list[IntArray]:
 
 
 def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
-    """How many columns of the mechanism's rows one event can change."""
+    """Return how many columns of the mechanism's rows one event can change."""
     law = mechanism.rows
     return mechanism.guarantee.neighbors.l0(law.width, law.ones)
 
 
 def moves(claim: Claim | None) -> bool:
-    """Whether the claim is for replacements that may lie in another tick."""
+    """Say whether the claim is for replacements that may lie in another tick."""
     rows = _rows(claim)
     return isinstance(rows, MovedRows) or (isinstance(rows, AmountRows) and rows.moves)
 
 
 def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
-    """How many events of one user the claim is for: 1 where it is for events.
+    """Return how many events of one user the claim is for; 1 for claims about events.
 
-    Of rows that count identifiers at their first tick, how many units the neighbours of the claim differ by.
+    For rows that count identifiers at their first tick: the units by which neighbours differ.
     """
     rows = _rows(claim) or mechanism.rows.relation(mechanism.guarantee.neighbors)
     if isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves):
@@ -118,22 +120,22 @@ def _rows(claim: Claim | None) -> Relation | None:
 
 
 def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
-    """Every second pair the other way round."""
+    """Return the pairs with every second one exchanged."""
     return tuple(pair[::-1] if place % 2 else pair for place, pair in enumerate(pairs))
 
 
 def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPair:
-    """The rows of the second tick: the left one has the event where it may have moved, or else both are empty."""
+    """Return the rows of the second tick: the left row has the event if it may have moved; otherwise both are empty."""
     left, right = np.zeros((2, mechanism.width), dtype=np.int64)
     left[: mechanism.rows.ones] = int(moves(claim)) * mechanism.rows.contents[1]
     return left, right
 
 
 def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
-    """The rows of the tick with the event, each of shape (width,).
+    """Return the rows of the tick with the event, each of shape (width,).
 
-    The right one has the event in the first columns, as many as one event may set; the left one has it in the next
-    ones where the relation allows, else not at all. Of a user with several `events` all are the same.
+    The right row has the event in the first columns, as many as one event may set. The left row has it in the next
+    columns where the relation allows that, otherwise not at all. All `events` of a user are equal.
     """
     halves = [_worst_half(mechanism, law, events) for law in mechanism.rows.halves]
     left, right = (np.concatenate(sides) for sides in zip(*halves, strict=True))
@@ -141,7 +143,7 @@ def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
 
 
 def _worst_half(mechanism: ServingMechanism[Any], law: RowLaw, events: int) -> RowPair:
-    """The part of those rows that this law is for."""
+    """Return the part of these rows that this law is for."""
     left = np.zeros(law.width, dtype=np.int64)
     neighbors = mechanism.guarantee.neighbors
     set_, touched = min(law.ones, law.width), neighbors.l0(law.width, law.ones)

@@ -1,10 +1,10 @@
 """Which event tells two samples of answers apart, and how much epsilon it proves.
 
-An event is chosen on one part of the plays and judged on the other, where only its two rates count. The candidates are
-fixed: every answer of a touched column at or above a cut, or below; the difference of two touched columns, or the sum
-of those that one event raises less those that it would raise instead; the difference of two ticks where an event may
-move between them; and the sum of all answers' log-likelihood ratios (naive Bayes), cut likewise. Rules: a bad choice
-costs power, never correctness. This file knows no mechanism.
+An event is chosen on one part of the plays and judged on the other part, where only its two rates count. The
+candidates are fixed: every answer of a touched column at or above a cut, or below; the difference of two touched
+columns, or the sum of those that one event raises less those that it would raise instead; the difference of two
+ticks where an event may move between them; and the sum of all answers' log-likelihood ratios (naive Bayes), cut
+likewise. Rules: a bad choice costs power, never correctness. This file knows no mechanism.
 """
 
 import math
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from stream_dp.core.messages import IntArray
 
 FloatArray = NDArray[np.float64]
-CUTS = 40  # at most so many cuts per statistic
-COLUMNS = 4  # at most so many touched columns are looked at by themselves
-CAUTION = 0.01  # failure probability of the bounds an event is chosen by
+CUTS = 40  # most cuts per statistic
+COLUMNS = 4  # most touched columns that are used one by one
+CAUTION = 0.01  # failure probability of the bounds by which an event is chosen
 GRAIN = 1000  # log-likelihood ratios are kept as integers of 1/1000
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`statistic` >= `cut` (or < where not `above`); `swapped` where it is likelier under the left stream."""
+    """`statistic` >= `cut` (< where not `above`); `swapped`: more likely under the left stream."""
 
     statistic: int
     cut: int
@@ -50,14 +50,14 @@ class Score:
 
     @classmethod
     def fit(cls, left: IntArray, right: IntArray) -> "Score":
-        """The cut of each statistic where the two samples differ most, and the ratios there."""
+        """Return the cut of each statistic where the two samples differ most, and the log-likelihood ratios there."""
         cuts = np.array([_best_cut(a, b) for a, b in zip(left.T, right.T, strict=True)])
         p, q = (_smoothed((sample >= cuts).sum(axis=0), len(sample)) for sample in (right, left))
         yes, no = np.log(p / q), np.log((1 - p) / (1 - q))
         return cls(cuts, _grains(yes), _grains(no))
 
     def extended(self, values: IntArray) -> IntArray:
-        """`values` with the score as one more column."""
+        """Return `values` with the score as one more column."""
         score = np.where(values >= self.cuts, self.yes, self.no).sum(axis=1, keepdims=True)
         return np.concatenate([values, score], axis=1)
 
@@ -65,10 +65,11 @@ class Score:
 def statistics(
     answers: IntArray, columns: int, raised: int = 1, *, changes: bool = False
 ) -> IntArray:
-    """Plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays, statistics).
+    """Return plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays,
+    statistics).
 
-    One event touches the first `columns` entries, of which it raises the first `raised`. `changes`: what an event
-    raises, and how that changed since the tick before, are shown alone.
+    One event touches the first `columns` entries, of which it raises the first `raised`. With `changes`, the only
+    statistics are the sum of the raised entries and its change since the tick before.
     """
     touched = answers[:, :, :columns]
     up, down = (
@@ -84,7 +85,7 @@ def statistics(
 
 
 def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
-    """What the `each` statistics of a tick are called, in the order of `statistics`."""
+    """Return the names of the `each` statistics of a tick, in the order of `statistics`."""
     if changes:
         return ["entry 0" if raised == 1 else f"sum of entries 0 to {raised - 1}", "change"]
     entries = [f"entry {place}" for place in range(each - 1 or 1)]
@@ -93,7 +94,7 @@ def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
 
 
 def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
-    """The event with the best cautious estimate on these samples, each of shape (plays, statistics)."""
+    """Return the event with the best cautious estimate on these samples, each of shape (plays, statistics)."""
     best, most = Event(0, 0, above=True, swapped=False), -math.inf
     for statistic, (a, b) in enumerate(zip(left.T, right.T, strict=True)):
         cuts = _cuts(a, b)
@@ -111,9 +112,9 @@ def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`event` was chosen on one half of the plays; `rates` are its two in the other half, the likelier first.
+    """`event` was chosen on one half of the plays; `rates` are its two rates in the other half, the larger first.
 
-    `lower` is what they prove of epsilon, rounded down to four digits and at least 0.
+    `lower` is the lower bound of epsilon that they prove, rounded down to four digits and at least 0.
     """
 
     event: Event
@@ -122,7 +123,7 @@ class Evidence:
 
 
 def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> Evidence:
-    """What tells the samples of shape (plays, statistics) apart, their score as one statistic more.
+    """Return the best event on samples of shape (plays, statistics), with their score as one more statistic.
 
     `lower` exceeds an epsilon for which the plays are (epsilon, delta)-indistinguishable with probability at most
     `failure`.
@@ -139,7 +140,7 @@ def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> E
 
 
 def proven_epsilon(likely: int, rare: int, plays: int, delta: float, failure: float) -> float:
-    """`epsilon_bound` of one event, rounded down to four digits; 0 where it proves nothing."""
+    """Return `epsilon_bound` of one event, rounded down to four digits; 0 where it proves nothing."""
     found = float(epsilon_bound(np.array([likely]), np.array([rare]), plays, delta, failure)[0])
     return max(0.0, math.floor(found * 1e4) / 1e4) if math.isfinite(found) else 0.0
 
@@ -147,13 +148,14 @@ def proven_epsilon(likely: int, rare: int, plays: int, delta: float, failure: fl
 def epsilon_bound(
     likely: IntArray, rare: IntArray, plays: int, delta: float, failure: float
 ) -> FloatArray:
-    """A lower bound of epsilon from the counts of one event in `plays` plays under each stream; may be negative.
+    """Return a lower bound of epsilon from the counts of one event in `plays` plays under each stream; may be
+    negative.
 
     P <= e^eps Q + delta, with Clopper-Pearson bounds, P from below and Q from above, each failing with probability
     at most failure / 2.
     """
     from scipy.special import (
-        betaincinv,  # here: it takes longer to import than all commands but this one need
+        betaincinv,  # imported here: no other command needs it, and it takes longer than their imports together
     )
 
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 1), plays - likely + 1, failure / 2), 0)
@@ -164,7 +166,7 @@ def epsilon_bound(
 
 
 def _cuts(a: IntArray, b: IntArray) -> IntArray:
-    """The values that occur, thinned out to CUTS quantiles."""
+    """Return the values that occur, reduced to CUTS quantiles."""
     values = np.unique(np.concatenate([a, b]))
     places = np.unique(np.linspace(0, len(values) - 1, CUTS).astype(int))
     return np.asarray(values[places], dtype=np.int64)

@@ -1,7 +1,7 @@
 """The game of [HSV] Def 3.7: an adversary against V[f] o* I(b) o* M, for a secret bit b.
 
-The identifier I(b) (Def 3.2) passes on message b of every pair; games and audits alone know it. The mechanism is the
-very object that runs in production, a `Mechanism` or a `ConcurrentComposition`. At the first pair that the verification
+The identifier I(b) (Def 3.2) passes on message b of every pair; only games and audits know it. The mechanism is the
+object that runs in production, a `Mechanism` or a `ConcurrentComposition`. At the first pair that the verification
 function refuses the interaction halts. This file knows no statistics.
 """
 
@@ -29,10 +29,10 @@ class Identifier:
     b: Literal[0, 1]
 
     def init(self) -> None:
-        """Return the first state: nothing to remember beside the bit."""
+        """Return the first state: there is nothing to remember besides the bit."""
 
     def step(self, state: None, side: Side, message: Any) -> tuple[None, Side, Any]:
-        """Pick, or pass back."""
+        """Pick message b of a pair, or pass an answer back."""
         if side is Side.LEFT:
             return None, Side.RIGHT, message[self.b]
         return None, Side.LEFT, message
@@ -40,7 +40,7 @@ class Identifier:
 
 @dataclass(frozen=True, slots=True)
 class HaltingVerifier:
-    """The core's V[f] as a post-processor: what it lets pass goes to the right, else it halts."""
+    """The core's V[f] as a post-processor: an f-valid pair goes to the right; any other halts."""
 
     function: Relation
 
@@ -64,12 +64,12 @@ class Game:
     verifier: Relation
 
     def challenger(self, b: Literal[0, 1]) -> PostProcessed:
-        """The machine V[f] o* I(b) o* M: the chain of both processors in front of the mechanism."""
+        """Return the machine V[f] o* I(b) o* M: both processors in front of the mechanism."""
         chain = Chain(HaltingVerifier(self.verifier), Identifier(b))
         return PostProcessed(chain, self.mechanism)
 
     def play(
         self, adversary: Machine[Any], b: Literal[0, 1], noise: Noise, rounds: int = 10_000
     ) -> View:
-        """The adversary's view; it sees pairs of its own and answers to their b-th messages, never b."""
+        """Return the adversary's view; it sees its own pairs and the answers to their b-th messages, never b."""
         return interact(adversary, self.challenger(b), noise, rounds)

@@ -11,14 +11,14 @@ from stream_dp.errors import BudgetRefused, InvalidCost
 class LedgerFilter:
     """The filter of `ledger`, after the charges it holds; for `verify.relations.compositions.filtered`.
 
-    `finite`: all mechanisms of the game have finite communication, as far as their measures need it.
+    `finite`: all mechanisms of the game have finite communication, where their measures need it.
     """
 
     ledger: Ledger
     finite: bool = False
 
     def charge(self, measure: Measure) -> "LedgerFilter | None":
-        """Return the filter after one mechanism more; None where the ledger refuses it, also as no cost (0)."""
+        """Return the filter after one more mechanism; None where the ledger refuses it, also for a cost of 0."""
         try:
             entry = self.ledger.ask("created", measure, "[HSV] Def 12.2", finite=self.finite)
             return LedgerFilter(self.ledger.charge(entry), self.finite)

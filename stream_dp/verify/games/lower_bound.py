@@ -1,13 +1,14 @@
-"""A lower bound on epsilon from plays of the distinguishing game ([HSV] Def 3.7), of one mechanism or several together.
+"""A lower bound on epsilon from plays of the distinguishing game ([HSV] Def 3.7), of one mechanism or several
+together.
 
-They run inside one `ConcurrentComposition` of production, behind the halting verifier of a verification function, on
-noise of the caller's. Half of the plays choose an event, the other half judge it. Rules: a bound below the claim proves
-nothing; one above it refutes the claim, wrongly with at most the stated probability.
+The mechanisms run inside one `ConcurrentComposition`, as in production, behind the halting verifier of a
+verification function, with the caller's noise. Half of the plays choose an event, the other half judge it. Rules: a
+bound below the claim proves nothing; one above it refutes the claim, wrongly with at most the stated probability.
 
-The yardstick of a finding (`strongest`) is what the audit would show if the mechanism were the worst that its claim
-allows: every (epsilon, delta)-DP continual mechanism is a post-processing of the interactive randomized response of the
-same parameters ([HSV] Cor 5.7). It is computed from its laws, not played, at the expected counts, which a lucky run may
-exceed. This file knows no pipeline.
+A finding is compared with `strongest`, the result of the audit if the mechanism were the worst that its claim
+allows: every (epsilon, delta)-DP continual mechanism is a post-processing of the interactive randomized response of
+the same parameters ([HSV] Cor 5.7). It is computed from its laws, not played, at the expected counts, which a lucky
+run may exceed. This file knows no pipeline.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,19 +36,20 @@ from stream_dp.verify.relations.compositions import fixed_mechanisms
 from stream_dp.verify.relations.creation import own_or
 
 GRID = 1 << 16  # odds are multiples of 1 / GRID
-MOST = Fraction(40)  # no audit can tell odds of e^40 from larger ones
+MOST = Fraction(40)  # no audit can distinguish odds of e^40 from larger ones
 FEWEST_RUNS = 100
 STATED_AT = Fraction(1, 100)
-"""The delta at which zCDP, tCDP, RDP and GDP are attacked: a few hundred plays see no smaller one."""
+"""The delta at which zCDP, tCDP, RDP and GDP are attacked: a few hundred plays do not resolve a smaller one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What the plays say about a mechanism, or about several together.
 
-    `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes what tells the streams
-    apart, `rates` how often it was seen under the two, the likelier first. `strongest` is what as many plays would show
-    of the worst mechanism that the claim allows (`strongest`). Epsilons are all at `delta`.
+    `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes the event that
+    distinguishes the streams, and `rates` are its rates under the two, the larger first. `strongest` is the bound
+    that equally many plays would give for the worst mechanism that the claim allows (`strongest`). All epsilons are
+    at `delta`.
     """
 
     claimed: Fraction
@@ -75,9 +77,9 @@ def audit_mechanism(
 ) -> Finding:
     """Play `runs` games of `ticks` ticks, each on fresh noise, and bound the mechanism's epsilon from below.
 
-    `claim` is what has been derived of it, None its own guarantee.
+    `claim` is the derived claim; None: its own guarantee.
 
-    Raises: as `audit_together`.
+    Raises what `audit_together` raises.
     """
     alone = fixed_mechanisms((Create(mechanism, claim),), own_or([claim]))
     measure = claim.measure if claim else mechanism.guarantee.measure
@@ -100,14 +102,14 @@ def audit_together(
 ) -> Finding:
     """Play `runs` games of `ticks` ticks against one composition of all `mechanisms`, created in their order.
 
-    `claim` is what is said of these mechanisms against every adversary that `verifier` lets pass; each mechanism gets a
-    pair of streams of its own ([HSV] Def 4.5). `claims` has what each creation says, None: the mechanism's own
-    guarantee. The names are for the finding's words. A claim without an epsilon is attacked at the one it implies at
-    `STATED_AT`.
+    `claim` is the claim about these mechanisms together, against every adversary that `verifier` lets pass; each
+    mechanism gets its own pair of streams ([HSV] Def 4.5). `claims` are the claims of the creations, None: the
+    mechanism's own guarantee. The finding's words use the names. A claim without an epsilon is attacked at the one
+    it implies at `STATED_AT`.
 
     Raises:
-        UsageError: too few runs or ticks, or a failure probability outside (0, 1).
-        FailClosed: the verifier halted a game, for the adversary or one of the creations is refused.
+        UsageError: there are too few runs or ticks, or the failure probability is outside (0, 1).
+        FailClosed: the verifier halted a game, because it refused the adversary or a creation.
     """
     if runs < FEWEST_RUNS or ticks < 1 or not 0 < failure < 1:
         raise UsageError(
@@ -154,10 +156,10 @@ def _played(
     noise: Callable[[], Noise],
     plays: int,
 ) -> list[IntArray]:
-    """The plain statistics of `plays` plays, for each mechanism of shape (plays, statistics).
+    """Return the plain statistics of `plays` plays, for each mechanism an array of shape (plays, statistics).
 
     Raises:
-        FailClosed: the verifier or a mechanism refused what an event-level stream may hold, or a creation.
+        FailClosed: the verifier or a mechanism refused a message of an event-level stream, or a creation.
     """
     number, ticks = len(adversary.mechanisms), len(adversary.pairs)
     found = [answers(game.play(adversary, b, noise(), adversary.rounds)) for _ in range(plays)]
@@ -178,24 +180,25 @@ def _played(
 
 
 def _raised(mechanism: ServingMechanism[Any]) -> int:
-    """How many columns the adversary's event sets."""
+    """Return how many columns the adversary's event sets."""
     return min(mechanism.rows.ones, mechanism.width)
 
 
 def _labels(name: str, ticks: int, entries: Sequence[str]) -> list[str]:
-    """What each statistic of a mechanism is called, `entries` in each tick."""
+    """Return the names of a mechanism's statistics, with `entries` at each tick."""
     of = f"{name}, " if name else ""
     return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
 
 
 def described(event: Event, named: list[str]) -> str:
-    """The event in words; `named` are the statistics' names."""
+    """Return the event in words; `named` are the names of the statistics."""
     side = f"at least {event.cut}" if event.above else f"below {event.cut}"
     return f"{named[event.statistic]} {side}"
 
 
 def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedResponse:
-    """The interactive randomized response of this claim, its odds rounded down: never less private than claimed.
+    """Return the interactive randomized response of this claim, its odds rounded down: never less private than
+    claimed.
 
     >>> universal(Fraction(1), Fraction(0)).odds
     Fraction(178145, 65536)
@@ -207,7 +210,7 @@ def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedRespon
 
 
 def shows_one(machine: InteractiveRandomizedResponse, bit: int) -> Fraction:
-    """The probability that its last answer is 1, when it was given `bit`: the event that tells most.
+    """Return the probability that its last answer is 1 for the bit `bit`: the most distinguishing event.
 
     >>> shows_one(InteractiveRandomizedResponse(Fraction(3)), 1)
     Fraction(3, 4)
@@ -225,9 +228,10 @@ def shows_one(machine: InteractiveRandomizedResponse, bit: int) -> Fraction:
 
 
 def strongest(epsilon: Fraction, delta: Fraction, plays: int, failure: float) -> float:
-    """The lower bound that `plays` judged games with each stream prove of the universal mechanism, at expected counts.
+    """Return the bound that `plays` judged games per stream prove for the universal mechanism, at expected counts.
 
-    It grows towards `epsilon` with the games. Where it is far below, a finding of 0 says little: play more.
+    The bound grows towards `epsilon` with the number of games. Where it is far below, a finding of 0 says little:
+    play more.
     """
     machine = universal(epsilon, delta)
     likely, rare = (round(plays * shows_one(machine, bit)) for bit in (1, 0))

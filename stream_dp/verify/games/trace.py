@@ -1,8 +1,8 @@
-"""A trace: what an engine's mechanisms were sent, as messages to one concurrent composition, played once more.
+"""A trace: the messages to an engine's mechanisms, as messages to one concurrent composition, played once more.
 
-Rules: messages and recorded seeds go in, answers come out; the engine's own code has no part in it. So equal answers
-say that the engine, its actors, cuts and restarts were the composition of [HSV] Def 4.1, to which the theorems apply.
-Rows and seeds are private. This file knows no journal and no release.
+Rules: messages and recorded seeds go in, answers come out; the engine's own code has no part in it. So equal
+answers show that the engine, with its actors, cuts and restarts, was the composition of [HSV] Def 4.1, to which the
+theorems apply. Rows and seeds are private. This file knows no journal and no release.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from stream_dp.core.sealed import inside_of
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SeedUse:
-    """The noise of a step: a recorded seed, and which of its streams."""
+    """The noise of a step: a recorded seed and the number of one of its streams."""
 
     seed: bytes
     stream: int
@@ -27,7 +27,7 @@ class SeedUse:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sent:
-    """A message to the composition, and the noise it was answered with; consecutive ones with one draw go on in it."""
+    """A message to the composition, and the noise for its answer; consecutive uses of one draw continue it."""
 
     message: CompositionMessage
     draw: SeedUse | None = None
@@ -46,7 +46,7 @@ class TracePlayer:
         """Send the next message and return its answer.
 
         Raises:
-            RejectedMessage: nobody takes it.
+            RejectedMessage: no mechanism takes the message.
         """
         if sent.draw != self._open[0]:
             draw = sent.draw
@@ -56,7 +56,7 @@ class TracePlayer:
         return answer
 
     def state(self, index: int) -> Any:
-        """Return the state of a live mechanism, to be compared with what was recorded; private."""
+        """Return the state of a live mechanism (private), for comparison with a recorded one."""
         return inside_of(self._state.live[index].state)
 
     @property
@@ -66,7 +66,7 @@ class TracePlayer:
 
 
 class Undrawn:
-    """The noise of a message that draws none."""
+    """The noise of a message that draws no noise."""
 
     def laplace(self, scale: Any, size: int) -> IntArray:
         """Refuse.
@@ -83,14 +83,14 @@ class Undrawn:
 
 @dataclass(slots=True)
 class TraceCounts:
-    """How many messages of each kind a trace has; public, as they follow from ticks and series."""
+    """Numbers of messages of each kind in a trace; public, because they follow from ticks and series."""
 
     creations: int = 0
     asks: int = 0
     halts: int = 0
 
     def add(self, message: CompositionMessage) -> None:
-        """Count one more."""
+        """Count one more message."""
         if isinstance(message, Create):
             self.creations += 1
         elif isinstance(message, Ask):

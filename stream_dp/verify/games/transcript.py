@@ -1,7 +1,8 @@
 """Two interactive mechanisms that talk: interaction, transcript and view ([HSV] 2.2.1, Def 2.10), post-processing.
 
-Rules: the left machine speaks first (it is stepped on nothing) and the two take turns until one sends HALT. A message
-that a mechanism refuses halts the interaction, for it is outside its query space. This file knows no bit and no pair.
+Rules: the left machine speaks first (it is stepped on nothing) and the two take turns until one sends HALT. A
+message that a mechanism refuses halts the interaction, because it is outside the query space. This file knows no
+bit and no pair.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Machine(Protocol[S]):
     """An interactive mechanism ([HSV] Def 2.6); every core `Mechanism` and `ConcurrentComposition` is one."""
 
     def init(self, noise: Noise) -> S:
-        """The state before the first message."""
+        """Return the state before the first message."""
         ...
 
     def step(self, state: S, message: Any, noise: Noise) -> tuple[S, Any]:
@@ -48,11 +49,11 @@ class PostProcessor(Protocol[S]):
     """An interactive post-processing mechanism between a left and a right one ([HSV] Def 2.14)."""
 
     def init(self) -> S:
-        """The state before the first message."""
+        """Return the state before the first message."""
         ...
 
     def step(self, state: S, side: Side, message: Any) -> tuple[S, Side, Any]:
-        """Take a message from `side`; return the next state, and a message with the side it goes to."""
+        """Take a message from `side`; return the next state, a message and the side that receives it."""
         ...
 
 
@@ -64,13 +65,13 @@ class PostProcessed:
     machine: Machine[Any]
 
     def init(self, noise: Noise) -> tuple[Any, Any]:
-        """The states of both."""
+        """Return the states of the processor and of the machine."""
         return self.processor.init(), self.machine.init(noise)
 
     def step(
         self, state: tuple[Any, Any], message: Any, noise: Noise
     ) -> tuple[tuple[Any, Any], Any]:
-        """Pass messages between the two until one is for the left."""
+        """Pass messages between processor and machine until one is for the left."""
         outer, inner = state
         outer, side, message = self.processor.step(outer, Side.LEFT, message)
         while side is Side.RIGHT:
@@ -89,13 +90,13 @@ class Chain:
     right: PostProcessor[Any]
 
     def init(self) -> tuple[Any, Any]:
-        """The states of both."""
+        """Return the states of both processors."""
         return self.left.init(), self.right.init()
 
     def step(
         self, state: tuple[Any, Any], side: Side, message: Any
     ) -> tuple[tuple[Any, Any], Side, Any]:
-        """Pass messages between the two until one leaves the pair."""
+        """Pass messages between the two processors until one leaves the pair."""
         first, second = state
         at_left = side is Side.LEFT
         while True:
@@ -103,7 +104,7 @@ class Chain:
                 first, side, message = self.left.step(first, side, message)
                 if side is Side.LEFT:
                     return (first, second), Side.LEFT, message
-                side = Side.LEFT  # it comes to the other one from its left
+                side = Side.LEFT  # the other processor receives it from its left
             else:
                 second, side, message = self.right.step(second, side, message)
                 if side is Side.RIGHT:
@@ -114,7 +115,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The messages m_1, m_2, ... of an interaction, and who halted it (None: the rounds were over)."""
+    """The messages m_1, m_2, ... of an interaction, and the side that halted it (None: the rounds were over)."""
 
     messages: tuple[Any, ...]
     halted: Side | None
@@ -127,7 +128,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the left machine has seen: its own coins, and the transcript ([HSV] Def 2.10)."""
+    """The left machine's view: its own coins, and the transcript ([HSV] Def 2.10)."""
 
     coins: tuple[tuple[int, ...], ...]
     transcript: Transcript
@@ -135,21 +136,21 @@ class View:
 
 @dataclass(slots=True)
 class RecordedNoise:
-    """Passes noise on and keeps what was drawn."""
+    """Passes noise on and records the drawn samples."""
 
     noise: Noise
     drawn: list[tuple[int, ...]] = field(default_factory=list)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Samples of the noise underneath."""
+        """Return samples of the inner noise."""
         return self._kept(self.noise.laplace(scale, size))
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Samples of the noise underneath."""
+        """Return samples of the inner noise."""
         return self._kept(self.noise.geometric(scale, size))
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Samples of the noise underneath."""
+        """Return samples of the inner noise."""
         return self._kept(self.noise.gaussian(variance, size))
 
     def _kept(self, samples: IntArray) -> IntArray:
@@ -158,7 +159,7 @@ class RecordedNoise:
 
 
 def interact(left: Machine[Any], right: Machine[Any], noise: Noise, rounds: int) -> View:
-    """The view of `left` after at most `rounds` messages of its own, each answered by `right`."""
+    """Return the view of `left` after at most `rounds` messages of its own, each answered by `right`."""
     coins = RecordedNoise(noise)
     mine, theirs = left.init(coins), right.init(noise)
     messages: list[Any] = []

@@ -1,6 +1,6 @@
 """The verifier V[f] of [HSV] Def 3.5, as games need it: between the adversary and the mechanism.
 
-It halts at the first message that is no f-valid pair. What production needs of it is `engine.guard`.
+It halts at the first message that is not an f-valid pair. Production uses `engine.guard` for this.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Verifier:
 
     @property
     def halted(self) -> bool:
-        """Whether a message has been refused."""
+        """Whether the verifier has refused a message."""
         return self.function is None
 
     def verify(self, message: Any) -> "Verifier":
-        """The verifier after this message; halted for ever where it is no f-valid pair (left, right)."""
+        """Return the verifier after this message; halted for ever where it is not an f-valid pair (left, right)."""
         if self.function is None:
             return self
         pair = isinstance(message, tuple) and len(message) == 2

@@ -1,7 +1,8 @@
-"""The boundaries of an odometer ([WRRW] Thm 3): how far the martingale of the privacy loss goes by an intrinsic time V.
+"""The boundaries of an odometer ([WRRW] Thm 3): bounds on the loss martingale at intrinsic time V.
 
-Filter (3.1): a line that touches the curve of advanced composition at a target epsilon. Mixture (3.2, after Robbins):
-good over a wide range around V = gamma. Stitched (3.3): the rate of the iterated logarithm, from V = v0 on.
+Filter (3.1): a line that touches the curve of advanced composition at a target epsilon. Mixture (3.2, after
+Robbins): good over a wide range around V = gamma. Stitched (3.3): the rate of the iterated logarithm, from V = v0
+on.
 """
 
 import math
@@ -23,7 +24,7 @@ class FilterBoundary:
     touching: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no boundary.
+        """Check the parameters.
 
         Raises:
             InvalidCost: delta' is not between 0 and 1, or the touching point is not positive.
@@ -33,7 +34,7 @@ class FilterBoundary:
 
     @classmethod
     def tuned(cls, epsilon: Fraction, delta: Fraction) -> "FilterBoundary":
-        """Touches at epsilon: y = (sqrt(2L + 2 epsilon) - sqrt(2L))^2.
+        """Return the boundary that touches at epsilon: y = (sqrt(2L + 2 epsilon) - sqrt(2L))^2.
 
         [WRRW] print epsilon in place of 2 epsilon, which touches at epsilon/2: valid, but about a quarter of the
         budget is lost. As any y is valid, a float may choose it.
@@ -48,7 +49,7 @@ class FilterBoundary:
         return cls(delta, Fraction(root * root))
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """The line at V."""
+        """Return the line at V."""
         twice = ln_inverse(self.delta) * 2
         line = (twice * self.touching).sqrt() / 2 + (twice / self.touching).sqrt() * (variance / 2)
         return line.upper
@@ -56,7 +57,7 @@ class FilterBoundary:
 
 @dataclass(frozen=True, slots=True)
 class _Mixture:
-    """The parameters of a mixture, which fix where its curve is good.
+    """The parameters of a mixture; they determine where its curve is tight.
 
     Raises:
         InvalidCost: delta' is not between 0 and 1/2, or the gamma is not positive.
@@ -66,7 +67,6 @@ class _Mixture:
     gamma: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no boundary."""
         budget("the delta'", self.delta, below=Fraction(1, 2), owner="an odometer")
         budget("the gamma", self.gamma, owner="an odometer")
 
@@ -75,12 +75,13 @@ class _Mixture:
 class MixtureBoundary(_Mixture):
     """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions.
 
-    Tight inputs are bounded above only: a mechanism may lose less than its rho. There it holds because it lies above
-    the half-normal mixture's curve, which is so where delta' <= sqrt((V+g)/g) / 2: hence delta' below 1/2.
+    Tight inputs are bounded above only: a mechanism may lose less than its rho. For these the boundary holds
+    because it lies above the half-normal mixture's curve, which is the case where delta' <= sqrt((V+g)/g) / 2:
+    hence delta' is below 1/2.
     """
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """The curve at V."""
+        """Return the curve at V."""
         total = variance + self.gamma
         bits = Interval.of(total / self.gamma).ln() / 2 + ln_inverse(self.delta)
         return (bits * (2 * total)).sqrt().upper
@@ -95,7 +96,7 @@ class OneSidedMixtureBoundary(_Mixture):
     """
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """The curve at V."""
+        """Return the curve at V."""
         total = variance + self.gamma
         bits = (Interval.of(total / self.gamma).sqrt() / (2 * self.delta) + 1).ln()
         return (bits * (2 * total)).sqrt().upper
@@ -109,7 +110,7 @@ class StitchedBoundary:
     start: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no boundary.
+        """Check the parameters.
 
         Raises:
             InvalidCost: delta' is not between 0 and 1, or the start is not positive.
@@ -118,7 +119,7 @@ class StitchedBoundary:
         budget("the start", self.start, owner="an odometer")
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """The curve at V; infinite below v0."""
+        """Return the curve at V; None (infinite) below v0."""
         if variance < self.start:
             return None
         iterated = Interval.of(2 * variance / self.start).ln().ln()

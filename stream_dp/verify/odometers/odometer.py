@@ -1,13 +1,14 @@
-"""The odometer: what is lost so far, bounded at all times at once ([WRRW] Def 6, Thm 3).
+"""The odometer: a bound on the loss so far that holds at all times at once ([WRRW] Def 6, Thm 3).
 
-With probability 1 - delta' - delta'' the privacy loss never exceeds `bound()`, however the parameters are chosen. The
-loss is a drift plus a martingale; a `Boundary` bounds the latter in terms of the intrinsic time V.
+With probability 1 - delta' - delta'' the privacy loss never exceeds `bound()`, however the parameters are chosen.
+The loss is a drift plus a martingale; a `Boundary` bounds the latter in terms of the intrinsic time V.
 
-Inputs must be pDP: an (epsilon, delta)-DP mechanism may lose more than epsilon with a probability far above delta, and
-is refused until `conversions.approx_to_probabilistic` has priced that. Plain: V adds e^2, the drift e^2/2. Tight, for
-pure and zCDP inputs: the drift adds rho and V adds 2 rho, since E exp(l L) <= exp(l (l+1) rho) at every l > 0. An input
-with d > 0 is taken given that its loss is at most e: this renormalises both sides by at most s = d/(1-d) >= -ln(1-d),
-so it is charged as e + s with s more of drift ([WRRW] leave s out; randomized response alone needs none).
+Inputs must be pDP: an (epsilon, delta)-DP mechanism may lose more than epsilon with a probability far above delta,
+and is refused until `conversions.approx_to_probabilistic` has converted it. Plain: V adds e^2, the drift e^2/2.
+Tight, for pure and zCDP inputs: the drift adds rho and V adds 2 rho, since E exp(l L) <= exp(l (l+1) rho) at every
+l > 0. An input with d > 0 is taken given that its loss is at most e: this renormalises both sides by at most s =
+d/(1-d) >= -ln(1-d), so it is charged as e + s with s more of drift ([WRRW] leave s out; randomized response alone
+needs none).
 """
 
 from dataclasses import dataclass, replace
@@ -27,13 +28,14 @@ class Boundary(Protocol):
     """A time-uniform boundary of a sub-Gaussian martingale."""
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return what the martingale stays below at all times with probability 1 - delta'; None: infinity."""
+        """Return a bound on the martingale at all times, with probability 1 - delta'; None: infinity."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Odometer:
-    """Sums of what was observed (V and drift in units of 10^-24, delta in 10^-12, all rounded up) and a boundary.
+    """Sums over the observed mechanisms (V and drift in units of 10^-24, delta in 10^-12, all rounded up) and a
+    boundary.
 
     `tight` takes pure and zCDP inputs only.
     """
@@ -49,7 +51,7 @@ class Odometer:
     def of(
         cls, boundary: Boundary, slack: Fraction = Fraction(0), *, tight: bool = False
     ) -> "Odometer":
-        """`slack` is delta'', for the inputs' own deltas; delta' belongs to the boundary.
+        """Return an empty odometer; `slack` is delta'', for the inputs' own deltas; the boundary has delta'.
 
         Raises:
             InvalidCost: the slack is neither 0 nor an exact number between 0 and 1.
@@ -57,10 +59,10 @@ class Odometer:
         return cls(boundary, budget_units(own_delta(slack, owner="an odometer")), tight)
 
     def observe(self, measure: Measure) -> "Odometer":
-        """The odometer after one more mechanism; this one is as it was.
+        """Return the odometer after one more mechanism; this odometer is unchanged.
 
         Raises:
-            NotDerivable: the measure is no pDP (plain), or neither pure nor zCDP (tight).
+            NotDerivable: the measure is not pDP (plain), or neither pure nor zCDP (tight).
         """
         match measure:
             case PureDP() if self.tight:
@@ -97,7 +99,7 @@ class Odometer:
         )
 
     def bound(self) -> Fraction | None:
-        """The loss so far, rounded up; None where no finite bound holds."""
+        """Return the loss so far, rounded up; None where no finite bound holds."""
         if self.delta > self.slack:
             return None
         above = self.boundary.above(Fraction(self.variance, SQUARED))

@@ -1,8 +1,8 @@
 """The verification functions of the paper's compositions: suitability and their numbered conditions.
 
 Rules: each function here is one definition. `parameters` chooses the version: `approximate` for (epsilon, delta),
-`Renyi(alpha)` for [HSV] section 13, `privacy_function` for f-DP (section 14). A relation states what an adversary may
-send, never what that is worth: the theorems are in the accounting, and 5.1 has none for a delta (Thm 5.2, 13.5).
+`Renyi(alpha)` for [HSV] section 13, `privacy_function` for f-DP (section 14). A relation states what an adversary
+may send, never its price: the theorems are in the accounting, and 5.1 has no theorem for a delta (Thm 5.2, 13.5).
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -25,7 +25,7 @@ from stream_dp.verify.relations.suitable import Suitable
 
 
 def fixed_mechanisms(queries: Iterable[Create], truth: Truth = own) -> All:
-    """f^(alpha_1..alpha_k) ([HSV] Def 4.9): these creation queries first, then only queries to those mechanisms."""
+    """f^(alpha_1..alpha_k) ([HSV] Def 4.9): these creation queries first, then only queries to these mechanisms."""
     return All((CreatedFirst(tuple(queries)), Suitable(truth)))
 
 
@@ -53,7 +53,7 @@ def k_sparse_with_delta_budget(
 def k_sparse_first_pair(
     allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
 ) -> All:
-    """f_(infinity, FPC) ([HSV] Def 5.13): k-sparse over first-pair consistent mechanisms, static data sets say."""
+    """f_(infinity, FPC) ([HSV] Def 5.13): k-sparse over first-pair consistent mechanisms, such as static data sets."""
     return All((Suitable(truth), FirstPairConsistent(), TouchedWithin.of(allowed, parameters)))
 
 

@@ -1,7 +1,7 @@
-"""What a creation query says ([HSV] Def 4.1): the claim, its truth, the mechanism's query space, the parameters.
+"""Creation queries ([HSV] Def 4.1): the claim, its truth, the mechanism's query space, the parameters.
 
-Rules: a claim is not proven here. A mechanism's own guarantee is derived (no typed-in guarantees); any other claim is
-true where the `Truth` handed to the relation says so. A parameter that a composition theorem does not take is None.
+Rules: a claim is not proven here. A mechanism's own guarantee is derived (no typed-in guarantees); any other claim
+is true where the relation's `Truth` says so. A parameter that a composition theorem does not take is None.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -21,11 +21,11 @@ Parameters: TypeAlias = Callable[[Claim], Hashable | None]
 
 
 def claim_of(create: Create) -> Claim | None:
-    """What is claimed of the mechanism: the query's claim, else its own guarantee; None where it has none."""
+    """Return the claim about the mechanism: that of the query, else its own guarantee; None where it has none."""
     mechanism = create.mechanism
     if create.claim is not None or isinstance(mechanism, ConcurrentComposition):
         return create.claim
-    guarantee = getattr(mechanism, "guarantee", None)  # a creation query may name anything at all
+    guarantee = getattr(mechanism, "guarantee", None)  # a creation query may hold any object
     if guarantee is None:
         return None
     law = law_of(mechanism) or RowLaw(mechanism.width, guarantee.neighbors)
@@ -34,26 +34,26 @@ def claim_of(create: Create) -> Claim | None:
 
 
 def law_of(mechanism: object) -> RowLaw | None:
-    """The law of the mechanism's rows; None where it states none."""
+    """Return the law of the mechanism's rows; None where it states none."""
     law: RowLaw | None = getattr(mechanism, "rows", None)
     return law
 
 
 def own(create: Create) -> bool:
-    """The truth that needs no proof of ours: the claim is the mechanism's own derived guarantee."""
+    """Say whether the claim is the mechanism's own guarantee, which is derived and needs no further proof."""
     return create.claim is None
 
 
 def own_or(claims: Collection[Claim | None]) -> Truth:
-    """The truth where these claims have been derived as well; who calls this has done so."""
+    """Return the truth that also accepts `claims`; the caller must have derived them."""
     return lambda create: own(create) or create.claim in claims
 
 
 def takes(mechanism: object, message: object) -> bool:
-    """Whether the message is in the mechanism's query space ([HSV] Def 4.5 iii).
+    """Say whether the message is in the mechanism's query space ([HSV] Def 4.5 iii).
 
-    A mechanism that refuses some rows of counts says so by a method `takes`: refusing the one and answering the other
-    of two neighbouring rows would show which it got.
+    A mechanism that refuses some rows of counts has a method `takes`: to refuse one of two neighbouring rows and
+    answer the other would reveal which row it got.
     """
     if isinstance(mechanism, ConcurrentComposition):
         return isinstance(message, Create | Ask | Halt)
@@ -66,13 +66,13 @@ def takes(mechanism: object, message: object) -> bool:
 
 
 def approximate(claim: Claim) -> tuple[Fraction, Fraction] | None:
-    """(epsilon, delta) of DP."""
+    """Return (epsilon, delta) of DP; None for another measure."""
     measure = claim.measure
     return (measure.epsilon, measure.delta) if isinstance(measure, PureDP | ApproxDP) else None
 
 
 def epsilon(claim: Claim) -> Fraction | None:
-    """Epsilon of DP, whatever its delta ([HSV] Def 5.3 ii)."""
+    """Return epsilon of DP, whatever its delta ([HSV] Def 5.3 ii)."""
     return claim.measure.epsilon if isinstance(claim.measure, PureDP | ApproxDP) else None
 
 
@@ -83,14 +83,14 @@ class Renyi:
     alpha: Fraction
 
     def __call__(self, claim: Claim) -> Fraction | None:
-        """The parameter."""
+        """Return epsilon at the order; None for another order or measure."""
         measure = claim.measure
         mine = isinstance(measure, RenyiDP) and measure.alpha == self.alpha
         return measure.epsilon if mine else None  # type: ignore[union-attr]
 
 
 def privacy_function(claim: Claim) -> GaussianDP | ApproxDP | None:
-    """The privacy function of f-DP, for finite communication only ([HSV] section 14); f_(eps, delta) of DP."""
+    """Return the privacy function of f-DP, for finite communication only ([HSV] section 14); f_(eps, delta) of DP."""
     match claim.measure:
         case GaussianDP() as gaussian if claim.finite:
             return gaussian

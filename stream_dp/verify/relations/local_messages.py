@@ -1,7 +1,7 @@
 """Local protocols ([HSV] Def 8.5): all users' mechanisms, then all their data sets, then queries of the server.
 
-Rules: `datasets` judges the pairs of data sets in the order of the users; a prefix that it accepts must be one that can
-be completed to neighbouring sequences. What is asked of one user is judged by that user's own verification function.
+Rules: `datasets` judges the pairs of data sets in the order of the users; a prefix that it accepts must have a
+completion to neighbouring sequences. Each user's own verification function judges the queries to that user.
 """
 
 from dataclasses import dataclass, replace
@@ -23,11 +23,11 @@ class SparseDataSets:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the second user's data set may be the one that differs."""
+        """False: a later user's data set may be the one that differs."""
         return False
 
     def accept(self, left: Any, right: Any) -> "SparseDataSets | None":
-        """Take the next user's pair."""
+        """Take the pair of the next user."""
         if same(left, right):
             return self if self.relates(left, right) else None
         return replace(self, k=self.k - 1) if self.k and self.relates(left, right) else None
@@ -35,8 +35,8 @@ class SparseDataSets:
 
 @dataclass(frozen=True, slots=True)
 class LocalMessages:
-    """f_(P, ~) ([HSV] Def 8.5): creation queries of the `users`, in order, and of an `auxiliary` mechanism where the
-    server draws coins (Remark 8.3); one data set for each user, in order; then identical queries, to any of them.
+    """f_(P, ~) ([HSV] Def 8.5): creation queries of the `users`, in order, and of an `auxiliary` mechanism where
+    the server draws coins (Remark 8.3); one data set for each user, in order; then identical queries, to any user.
 
     `step` counts the messages so far, up to the last data set.
     """
@@ -60,11 +60,11 @@ class LocalMessages:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first pair creates something."""
+        """False: the first pair is a creation."""
         return False
 
     def accept(self, left: Any, right: Any) -> "LocalMessages | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         suitable = self.suitable.accept(left, right)
         if suitable is None:
             return None
@@ -79,7 +79,7 @@ class LocalMessages:
         return replace(self, suitable=suitable) if same(left, right) else None
 
     def _creation(self) -> Create | None:
-        """The creation query that comes next, if any does."""
+        """Return the creation query that must come next, if any."""
         if self.step < len(self.users):
             return self.users[self.step]
         place = self.step - len(self.users)

@@ -1,8 +1,8 @@
-"""One stream for all: the relation that an engine's guarantee is claimed for, on messages to a composition.
+"""One stream for all mechanisms: the relation of an engine's guarantee, on messages to a composition.
 
-All series of an engine are sent the same ticks, so what one event changes lies in one tick for all of them, also where
-no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on; a condition beside
-`Suitable`, which judges each mechanism's own pairs. This file knows no engine.
+All series of an engine receive the same ticks, so one event changes rows in the same tick for all of them, also
+where no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on. This is
+a condition beside `Suitable`, which judges each mechanism's own pairs. This file knows no engine.
 """
 
 from dataclasses import dataclass, replace
@@ -22,11 +22,12 @@ from stream_dp.verify.relations.suitable import Suitable
 
 @dataclass(frozen=True, slots=True)
 class OneStream(PairCondition):
-    """Updates differ in at most `most` ticks, the same for all mechanisms, and of one public window of `window` ticks.
+    """Updates differ in at most `most` ticks, equal for all mechanisms and inside one public window of `window`
+    ticks.
 
-    Mechanisms whose rows count identifiers at their first tick may differ elsewhere too, where one comes back; their
-    own relation says where (`wandering`). `next_tick[i]` is the tick of mechanism i's next update, `begun` the number
-    of ticks that some mechanism has got.
+    Rows that count identifiers at their first tick may differ at other ticks too, where an identifier comes back;
+    their own relation decides where (`wandering`). `next_tick[i]` is the tick of mechanism i's next update, `begun`
+    the number of ticks that at least one mechanism has received.
     """
 
     most: int = 1
@@ -37,7 +38,7 @@ class OneStream(PairCondition):
     wandering: frozenset[int] = frozenset()
 
     def creation(self, query: Create) -> "OneStream | None":
-        """Count its updates from the next tick on."""
+        """Expect updates of the new mechanism from the next tick on."""
         wandering = self.wandering
         law = law_of(query.mechanism)
         if law is not None and law.changes > 1:
@@ -45,7 +46,7 @@ class OneStream(PairCondition):
         return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
 
     def query(self, left: Ask, right: Ask) -> "OneStream | None":
-        """Count an update, and its tick where the two differ."""
+        """Record an update of one mechanism, and its tick where the two rows differ."""
         if not isinstance(left.message, Update):
             return self
         if not 0 <= left.index < len(self.next_tick):
@@ -65,10 +66,11 @@ class OneStream(PairCondition):
 
 
 def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | None = None) -> All:
-    """Streams of one event's difference, for all mechanisms at once; a replacement that may move lies in two ticks.
+    """Return the relation of streams that differ in one event, for all mechanisms; a moved replacement lies in two
+    ticks.
 
-    With `users`: of all events of one user, in as many ticks of one window. Who may be created is for the ledger to
-    say: creations are equal in both streams.
+    With `users` the streams differ in all events of one user, in as many ticks of one window. The ledger decides
+    which mechanisms may be created: creations are equal in both streams.
     """
     ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
     one = OneStream(ticks) if users is None else OneStream(users.cap, window=users.window)

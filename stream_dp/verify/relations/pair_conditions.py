@@ -1,7 +1,8 @@
 """The conditions that the definitions of [HSV] add to suitability, each a small relation on composition messages.
 
-Rules: a condition refuses what breaks it and lets everything else pass; it is meant beside `Suitable`, which has made
-sure that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing back.
+Rules: a condition refuses messages that break it and lets all others pass. It is used together with `Suitable`,
+which ensures that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing
+back.
 This file knows no theorem.
 """
 
@@ -18,8 +19,8 @@ from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.core.relation import same
 from stream_dp.verify.relations.creation import Parameters, approximate, claim_of
 
-Multiset: TypeAlias = PMap[Hashable, int]  # how many of each are left
-_EXACT_BITS = 1024  # a product of more digits is rounded down to a multiple of 2^-1024
+Multiset: TypeAlias = PMap[Hashable, int]  # number of remaining copies of each item
+_EXACT_BITS = 1024  # a product with more digits is rounded down to a multiple of 2^-1024
 
 
 class PairCondition:
@@ -29,11 +30,11 @@ class PairCondition:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first pair creates something."""
+        """False: the first pair is a creation."""
         return False
 
     def accept(self, left: Any, right: Any) -> "Any | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask():
                 return self.query(left, right)
@@ -53,16 +54,17 @@ class PairCondition:
 
 @dataclass(frozen=True, slots=True)
 class CreatedFirst(PairCondition):
-    """The first messages create exactly these, in this order, and nothing is created later ([HSV] Def 4.9 ii).
+    """The first messages create exactly these mechanisms, in this order, and none is created later ([HSV] Def 4.9
+    ii).
 
-    As printed, 4.9 says nothing of creations after the k-th message; Theorem 4.10 needs that there are none.
+    As printed, 4.9 says nothing about creations after the k-th message; Theorem 4.10 needs that there are none.
     """
 
     queries: tuple[Create, ...]
     count: int = 0
 
     def accept(self, left: Any, right: Any) -> "CreatedFirst | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if self.count == len(self.queries):
             return None if isinstance(left, Create) or isinstance(right, Create) else self
         expected = self.queries[self.count]
@@ -85,7 +87,7 @@ class CreatedWithin(PairCondition):
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "CreatedWithin | None":
-        """Use up its parameters."""
+        """Use up the parameters of the new mechanism."""
         left = _without(self.left, _parameters(self.parameters, query))
         return None if left is None else replace(self, left=left)
 
@@ -109,12 +111,12 @@ class TouchedWithin(PairCondition):
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "TouchedWithin | None":
-        """Remember its parameters."""
+        """Remember the parameters of the new mechanism."""
         own = _parameters(self.parameters, query)
         return None if own is None else replace(self, untouched=self.untouched.append(own))
 
     def query(self, left: Ask, right: Ask) -> "TouchedWithin | None":
-        """Use up its parameters, once, where the two queries differ."""
+        """Use up the mechanism's parameters, once, where the two queries differ."""
         if same(left.message, right.message):
             return self
         if not 0 <= left.index < len(self.untouched):
@@ -133,14 +135,14 @@ class DeltaBudget(PairCondition):
     """1 - prod(1 - delta_j) over EVERY created mechanism, touched or not, is at most `budget` ([HSV] Def 5.3 iii).
 
     `unfailed` is the product: exact while its denominator has at most 1024 bits, then rounded down to a multiple of
-    2^-1024, so that a creation costs the same after a million others; what is refused too early by that is < 2^-1000.
+    2^-1024, so that the work of a creation does not grow; the budget lost by that is < 2^-1000.
     """
 
     budget: Fraction
     unfailed: Fraction = Fraction(1)
 
     def creation(self, query: Create) -> "DeltaBudget | None":
-        """Use up its delta."""
+        """Use up the delta of the new mechanism."""
         claim = claim_of(query)
         if claim is None or not isinstance(claim.measure, PureDP | ApproxDP):
             return None
@@ -157,7 +159,7 @@ class OnlyKind(PairCondition):
     kind: Callable[[Create], bool]
 
     def creation(self, query: Create) -> "OnlyKind | None":
-        """Judge it."""
+        """Return the condition after a creation query; None where it refuses the query."""
         return self if self.kind(query) else None
 
 
@@ -166,7 +168,7 @@ class FirstPairConsistent(PairCondition):
     """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
 
     def creation(self, query: Create) -> "FirstPairConsistent | None":
-        """Judge it."""
+        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         return self if claim is not None and claim.relation.first_pair_consistent else None
 
@@ -175,7 +177,7 @@ class ParameterFilter(Protocol):
     """A filter ([HSV] Def 12.1) as an immutable value that has seen some parameters."""
 
     def charge(self, measure: Measure) -> "ParameterFilter | None":
-        """The filter after one mechanism more, or None where it returns bottom; nothing is ever given back."""
+        """Return the filter after one more mechanism, or None where it returns bottom; nothing is ever given back."""
         ...
 
 
@@ -187,7 +189,7 @@ class CreatedThroughFilter(PairCondition):
     parameters: Parameters = approximate
 
     def creation(self, query: Create) -> "CreatedThroughFilter | None":
-        """Charge it."""
+        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         if claim is None or self.parameters(claim) is None:
             return None
@@ -201,7 +203,7 @@ def _parameters(parameters: Parameters, query: Create) -> Hashable | None:
 
 
 def _without(left: Multiset, item: Hashable) -> Multiset | None:
-    """One such item less, or None where there is none left."""
+    """Return the multiset with one such item less; None where there is none left."""
     number = left.get(item, 0)
     return left.set(item, number - 1) if number else None
 

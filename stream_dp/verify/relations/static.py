@@ -1,7 +1,7 @@
-"""Static data sets: one first pair may differ, everything after it is identical ([HSV] Def 5.12 and its example).
+"""Static data sets: the first pair may differ, all later pairs are identical ([HSV] Def 5.12 and its example).
 
-Rules: `relates` says which first messages are neighbours; it must be reflexive (a data set is its own neighbour), else
-a side of an accepted pair would not be admissible. This file knows no mechanism.
+Rules: `relates` says which first messages are neighbours; it must be reflexive (a data set is its own neighbour),
+because each side of an accepted pair must be admissible. This file knows no mechanism.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ DataNeighbors: TypeAlias = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class StaticDataSet:
-    """First two data sets that `relates` relates, then identical queries, the sequence of which `queries` accepts.
+    """First two data sets that `relates` relates, then identical queries that `queries` accepts as a sequence.
 
     f_~ of [HSV] 5.3 for an interactive mechanism, and f_(~_i, prop_i) of Def 8.5 with `queries` = prop_i.
     """
@@ -26,11 +26,11 @@ class StaticDataSet:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True: nothing but the first pair may differ."""
+        """True: only the first pair may differ."""
         return True
 
     def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not self.begun:
             related = self.relates(left, right)
             return StaticDataSet(self.relates, self.queries, begun=True) if related else None
@@ -41,5 +41,5 @@ class StaticDataSet:
 
 
 def single_pair(relates: DataNeighbors) -> StaticDataSet:
-    """One pair of related messages and nothing after it: a non-interactive mechanism's verification function."""
+    """Return the relation of one pair of related messages and nothing after it, as for non-interactive mechanisms."""
     return StaticDataSet(relates, Nothing())

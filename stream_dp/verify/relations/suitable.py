@@ -1,8 +1,8 @@
 """Suitable sequences of messages to a composition ([HSV] Def 4.5), also of compositions inside it.
 
-Rules: what is sent to a mechanism is judged by the verification function of its creation query, which may be that of a
-composition: then the messages are Ask(i, Ask(j, m)). Indices count creations from 0. What has been created is kept in
-persistent vectors: a game may go back to an earlier message. This file knows no budget.
+Rules: the verification function of a mechanism's creation query judges the messages to that mechanism. It may be
+that of a composition; the messages are then Ask(i, Ask(j, m)). Indices count creations from 0. Persistent vectors
+hold the created mechanisms, because a game may go back to an earlier message. This file knows no budget.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from stream_dp.verify.relations.creation import Truth, claim_of, own, takes
 
 @dataclass(frozen=True, slots=True)
 class LiveMechanism:
-    """A mechanism, and its verification function after the pairs it has got."""
+    """A mechanism, and its verification function after the pairs it has received."""
 
     mechanism: Any
     relation: Relation
@@ -37,11 +37,11 @@ class Suitable:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first pair creates something."""
+        """False: the first pair is a creation."""
         return False
 
     def accept(self, left: Any, right: Any) -> "Suitable | None":
-        """Take the next pair."""
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask() if same(left.index, right.index):
                 return self._ask(left.index, left.message, right.message)
