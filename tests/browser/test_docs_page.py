@@ -54,7 +54,7 @@ async def test_it_can_be_read_and_nothing_leaves_the_host(
         assert "unsafe" not in answer.headers["content-security-policy"]
         part = operation("get_series", "releases")
         await page.wait_for_selector(part)
-        await shown(page, 17)
+        await shown(page, 16)
         await unfolded(page, part)
         assert '"sequence": 1236' in await text(page, f"{part} .highlight-code")
         assert "no such series; /api/series lists them" in await text(page, part)
@@ -95,7 +95,7 @@ async def test_it_fits_a_phone(browser: Browser) -> None:
         page = await blank(browser, viewport={"width": 360, "height": 740})
         await page.goto(f"{server.url}docs")
         await page.wait_for_selector(operation("get_plan", "configuration"))
-        await shown(page, 11)
+        await shown(page, 10)
         assert await page.evaluate("() => document.documentElement.scrollWidth") <= 360
 
 

@@ -26,7 +26,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP_MS = 250
-AT_ONCE = "from stream_dp.operate import standby\nstandby._JOINING_S = 0.1\n"
+AT_ONCE = "from stream_dp.operate.run import standby\nstandby._JOINING_S = 0.1\n"
 """Lets an engine begin without waiting until brokers give up the place of the one that was killed, some seconds."""
 KEY = bytes(range(32))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "messages.md"

@@ -110,9 +110,9 @@ class ForgetsTheLowest(SumMonitor):
     """The noise of the largest amount, as if none were taken off."""
 
     @property
-    def weight(self) -> int:
+    def changed(self) -> int:
         """Too few."""
-        return self.highest
+        return self.l0 * self.highest
 
 
 class ForgetsTheOldContent(SumMonitor):

@@ -62,7 +62,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     the proof is in `lattice_noise`. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
-    >>> from stream_dp.core.messages import Update
+    >>> from stream_dp.core.messages import Query, Update
     >>> counter = GaussianCounter(1, Fraction(1, 50), Neighbors.ADD_REMOVE, horizon=10)
     >>> state = counter.init(ZeroNoise())
     >>> state, _ = counter.step(state, Update(np.array([3])), ZeroNoise())
