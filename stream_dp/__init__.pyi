@@ -1,20 +1,22 @@
 """The public names of `stream_dp`, and where they are: the one list, for type checkers and for `stream_dp` itself."""
 
 from stream_dp.accounting.derive import derive as derive
-from stream_dp.accounting.discrete_gaussian import discrete_gaussian as discrete_gaussian
-from stream_dp.accounting.entry import Entry as Entry
-from stream_dp.accounting.filters.approximate import (
-    TightApproximateFilter as TightApproximateFilter,
-)
-from stream_dp.accounting.filters.basic import BasicFilter as BasicFilter
+from stream_dp.accounting.filters.filter import Entry as Entry
 from stream_dp.accounting.filters.filter import Filter as Filter
 from stream_dp.accounting.filters.filter import Spend as Spend
-from stream_dp.accounting.filters.gaussian import GaussianFilter as GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter as PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter as RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter as ZCDPFilter
+from stream_dp.accounting.filters.linear import BasicFilter as BasicFilter
+from stream_dp.accounting.filters.linear import PureFilter as PureFilter
+from stream_dp.accounting.filters.linear import RenyiFilter as RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter as GaussianFilter
+from stream_dp.accounting.filters.squares import (
+    TightApproximateFilter as TightApproximateFilter,
+)
+from stream_dp.accounting.filters.squares import ZCDPFilter as ZCDPFilter
+from stream_dp.accounting.gaussian_curve import discrete_gaussian as discrete_gaussian
 from stream_dp.accounting.ledger import Ledger as Ledger
-from stream_dp.accounting.rules.leaf import leaf as leaf
+from stream_dp.accounting.ledger import truncated_odometer as truncated_odometer
+from stream_dp.accounting.ledger import truncated_odometer_at as truncated_odometer_at
+from stream_dp.accounting.rules.rule import leaf as leaf
 from stream_dp.accounting.situations import Alive as Alive
 from stream_dp.accounting.situations import Composite as Composite
 from stream_dp.accounting.situations import Filtered as Filtered
@@ -25,8 +27,6 @@ from stream_dp.accounting.situations import Parallel as Parallel
 from stream_dp.accounting.situations import Situation as Situation
 from stream_dp.accounting.situations import Ticks as Ticks
 from stream_dp.accounting.situations import Touched as Touched
-from stream_dp.accounting.truncated_odometer import truncated_odometer as truncated_odometer
-from stream_dp.accounting.truncated_odometer import truncated_odometer_at as truncated_odometer_at
 from stream_dp.core.derivation import Alternative as Alternative
 from stream_dp.core.derivation import Condition as Condition
 from stream_dp.core.derivation import Derivation as Derivation
@@ -56,8 +56,6 @@ from stream_dp.errors import WorldError as WorldError
 from stream_dp.python.budget import Budget as Budget
 from stream_dp.python.embedded import Pipeline as Pipeline
 from stream_dp.python.embedded import Plan as Plan
-from stream_dp.python.public_release import PublicRelease as PublicRelease
-from stream_dp.python.public_release import PublicWindow as PublicWindow
 from stream_dp.python.series import ContinualSeries as ContinualSeries
 from stream_dp.python.short_names import ContinualAlerts as ContinualAlerts
 from stream_dp.python.short_names import ContinualCounter as ContinualCounter
@@ -83,19 +81,21 @@ from stream_dp.python.statistic import Statistic as Statistic
 from stream_dp.python.statistic import Sum as Sum
 from stream_dp.python.statistic import Top as Top
 from stream_dp.python.tick_release import Counts as Counts
+from stream_dp.python.tick_release import PublicRelease as PublicRelease
+from stream_dp.python.tick_release import PublicWindow as PublicWindow
 from stream_dp.python.tick_release import Ranked as Ranked
 from stream_dp.python.tick_release import SumRelease as SumRelease
 from stream_dp.python.tick_release import Sums as Sums
 from stream_dp.python.tick_release import TickRelease as TickRelease
 from stream_dp.python.tick_release import TickWindow as TickWindow
-from stream_dp.verify.odometers.boundaries import FilterBoundary as FilterBoundary
-from stream_dp.verify.odometers.boundaries import MixtureBoundary as MixtureBoundary
-from stream_dp.verify.odometers.boundaries import (
+from stream_dp.verify.odometers import Boundary as Boundary
+from stream_dp.verify.odometers import FilterBoundary as FilterBoundary
+from stream_dp.verify.odometers import MixtureBoundary as MixtureBoundary
+from stream_dp.verify.odometers import Odometer as Odometer
+from stream_dp.verify.odometers import (
     OneSidedMixtureBoundary as OneSidedMixtureBoundary,
 )
-from stream_dp.verify.odometers.boundaries import StitchedBoundary as StitchedBoundary
-from stream_dp.verify.odometers.odometer import Boundary as Boundary
-from stream_dp.verify.odometers.odometer import Odometer as Odometer
+from stream_dp.verify.odometers import StitchedBoundary as StitchedBoundary
 
 __all__: list[str]
 __version__: str

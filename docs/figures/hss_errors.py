@@ -1,7 +1,7 @@
 """Where HSS has the smaller error than a tree: typical errors against the number of events.
 
 Run: python docs/figures/hss_errors.py. Writes hss-errors.svg beside this file. Rules: every number is what `method:
-auto` compares (`stream_dp.statistics.choice.predicted_errors`), for Zipf-like categories at epsilon 1 under
+auto` compares (`stream_dp.statistics.parts.predicted_errors`), for Zipf-like categories at epsilon 1 under
 add_remove and 2^16 ticks; nothing is simulated here (tests/benchmarks/bench_hss.py measures).
 """
 
@@ -13,8 +13,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_hss import BINS, JOINT, TREE, Demand, form_errors
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.choose_hss import BINS, JOINT, TREE, Demand, form_errors
 
 TICKS = 1 << 16
 EPSILON = Fraction(1)

@@ -11,8 +11,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_quantiles import sliding_choice, tumbling_choice
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.quantiles import sliding_choice, tumbling_choice
 
 EPSILON = Fraction(3, 10)
 WINDOWS = (1, 2, 4, 8, 16, 24, 36, 48, 64, 96, 168, 336, 720)

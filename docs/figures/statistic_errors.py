@@ -19,12 +19,12 @@ import yaml
 from matplotlib.figure import Figure
 from scipy.stats import lognorm
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Contrasts
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 CONFIDENCE, RUNS, HOURS = 0.95, 400, 8_760
 LOOKS = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", ":"))

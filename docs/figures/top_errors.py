@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.noise import NoiseStream

@@ -18,13 +18,14 @@ from matplotlib.figure import Figure
 from stream_dp.accounting.conversions import bits_float
 from stream_dp.accounting.filters.filter import SQUARED
 from stream_dp.core.guarantee import PureDP
-from stream_dp.verify.odometers.boundaries import (
+from stream_dp.verify.odometers import (
+    Boundary,
     FilterBoundary,
     MixtureBoundary,
+    Odometer,
     OneSidedMixtureBoundary,
     StitchedBoundary,
 )
-from stream_dp.verify.odometers.odometer import Boundary, Odometer
 
 DELTA = Fraction(1, 10**6)
 TARGET = Fraction(3)  # the epsilon the filter odometer is tuned to; it is reached at V = .2945

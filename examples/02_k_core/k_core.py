@@ -19,13 +19,12 @@ from typing import TypeAlias
 import numpy as np
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.rules.sparse_pure import sparse_pure
+from stream_dp.accounting.rules.parallel import sparse_pure
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
 from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector, SubsetQuery

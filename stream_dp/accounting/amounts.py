@@ -1,8 +1,132 @@
 """Amounts of budget as integers in units of 10^-12: costs round up, budgets round down."""
 
+from dataclasses import dataclass
+from decimal import (
+    ROUND_CEILING,
+    ROUND_FLOOR,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+)
 from fractions import Fraction
 
-from stream_dp.accounting.directed import ceil_units, floor_units
+# ---
+# Interval arithmetic in decimals: every result encloses the true value, so upper ends are safe costs.
+#
+# Rules: sums, products and quotients are rounded outwards by the decimal context. `exp`, `ln` and `sqrt` of the
+# decimal module are correctly rounded (to nearest); one step outwards makes them enclosures. With 60 digits,
+# cancellations of up to 30 digits leave more than the 24 digits that budgets keep. This file knows no privacy.
+
+_TRAPS = [InvalidOperation, DivisionByZero, Overflow]
+DIGITS = 60
+
+
+def _context(rounding: str, digits: int) -> Context:
+    return Context(digits, rounding, Emin=-20_000, Emax=20_000, traps=_TRAPS)
+
+
+_UP, _DOWN = _context(ROUND_CEILING, DIGITS), _context(ROUND_FLOOR, DIGITS)
+Number = Fraction | int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """All numbers between `low` and `high`, both included.
+
+    >>> third = Interval.of(Fraction(1, 3))
+    >>> Fraction(third.low) < Fraction(1, 3) < Fraction(third.high)
+    True
+    """
+
+    low: Decimal
+    high: Decimal
+
+    @classmethod
+    def of(cls, number: Number) -> "Interval":
+        """Return the tightest interval around a rational number."""
+        top, bottom = Decimal(number.numerator), Decimal(number.denominator)
+        return cls(_DOWN.divide(top, bottom), _UP.divide(top, bottom))
+
+    def __add__(self, other: "Interval | Number") -> "Interval":
+        o = _interval(other)
+        return Interval(_DOWN.add(self.low, o.low), _UP.add(self.high, o.high))
+
+    def __sub__(self, other: "Interval | Number") -> "Interval":
+        o = _interval(other)
+        return Interval(_DOWN.subtract(self.low, o.high), _UP.subtract(self.high, o.low))
+
+    def __mul__(self, other: "Interval | Number") -> "Interval":
+        o = _interval(other)
+        pairs = [(a, b) for a in (self.low, self.high) for b in (o.low, o.high)]
+        return Interval(
+            min(_DOWN.multiply(a, b) for a, b in pairs), max(_UP.multiply(a, b) for a, b in pairs)
+        )
+
+    def __truediv__(self, other: "Interval | Number") -> "Interval":
+        """Return the quotient.
+
+        Raises:
+            ZeroDivisionError: the divisor's interval contains 0.
+        """
+        o = _interval(other)
+        if o.low <= 0 <= o.high:
+            raise ZeroDivisionError("the divisor may be 0")
+        pairs = [(a, b) for a in (self.low, self.high) for b in (o.low, o.high)]
+        return Interval(
+            min(_DOWN.divide(a, b) for a, b in pairs), max(_UP.divide(a, b) for a, b in pairs)
+        )
+
+    def exp(self) -> "Interval":
+        """Return e to the power of the interval; never negative."""
+        low = _DOWN.next_minus(_DOWN.exp(self.low))
+        return Interval(max(low, Decimal(0)), _UP.next_plus(_UP.exp(self.high)))
+
+    def ln(self) -> "Interval":
+        """Return the natural logarithm of a positive interval."""
+        return Interval(_DOWN.next_minus(_DOWN.ln(self.low)), _UP.next_plus(_UP.ln(self.high)))
+
+    def sqrt(self) -> "Interval":
+        """Return the square root; a low end that outward rounding put below 0 counts as 0."""
+        low = _DOWN.next_minus(_DOWN.sqrt(max(self.low, Decimal(0))))
+        return Interval(max(low, Decimal(0)), _UP.next_plus(_UP.sqrt(self.high)))
+
+    @property
+    def upper(self) -> Fraction:
+        """A rational number that is certainly at least the value."""
+        return Fraction(self.high)
+
+    @property
+    def lower(self) -> Fraction:
+        """A rational number that is certainly at most the value."""
+        return Fraction(self.low)
+
+
+def _interval(number: Interval | Number) -> Interval:
+    return number if isinstance(number, Interval) else Interval.of(number)
+
+
+def ln_inverse(probability: Fraction) -> Interval:
+    """Return an interval around ln(1 / probability).
+
+    Raises:
+        ValueError: the probability is not strictly between 0 and 1.
+    """
+    if not 0 < probability < 1:
+        raise ValueError(f"a probability strictly between 0 and 1 is needed, got {probability}")
+    return Interval.of(1 / probability).ln()
+
+
+def ceil_units(value: Fraction, units: int) -> int:
+    """Return `value` in multiples of 1 / `units`, rounded up."""
+    return -((-value.numerator * units) // value.denominator)
+
+
+def floor_units(value: Fraction, units: int) -> int:
+    """Return `value` in multiples of 1 / `units`, rounded down."""
+    return value.numerator * units // value.denominator
+
 
 UNITS = 10**12
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from stream_dp.accounting.directed import Interval, ln_inverse
+from stream_dp.accounting.amounts import Interval, ln_inverse
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,

@@ -11,23 +11,20 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from stream_dp.accounting.rules.best_fixed import optimal
-from stream_dp.accounting.rules.composite import composite
-from stream_dp.accounting.rules.convert import at_delta, price
-from stream_dp.accounting.rules.filtered import filtered
-from stream_dp.accounting.rules.first_arrivals import first_arrivals
-from stream_dp.accounting.rules.first_pair import first_pair, first_pair_renyi, first_pair_zcdp
-from stream_dp.accounting.rules.fixed import concurrent
+from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.group import group
-from stream_dp.accounting.rules.local import local
-from stream_dp.accounting.rules.moved import moved
-from stream_dp.accounting.rules.of_users import of_users
+from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users
+from stream_dp.accounting.rules.parallel import (
+    first_pair,
+    first_pair_renyi,
+    first_pair_zcdp,
+    local,
+    sparse_delta,
+    sparse_pure,
+)
 from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
-from stream_dp.accounting.rules.rule import Premises, Rule
-from stream_dp.accounting.rules.sparse_delta import sparse_delta
-from stream_dp.accounting.rules.sparse_pure import sparse_pure
-from stream_dp.accounting.rules.ticks import ticks
+from stream_dp.accounting.rules.rule import Premises, Rule, at_delta, composite, price
+from stream_dp.accounting.rules.time import ticks
 from stream_dp.accounting.situations import (
     Composite,
     Filtered,

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.amounts import Interval
 from stream_dp.errors import NotDerivable
 
 LISTED = 4000  # most answers that the exact method lists

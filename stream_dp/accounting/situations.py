@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
-from stream_dp.core.how_many import how_many
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.core.serial import takes_no_subclass
+from stream_dp.core.wording import how_many
 
 ZERO = Fraction(0)
 

@@ -9,16 +9,14 @@ neither mechanisms nor journals.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stream_dp.accounting.entry import Entry
-from stream_dp.accounting.filters.basic import by_ticks
-from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.filters.filter import Entry, Filter
+from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger, Preview
-from stream_dp.accounting.rules.moved import halved
-from stream_dp.accounting.rules.of_users import divided
+from stream_dp.accounting.rules.groups import divided, halved
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Protected
-from stream_dp.core.near_names import meant
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wording import meant
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
 MAIN = ""

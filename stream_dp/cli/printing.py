@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
 
 PIPED_WIDTH = 180
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from stream_dp.engine.messages.answer_words import error_of
+from stream_dp.engine.messages.conversation import error_of
 from stream_dp.journal.answer_body import read_answer
 from stream_dp.noise import fresh_seed
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from stream_dp.core.closed import takes_no_subclass
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.serial import takes_no_subclass
 from stream_dp.errors import InvalidCost, NotDerivable
 
 

@@ -4,11 +4,39 @@ Rules: a step takes a state and returns the next one. `step` is synchronous and 
 refused message raises `RejectedMessage` and changes nothing. This file knows no mechanism and no sampler.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.messages import IntArray, Message
+
+# ---
+# The two messages a continual mechanism takes, and the shape of its rows.
+#
+# Rules: messages are values. An `Update` carries one tick's row; a `Query` asks for the current answer.
+# This file knows nothing of noise, time, files or actors.
+
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Update:
+    """One tick of data: `row` has shape (width,), entries are non-negative event counts."""
+
+    row: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Ask for the current answer; `threshold` is a public value that only mechanisms with thresholds take."""
+
+    threshold: int | None = None
+
+
+Message: TypeAlias = Update | Query
 
 S = TypeVar("S")
 

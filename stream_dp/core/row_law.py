@@ -6,10 +6,9 @@ rows of an audit's adversary follow from it. This file knows no mechanism and no
 
 from dataclasses import dataclass
 
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import AMOUNTS, AmountRows, EventRows, HalvedRows, RowSpace, user
-from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 
 MOST_UNITS = 10**9

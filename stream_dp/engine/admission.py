@@ -12,12 +12,12 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.filters.filter import Entry
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
-from stream_dp.core.near_names import meant
+from stream_dp.core.wording import meant
 from stream_dp.engine.proposals import Proposal, SeriesPlanner, WatchProposal
-from stream_dp.engine.registry import LiveSeries, Registry
+from stream_dp.engine.series import LiveSeries, Registry
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import read_answer
 from stream_dp.journal.commit import Asked, Charge, Commit, Created, Halted, Unwatched, Watched

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.engine.phases import EnginePhase, Lifecycle
-from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.errors import BudgetRefused, EngineEnded, UsageError, WorldError
 
 QUEUED = 4

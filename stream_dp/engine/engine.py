@@ -15,15 +15,14 @@ from typing import Any, cast
 
 import msgspec
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.commands import ENDED, Command, Inbox
-from stream_dp.engine.commit_chain import CommitChain, commit_of
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
-from stream_dp.engine.gate import Gate, due
-from stream_dp.engine.memories.memory import Memories, Memory
-from stream_dp.engine.memories.seen_memory import OpenIdentifiers
+from stream_dp.engine.gate import CommitChain, Gate, commit_of, due
+from stream_dp.engine.history import GENESIS, require_same
+from stream_dp.engine.memory import Memories, Memory
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import (
     Answering,
@@ -35,20 +34,18 @@ from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
 from stream_dp.engine.proposals import Derived, OnThread, Proposal
-from stream_dp.engine.recovery.header_check import require_same
-from stream_dp.engine.recovery.history import GENESIS
-from stream_dp.engine.recovery.recovery import (
+from stream_dp.engine.recovery import (
     NoiseMaker,
     Recovered,
     initial_states,
     recover,
     served_until,
 )
-from stream_dp.engine.registry import Registry
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.engine.ticks.reader import Reader
-from stream_dp.engine.ticks.record_guard import EveryRecord, RecordGuard
-from stream_dp.engine.ticks.tick_assembler import ClosedTick, Router
+from stream_dp.engine.series import Registry
+from stream_dp.engine.tick_assembler import ClosedTick, Router
+from stream_dp.engine.tick_reader import EveryRecord, Reader, RecordGuard
+from stream_dp.engine.user_memory import OpenIdentifiers
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.journal.commit import Commit, Header, Release, SavedStates
 from stream_dp.journal.release import release_of

@@ -11,16 +11,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import Query
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.actor import Actor, Ask, Halt, MechanismAnswer, Snapshot, Tick
-from stream_dp.engine.guard import Guard
-from stream_dp.engine.made_series import with_made
-from stream_dp.engine.recovery.recovery import NoiseMaker, initial_states
-from stream_dp.engine.registry import LiveSeries, Registry
-from stream_dp.engine.series import Series
-from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.core.mechanism import Noise, Query
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.actor import Actor, Ask, Guard, Halt, MechanismAnswer, Snapshot, Tick
+from stream_dp.engine.recovery import NoiseMaker, initial_states
+from stream_dp.engine.series import LiveSeries, Registry, Series, with_made
+from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.journal.commit import Release, SavedStates
 from stream_dp.mechanisms.states import STATES
 

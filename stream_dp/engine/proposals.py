@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.messages import Query
-from stream_dp.engine.messages.work import MESSAGE_STEPS, limited
-from stream_dp.engine.registry import LiveSeries
-from stream_dp.engine.series import Series
+from stream_dp.core.mechanism import Query
+from stream_dp.engine.messages.addressed import MESSAGE_STEPS, limited
+from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Created
 

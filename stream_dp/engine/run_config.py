@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.made_series import MadeSeries
-from stream_dp.engine.series import Series
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.series import MadeSeries, Series
 from stream_dp.journal.commit import Charge, Header
 
 GROUP = 100

@@ -4,7 +4,7 @@ Rules: the form of a release is that of `release`. This file knows no actor, jou
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
@@ -12,9 +12,10 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import UNSET
 
-from stream_dp.core.mechanism import Mechanism
-from stream_dp.core.messages import IntArray, Query
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.mechanism import IntArray, Mechanism, Query
+from stream_dp.core.time import TickGrid
+from stream_dp.errors import UnknownMechanism
+from stream_dp.journal.commit import Release
 from stream_dp.journal.release import (
     VERSION,
     Released,
@@ -22,14 +23,114 @@ from stream_dp.journal.release import (
     WindowPart,
     content,
     in_units,
+    is_recorded,
     name_bytes,
     part,
+    read_exactly,
     told_number,
     write,
 )
 from stream_dp.mechanisms.serving import clipped
 
+# ---
+# A series made of other series' releases at the same tick: post-processing ([HSV] 2.14), which costs nothing.
+#
+# Rules: a body is a function of its inputs' bodies at the same tick and of public parameters; it has no mechanism,
+# row, state or noise. Its release stands after those of its inputs in the same commit, with the next numbers of the
+# sequence. Numbers are read from the bytes exactly, never as floats. This file knows no actor, journal or statistic.
+
 _HEAD_BYTES = 250
+_MADE_SERIES_ENTRY_BYTES = 90
+
+Part: TypeAlias = Mapping[str, Any]
+"""The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
+Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
+"""Computes the fields of a part from the inputs' parts, at a tick, for the window of this name ("": no windows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSeries:
+    """The series `name`, made of the releases of `inputs`; `keys` and `windows` name what its releases show.
+
+    The first of `makes` writes each part, with ends that hold with `confidence`. The other functions wrote parts in
+    earlier versions; the journals of those versions hold such releases. Where `private` is False (noise of the test
+    kit), every body says so.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    keys: tuple[str, ...]
+    windows: tuple[str, ...]
+    makes: tuple[Make, ...]
+    confidence: float
+    private: bool = True
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest size of a release in bytes, roughly; public."""
+        part = sum(map(name_bytes, self.keys)) + _MADE_SERIES_ENTRY_BYTES * len(self.keys)
+        return _HEAD_BYTES + part * max(1, len(self.windows))
+
+    def body(self, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]) -> bytes:
+        """Return the exact public bytes of one release; `bodies` are those of the same tick, by series.
+
+        Raises:
+            KeyError: an input has no body.
+        """
+        return self._written(self.makes[0], grid, sequence, tick, bodies)
+
+    def gives(
+        self, body: bytes, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
+    ) -> bool:
+        """Return whether this version or an earlier one makes `body` from the bodies of the same tick.
+
+        Raises:
+            KeyError: an input has no body.
+        """
+        written = (self._written(make, grid, sequence, tick, bodies) for make in self.makes)
+        return any(is_recorded(body, one) for one in written)
+
+    def _written(
+        self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
+    ) -> bytes:
+        said = [read_exactly(bodies[name]) for name in self.inputs]
+        released = Released(
+            v=VERSION,
+            sequence=sequence,
+            series=self.name,
+            tick=tick,
+            end=grid.end_text(tick),
+            **self._content(make, tick, said),
+            confidence=self.confidence,
+            not_private=not self.private,
+        )
+        return write(released)
+
+    def _content(self, make: Make, tick: int, said: Sequence[Part]) -> Mapping[str, Any]:
+        if not self.windows:
+            return make(tick, "", said)
+        parts = {name: [each["windows"][name] for each in said] for name in self.windows}
+        return {"windows": {name: WindowPart(**make(tick, name, of)) for name, of in parts.items()}}
+
+
+def with_made(
+    releases: Sequence[Release], made: Sequence[MadeSeries], grid: TickGrid
+) -> tuple[Release, ...]:
+    """Return the releases of one tick, followed by those of the series made of them."""
+    if not made:
+        return tuple(releases)
+    bodies = {each.series: each.body for each in releases}
+    last = releases[-1]
+    numbered = enumerate(made, start=last.sequence + 1)
+    return (
+        *releases,
+        *(
+            Release(number, one.name, last.tick, one.body(grid, number, last.tick, bodies))
+            for number, one in numbered
+        ),
+    )
+
+
 _ENTRY_BYTES = 24
 _VIEW_BYTES = 80
 _TOLD_BYTES = 120
@@ -227,3 +328,95 @@ def _view_bytes(view: SeriesView) -> int:
         return _VIEW_BYTES + view.told_bytes
     entry = _ENTRY_BYTES if view.tell is None else _TOLD_BYTES
     return _VIEW_BYTES + sum(map(name_bytes, view.keys)) + entry * len(view.keys)
+
+
+# ---
+# Which series runs at which tick: those of the first start, and those created and halted since.
+#
+# Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. A series
+# made of others' releases has no number; neither it nor its inputs are ever halted. This file knows no state, actor
+# or journal.
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSeries:
+    """A series that runs, as mechanism `number`, on ticks from `start` on.
+
+    `created` is True for series created while the engine runs (the live series of the documentation), and False for
+    those of the first start.
+    """
+
+    number: int
+    series: Series
+    start: int = 0
+    created: bool = False
+
+
+class Registry:
+    """All running series, in the order of their numbers; `made` are made of the releases of the `first` ones."""
+
+    def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
+        self.made = tuple(made)
+        self._live = {number: LiveSeries(number, series) for number, series in enumerate(first)}
+        self._numbers = {series.name: number for number, series in enumerate(first)}
+        self._next = len(first)
+
+    @property
+    def live(self) -> tuple[LiveSeries, ...]:
+        """The series that have not been halted."""
+        return tuple(self._live.values())
+
+    def at(self, tick: int) -> tuple[LiveSeries, ...]:
+        """Return the series that have not been halted and see this tick."""
+        return tuple(live for live in self._live.values() if live.start <= tick)
+
+    @property
+    def releasing(self) -> tuple[Series | MadeSeries, ...]:
+        """All series with a release at every tick, in the order of the releases."""
+        return (*(live.series for live in self._live.values()), *self.made)
+
+    def numbered(self, number: int) -> LiveSeries | None:
+        """Return the series of this number; None if it does not run."""
+        return self._live.get(number)
+
+    def named(self, name: str) -> LiveSeries | None:
+        """Return the series of this name; None if it does not run or is made of others' releases."""
+        return self._live.get(self._numbers.get(name, -1))
+
+    def made_named(self, name: str) -> MadeSeries | None:
+        """Return the made series of this name; None if there is none."""
+        return next((each for each in self.made if each.name == name), None)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next series to be created."""
+        return self._next
+
+    def add(self, number: int, series: Series, start: int) -> LiveSeries:
+        """Add a series that sees ticks from `start` on, and return it.
+
+        Raises:
+            ValueError: `number` is not the next number.
+        """
+        if number != self._next:
+            raise ValueError(f"the next series has number {self._next}, not {number}")
+        self._next += 1
+        self._live[number] = LiveSeries(number, series, start, created=True)
+        self._numbers[series.name] = number
+        return self._live[number]
+
+    def change(self, number: int, series: Series) -> LiveSeries:
+        """Replace a running series from this cut on, and return it."""
+        live = self._live[number] = replace(self._live[number], series=series)
+        return live
+
+    def remove(self, number: int) -> LiveSeries:
+        """Halt a series at this cut, and return it.
+
+        Raises:
+            UnknownMechanism: it does not run.
+        """
+        if number not in self._live:
+            raise UnknownMechanism(f"no series with number {number} runs")
+        del self._numbers[self._live[number].series.name]
+        return self._live.pop(number)

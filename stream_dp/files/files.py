@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.core.moments import ISO, TimeForm
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files.records import Fields, TickedRecords, load_records, ticked

@@ -4,7 +4,7 @@ Rules: every row or line is one record, and a bad one affects no other. A value 
 string. A row with too few or too many columns, or a Parquet row with a cell that cannot be converted, becomes a
 payload that no decoder accepts as an object. A broken JSON line or bad UTF-8 stays unchanged. The engine makes dead
 letters of them. Blank lines are not records. CSV and Parquet give JSON objects with the declared fields that the
-file has; an empty cell is null. `core.moments` reads a record's own time. Error texts name the file and its
+file has; an empty cell is null. `core.time` reads a record's own time. Error texts name the file and its
 columns, never a cell.
 """
 
@@ -16,22 +16,118 @@ import math
 import re
 import zlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from stream_dp.core.moments import ISO, TimeForm, own_time, written
-from stream_dp.core.near_names import meant
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, written
+from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.files.parquet_cells import ParquetCells, Row, UnreadableParquet
+
+# ---
+# The rows of a Parquet file, cell by cell.
+#
+# Rules: a cell that cannot be converted (bad UTF-8, a date after the year 9999) affects only its own row, which
+# becomes None. A timestamp with a zone becomes text in UTC, one without becomes text without an offset, both in whole
+# milliseconds, floored, also before 1970. The library is imported on first use. Error texts name the file's columns,
+# never a cell.
+
+Row: TypeAlias = Sequence[object] | None
+_BAD: Final = object()
+_PER_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+
+
+class UnreadableParquet(Exception):
+    """The file as a whole cannot be read; the text needs only the path."""
+
+
+class ParquetCells:
+    """The columns of one file, and its rows."""
+
+    def __init__(self, data: bytes) -> None:
+        """Read the file's schema.
+
+        Raises:
+            UnreadableParquet: pyarrow is not installed, or this is not a Parquet file.
+        """
+        try:
+            self._arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        except ImportError:
+            raise UnreadableParquet(
+                "reading Parquet needs pyarrow: pip install 'stream_dp[parquet]'"
+            ) from None
+        self._broken = (self._arrow.ArrowException, OSError)
+        self._no_value = (*self._broken, ValueError, TypeError, ArithmeticError, RecursionError)
+        try:
+            self._file = parquet.ParquetFile(io.BytesIO(data))
+            self.names: list[str] = self._file.schema_arrow.names
+        except self._broken:
+            raise _unreadable() from None
+
+    def rows(self, wanted: Sequence[str], text_of: Callable[[int], object]) -> Iterator[Row]:
+        """Yield the cells of the wanted columns, row by row, in the file's order; None for a row with a bad cell.
+
+        `text_of` writes a timestamp with a zone, given in milliseconds; if it raises OverflowError, the cell is
+        bad.
+
+        Raises:
+            UnreadableParquet: the file is damaged.
+        """
+        try:
+            for batch in self._file.iter_batches(columns=list(wanted)):
+                by_name = dict(zip(batch.schema.names, batch.columns, strict=True))
+                columns = [self._column(by_name[name], text_of) for name in wanted]
+                for row in zip(*columns, strict=True):
+                    yield None if any(cell is _BAD for cell in row) else row
+        except self._broken:
+            raise _unreadable() from None
+
+    def _column(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
+        """Return the cells of one column; a bad cell is `_BAD`."""
+        if self._arrow.types.is_timestamp(column.type):
+            return self._moments(column, text_of)
+        try:
+            cells: list[object] = column.to_pylist()
+        except self._no_value:
+            return [self._cell(one) for one in column]
+        return cells
+
+    def _moments(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
+        """Convert timestamps from their integers, so that no unit or zone makes the conversion of a column fail."""
+        times, over = _PER_MS[column.type.unit]
+        write = _local_text if column.type.tz is None else text_of
+
+        def cell(count: int | None) -> object:
+            try:
+                return None if count is None else write(count * times // over)
+            except OverflowError:
+                return _BAD
+
+        return [cell(count) for count in column.cast(self._arrow.int64()).to_pylist()]
+
+    def _cell(self, scalar: Any) -> object:
+        try:
+            return scalar.as_py()
+        except self._no_value:
+            return _BAD
+
+
+def _local_text(moment: int) -> str:
+    return moment_text(moment).removesuffix("Z")
+
+
+def _unreadable() -> UnreadableParquet:
+    return UnreadableParquet("not a Parquet file that pyarrow can read")
+
 
 _T = TypeVar("_T")
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
@@ -347,3 +443,121 @@ _NAMES: Mapping[str, Callable[[_Bytes], list[str]]] = {
     ".ndjson": lambda _: [],
     ".parquet": _parquet_names,
 }
+
+# ---
+# The rows of a CSV or of JSON lines, without a schema: for `send` and `init`.
+#
+# Rules: as in `records`, every line is one row, and a bad line affects no other. Cells of a CSV are texts; an empty
+# cell is None. Columns without a name, or with a name that occurs twice, are left out, because their names do not
+# identify them. Error texts contain no cell.
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_TRUTHS = {"true": True, "false": False}
+_PLAIN_ROWS_BOM = "\ufeff"
+
+
+class PlainRow(NamedTuple):
+    """One line: its number and its values by name; None if it is not a complete row or not a JSON object."""
+
+    line: int
+    value: Mapping[str, Any] | None
+
+    def __repr__(self) -> str:
+        return f"PlainRow(line={self.line})"
+
+
+def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
+    """Yield the objects of JSON lines; blank lines are skipped."""
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix(_PLAIN_ROWS_BOM.encode()) if number == 1 else line
+        if not text.strip():
+            continue
+        yield PlainRow(number, json_object(text))
+
+
+def json_object(text: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a payload; None for anything else."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
+    """Yield the rows below the first line of a CSV, with cells by column name."""
+    rows = csv_rows(_texts(lines))
+    header = next(rows, (0, None))[1] or []
+    once = set(nameable(header))
+    for number, row in rows:
+        if row is None or len(row) != len(header):
+            yield PlainRow(number, None)
+            continue
+        cells = zip(header, row, strict=True)
+        yield PlainRow(number, {name: cell or None for name, cell in cells if name in once})
+
+
+def nameable(header: Sequence[str]) -> list[str]:
+    """Return the names that occur exactly once in a header."""
+    counts = Counter(header)
+    return [name for name in header if name and counts[name] == 1]
+
+
+def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
+    """Yield the rows of a CSV (`cells`), or of JSON lines."""
+    return (cell_rows if cells else json_rows)(lines)
+
+
+def looks_like_json(begin: bytes) -> bool:
+    """Return whether a text begins with a JSON object, and so has no CSV header."""
+    return begin.removeprefix(_PLAIN_ROWS_BOM.encode()).lstrip().startswith(b"{")
+
+
+def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str, Any]], bytes]:
+    """Return a function that encodes a row as JSON; JSON lines are sent unchanged.
+
+    A CSV's row contains the declared `fields` by their types, or, without `fields`, all columns by their look.
+    """
+    if not cells:
+        return msgspec.json.encode
+    if fields is None:
+        return lambda row: _encoded({name: as_it_looks(cell) for name, cell in row.items()})
+    readers = {name: cell_reader(kind) for name, kind in fields.items()}
+    return lambda row: _encoded(
+        {name: read(row[name] or "") for name, read in readers.items() if name in row}
+    )
+
+
+def as_it_looks(cell: str | None) -> object:
+    """Return the value of a cell without a declared type: a JSON number, true, false or a text; None if empty.
+
+    >>> [as_it_looks(cell) for cell in ("1.5", "7", "007", "True", "", "DE")]
+    [1.5, 7, '007', True, None, 'DE']
+    """
+    if not cell:
+        return None
+    match = _NUMBER.fullmatch(cell)
+    if match is None:
+        return _TRUTHS.get(cell.lower(), cell)
+    if match[2] is None and match[3] is None:
+        return int(cell)
+    value = float(cell)
+    return value if math.isfinite(value) else cell
+
+
+def _texts(lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines as text; bad UTF-8 passes through unchanged."""
+    for number, line in enumerate(lines):
+        text = line.decode("utf-8", "surrogateescape")
+        yield text.removeprefix(_PLAIN_ROWS_BOM) if number == 0 else text
+
+
+def _encoded(row: Mapping[str, object]) -> bytes:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogateescape"
+    )
+
+
+def lines_of(file: BinaryIO | io.BufferedIOBase) -> Iterator[bytes]:
+    """Yield the lines of an open file as they arrive."""
+    return iter(file.readline, b"")

@@ -13,8 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from stream_dp.core.moments import parse_moment
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid, parse_moment
 from stream_dp.journal.public_body import PublicBody, decoded_body
 
 VERSION = 1

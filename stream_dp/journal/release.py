@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from stream_dp.core.messages import IntArray
-from stream_dp.core.moments import parse_moment
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.time import parse_moment
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
 from stream_dp.journal.public_body import PublicBody, decoded_body

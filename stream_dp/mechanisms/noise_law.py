@@ -4,10 +4,71 @@ Rules: floats are allowed, because no result is added to a count. This file know
 """
 
 import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import takewhile
 from statistics import NormalDist
 from typing import NamedTuple
 
-from stream_dp.mechanisms.noise_quantiles import Term, Terms, laplace_quantile
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.mechanisms.noise_quantiles import (
+    LAWS_KEPT,
+    LEFT_OUT,
+    NEGLIGIBLE,
+    NearTheEdge,
+    Term,
+    Terms,
+    laplace_quantile,
+)
+from stream_dp.mechanisms.quotients import Widths
+
+# ---
+# Public tail bounds of the noise, from which thresholds and error bounds are computed.
+#
+# Everything here is a function of public parameters; floats are allowed, because no result is added to a count. This
+# file knows no state and no data.
+
+_GRID = np.linspace(0.02, 0.98, 97)
+
+
+def index_probability(beta: float, index: int, horizon: int | None) -> float:
+    """Return a share of the failure probability `beta` for the index-th of `horizon` (None: endlessly many) events.
+
+    The shares add up to at most `beta`: uniform where the number is known, else beta / (2.10975 (t+1) ln^2(t+1)).
+    """
+    if horizon is not None:
+        return beta / horizon
+    return beta / (2.10975 * (index + 1) * math.log(index + 1) ** 2)
+
+
+def geometric_tail(scale: Fraction, probability: float) -> int:
+    """Return the least integer that a geometric sample of this scale exceeds with at most this probability."""
+    return max(0, math.ceil(-float(scale) * math.log(probability)))
+
+
+def laplace_sum_tail(terms: Sequence[Term | tuple[Fraction, int]], probability: float) -> int:
+    """Return an integer that |sum of independent DLap terms|, rounded, exceeds with at most this probability
+    (Chernoff).
+
+    The bound is a minimum over a grid of s, so it always holds: E exp(s w X) = (1-a)^2 / ((1 - a e^sw)(1 - a
+    e^-sw)) for noise of weight w, a = exp(-1/scale), 0 < s < 1/(w scale).
+    """
+    present = [Term(*term) for term in terms if term[1]]
+    if not present:
+        return 0
+    s = _GRID / max(float(term.scale) * term.weight for term in present)
+    exponent = np.full_like(s, math.log(2 / probability))
+    for scale, number, weight in present:
+        a, turned = math.exp(-1 / float(scale)), weight * s
+        exponent += number * (
+            2 * math.log1p(-a) - np.log1p(-a * np.exp(turned)) - np.log1p(-a * np.exp(-turned))
+        )
+    return math.ceil(float((exponent / s).min()))
 
 
 class NoiseLaw(NamedTuple):
@@ -54,3 +115,223 @@ class NoiseLaw(NamedTuple):
 
 
 NOTHING = NoiseLaw(rest=0.0)
+
+# ---
+# Bounds on |A - r B| for two independent noisy answers A and B whose true values have the quotient r.
+#
+# A - r B is noise less r times noise. Its quantile q(r) is computed at a few r, and chords join these points. Chords
+# are never too low for the law that is computed here, which is wider than the law of the noise:
+#
+# 1. A discrete Laplace of scale s with uniform noise on [-1/2, 1/2] is at most as spread (Birnbaum 1948) as a Laplace
+# of
+#    scale 1 / (2 tanh(1 / (2 s))): for k = 0, 1, ... and |x| <= 1/2 it exceeds k + x with the probability a^k (1 - c
+#    x),
+#    a = e^(-1/s) and c = 2 tanh(1 / (2 s)) <= 1/s (of k = 0: for x >= 0), and the Laplace with e^(-c (k + x)). Sums
+#    and
+#    multiples of such symmetric unimodal laws keep that order.
+# 2. An integer sum of discrete Laplaces is unimodal (log-concave), so more uniform noises than one only spread it:
+# |A|
+#    exceeds q + 1/2 at most as often as the sum of Laplaces exceeds q. With weights a sum is rounded, by 1/2 at most,
+#    and
+#    taken as smooth, as a Gaussian on its lattice is; `rest` holds the roundings.
+# 3. Laplaces and normal laws are log-concave, and so is their joint law. The quantile of |u A + v B| is then a convex
+#    function of (u, v) (Meyer and Reisner 1991; Bobkov 2010), so between two directions it is below its chord.
+#
+# Rules: every width is a function of public parameters, rounded up to so few bits that machines with different float
+# arithmetic get the same width. The two answers are independent: no draw goes into both. This file knows no release
+# and no state.
+
+CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
+BITS = 11  # a quantile is rounded up to a multiple of at most the deviation / 2^BITS
+FINE = 10  # a rest is rounded up to a multiple of 2^-FINE
+SMOOTH = 1 / 32  # standard deviation of the added normal noise, as a part of the law's own
+NORMAL = NormalDist()
+FEW = 48  # number of angles in the first look
+CHORDS = 8  # so many steps of the search follow a chord; later steps halve the interval
+ROUNDING = 1e-12  # bound on the change of a probability by all float roundings
+SLOPES = tuple(
+    Fraction(round(math.tan(math.pi / 2 * cell / CELLS) * 1024), 1024) for cell in range(CELLS)
+)
+
+Floats = NDArray[np.float64]
+
+
+@lru_cache(maxsize=LAWS_KEPT)
+def contrast_widths(
+    of: NoiseLaw, over: NoiseLaw, failure: float, farthest: Fraction | None = None
+) -> Widths:
+    """Return widths exceeded by |noise of `of` - r * noise of `over`| with probability at most `failure`, for every
+    r.
+
+    `farthest` is a bound on |r|; both noises, and r, are in units of answers.
+    """
+    sums = _Sum.of(of), _Sum.of(over)
+    if not sums[0].variance or not sums[1].variance:
+        lines = [(sums[0].quantile(failure), sums[1].quantile(failure))]
+    else:
+        lines = _chords(*sums, failure, farthest)
+    rests = [_up(*law.rest.as_integer_ratio(), -FINE) for law in (of, over)]
+    return Widths(tuple((a + rests[0], b + rests[1]) for a, b in lines))
+
+
+def _chords(
+    of: "_Sum", over: "_Sum", failure: float, farthest: Fraction | None
+) -> list[tuple[Fraction, Fraction]]:
+    """Return the lines a + b r through neighbouring quantiles; the last one has the slope of `over` alone."""
+    alike = _coarse(math.sqrt(of.variance / over.variance))
+    at = [slope * alike for slope in SLOPES]
+    if farthest is not None:
+        at = [*takewhile(farthest.__gt__, at), farthest]
+    starts, part = _over_one(at)
+    found, unit = _over_one([of.plus(over, each).quantile(failure) for each in at])
+    steps = zip(starts, starts[1:], found, found[1:], strict=False)
+    slopes = [
+        _up((last - first) * part, (to - start) * unit, over.bits)
+        for start, to, first, last in steps
+    ]
+    if farthest is None:
+        slopes.append(over.quantile(failure))
+    lines = []
+    for start, quantile, slope in zip(starts, found, slopes or [Fraction(0)], strict=False):
+        rise, run = slope.as_integer_ratio()
+        above = quantile * part * run - rise * start * unit
+        lines.append((_up(above, unit * part * run, of.bits), slope))
+    return lines
+
+
+def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Return the numerators over a common denominator, and the denominator: integer sums take a tenth of the time."""
+    unit = math.lcm(*(number.denominator for number in numbers))
+    return [number.numerator * (unit // number.denominator) for number in numbers], unit
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A sum of weighted continuous Laplace noises, `numbers` of each scale, and a normal law."""
+
+    scales: Floats
+    numbers: Floats
+    normal: float
+
+    @classmethod
+    def of(cls, law: NoiseLaw) -> "_Sum":
+        """Return a sum that is at least as spread as the noise of `law`."""
+        scales, numbers = [], []
+        for scale, number, *weight in law.terms:
+            if number:
+                rate = 1 / (2 * (scale.numerator / scale.denominator))
+                scales.append((weight or (1.0,))[0] / (2 * math.tanh(rate)))
+                numbers.append(number)
+        return cls(np.array(scales, np.float64), np.array(numbers, np.float64), law.variance)
+
+    @cached_property
+    def variance(self) -> float:
+        """The variance of the sum."""
+        return float(2 * (self.numbers @ self.scales**2)) + self.normal
+
+    @cached_property
+    def bits(self) -> int:
+        """Exponent of the grid: quantiles are multiples of 2^bits."""
+        return math.floor(math.log2(self.variance) / 2) - BITS
+
+    def plus(self, other: "_Sum", times: Fraction) -> "_Sum":
+        """Return the sum of this noise and `times` * `other`."""
+        factor = float(times)
+        scales = np.concatenate([self.scales, other.scales * factor])
+        numbers = np.concatenate([self.numbers, other.numbers])
+        return _Sum(scales, numbers, self.normal + other.normal * factor**2)
+
+    def quantile(self, failure: float) -> Fraction:
+        """Return a bound that |sum| exceeds with probability at most `failure` (Gil-Pelaez, smoothed)."""
+        if not self.variance:
+            return Fraction(0)
+        deviation = math.sqrt(self.variance)
+        unlikely = math.log(2 / (failure * NEGLIGIBLE))
+        widest = float(self.scales.max(initial=0.0)) / deviation
+        bound = math.sqrt(2 * unlikely) + unlikely * widest + 1  # Bernstein
+        spacing, step = math.pi / bound, 2.0**self.bits / deviation
+        points, most = (
+            math.ceil(math.sqrt(2 * unlikely) / SMOOTH / spacing),
+            math.ceil(bound / step),
+        )
+        low, left_out = self._low_angles(spacing, points, failure * LEFT_OUT)
+        try:
+            steps = low.quantile(failure, step, most, left_out + ROUNDING)
+        except NearTheEdge:
+            steps = self._angles(spacing, points).quantile(failure, step, most, 0.0)
+        return _times_power(steps, self.bits)
+
+    def _low_angles(self, spacing: float, points: int, least: float) -> "tuple[_Angles, float]":
+        """Return the first of `points` angles, and a bound on what the others add to a probability.
+
+        The bound is `least` where some angles are left out. The transform falls, and angle number k adds at most 2
+        / (pi k) times its value.
+        """
+        few = FEW
+        while few < points:
+            low = self._angles(spacing, few)
+            left_out = few * float(low.mass[-1]) * math.log(points / few)
+            if left_out <= least:
+                return low, left_out
+            few *= 2
+        return self._angles(spacing, points), 0.0
+
+    def _angles(self, spacing: float, points: int) -> "_Angles":
+        """Return `points` angles, for the sum in units of its deviation."""
+        theta = spacing * np.arange(1, points + 1, dtype=np.float64)
+        deviation = math.sqrt(self.variance)
+        waves = np.log1p(np.multiply.outer(self.scales / deviation, theta) ** 2)
+        rest = (self.normal / self.variance + SMOOTH**2) / 2 * theta**2
+        mass = 2 / math.pi * spacing * np.exp(-(self.numbers @ waves) - rest) / theta
+        return _Angles(spacing, theta, mass)
+
+
+class _Angles(NamedTuple):
+    """Multiples `theta` of `spacing`, and `mass`, a bound on what each adds to a probability."""
+
+    spacing: float
+    theta: Floats
+    mass: Floats
+
+    def quantile(self, failure: float, step: float, most: int, room: float) -> int:
+        """Return the least number of steps, up to `most`, that is exceeded with probability at most `failure`.
+
+        The law falls by more than its error from step to step, so every search order finds the same number.
+
+        Raises:
+            NearTheEdge: a probability on the way is within `room` of `failure`.
+        """
+        normal = NORMAL.inv_cdf(1 - failure / 2)
+        likely, falls = normal / step, 2 * NORMAL.pdf(normal) * step
+        low, high, before, last, tried = 0, most, 0, 0.0, 0
+        while high - low > 1:
+            inner = min(max(likely, low + 1), high - 1)
+            middle = int(inner) if tried < CHORDS else (low + high) // 2
+            edge = middle * step
+            inside = edge * self.spacing / math.pi + float(self.mass @ np.sin(self.theta * edge))
+            beyond = 1 - inside - failure
+            if abs(beyond) < room:
+                raise NearTheEdge
+            low, high = (low, middle) if beyond <= 0 else (middle, high)
+            if tried:
+                falls = max((last - beyond) / (middle - before), sys.float_info.min)
+            likely = middle + beyond / falls + (beyond > 0)
+            before, last, tried = middle, beyond, tried + 1
+        return high
+
+
+def _coarse(number: float) -> Fraction:
+    """Return the number rounded to ten bits."""
+    bits = math.floor(math.log2(number)) - 10
+    return _times_power(round(number / 2.0**bits), bits)
+
+
+def _up(of: int, over: int, bits: int) -> Fraction:
+    """Return the quotient rounded up to a multiple of 2^bits; a negative quotient gives 0."""
+    units = -((-of << max(0, -bits)) // (over << max(0, bits)))
+    return _times_power(max(0, units), bits)
+
+
+def _times_power(units: int, bits: int) -> Fraction:
+    """Return `units` * 2^`bits`."""
+    return Fraction(units << max(0, bits), 1 << max(0, -bits))

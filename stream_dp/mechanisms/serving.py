@@ -15,16 +15,13 @@ import numpy as np
 
 from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.mechanism import Mechanism
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray, Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.exact_class import require_exact_class
-from stream_dp.mechanisms.noise_contrasts import contrast_widths
-from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.checks import checked, require_exact_class
+from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
 from stream_dp.mechanisms.quotients import Widths
-from stream_dp.mechanisms.row_check import checked
 
 MOST_BYTES = 1 << 18  # bytes of cached bands of a mechanism, with their keys
 _ENTRY_BYTES = 150

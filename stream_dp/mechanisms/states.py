@@ -6,14 +6,18 @@ the next one. A version without an upgrade is refused, also where the last commi
 replayed.
 """
 
+import hashlib
+from typing import Any
+
 from stream_dp.core.composition import Child, CompositionState
+from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec, Upgrades
+from stream_dp.core.serial import Codec, Upgrades, canonical
 from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
 from stream_dp.mechanisms.linear.counter import (
     CounterState,
     HandOverCounter,
@@ -21,21 +25,28 @@ from stream_dp.mechanisms.linear.counter import (
     HybridCounter,
     HybridState,
 )
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffState
-from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
-from stream_dp.mechanisms.linear.lattice_noise import LatticeState
+from stream_dp.mechanisms.linear.gaussian_counter import (
+    GaussianCounter,
+    GaussianCounterState,
+    LatticeState,
+)
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState
 from stream_dp.mechanisms.papers.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.papers.multi_sparse_vector import (
     MultiSparseVector,
     MultiSparseVectorState,
 )
-from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity, NoisyQuantityState
-from stream_dp.mechanisms.papers.paper_hss import PaperHSSState
-from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.papers.paper_hss import (
+    NoisyQuantity,
+    NoisyQuantityState,
+    PaperHSSState,
+    PaperSparseVector,
+)
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
 from stream_dp.mechanisms.watches.kinds import CountWatchers
@@ -43,11 +54,28 @@ from stream_dp.mechanisms.watches.monitor_state import (
     AlertsState,
     MonitorState,
     WatchersState,
+    WatchTerms,
     WatchWindow,
 )
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEverState
+
+# ---
+# A short text that identifies what a mechanism does; a state may continue only under the same fingerprint.
+#
+# Rules: the fingerprint is computed from kinds, versions and parameters by name, exact and in canonical bytes, never
+# from class names or `repr`. The version of a mechanism stands above its class (`wire`): raise it with any change of
+# its noise, its thresholds, its error band or the order of its draws, in its own file or in a function that only it
+# uses. A mechanism that rests on another one (`rests_on`) gets a new fingerprint together with it. A parameter may be
+# added with a default that keeps the old behaviour; a parameter at its default is left out.
+
+
+def mechanism_fingerprint(mechanism: Mechanism[Any]) -> str:
+    """Return the SHA-256, in hex, of the mechanism, its parameters and all classes that it rests on.
+
+    Raises:
+        TypeError: the mechanism or a parameter has no kind and version.
+    """
+    return hashlib.sha256(b"stream_dp mechanism 1\n" + canonical(mechanism)).hexdigest()
+
 
 UPGRADES: Upgrades = {}
 

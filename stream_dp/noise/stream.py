@@ -17,9 +17,13 @@ from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream, IntArray, Words
-from stream_dp.noise.digits import MAX_SCALE
-from stream_dp.noise.gaussian import MAX_VARIANCE, gaussian_sampler
-from stream_dp.noise.laplace import geometric_sampler, laplace_sampler
+from stream_dp.noise.samplers import (
+    MAX_SCALE,
+    MAX_VARIANCE,
+    gaussian_sampler,
+    geometric_sampler,
+    laplace_sampler,
+)
 
 _FEW = 14  # up to so many samples are drawn one by one; an array pass takes as long as 14 of them
 _CHUNK = 1 << 13  # samples per array pass, so that they stay in the processor's cache
@@ -54,7 +58,7 @@ class NoiseStream:
 
     Example:
         >>> noise = NoiseStream(bytes(32), stream=0)  # a known seed: for this example only
-        >>> noise.laplace(Fraction(5, 2), 4).shape
+        >>> noise.samplers(Fraction(5, 2), 4).shape
         (4,)
     """
 

@@ -8,39 +8,127 @@ progress goes to the callbacks of `Told`.
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import Any
 
-from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.lock import held
-from stream_dp.broker.places import state_dir
-from stream_dp.broker.process import LocalKafka
+import msgspec
+
+from stream_dp.accounting.amounts import number
+from stream_dp.broker.jars import resolve_jars, state_dir
+from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.progress import Progress
-from stream_dp.engine.ports import Ports
-from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
+from stream_dp.engine.history import JournalSummary, read_summary
+from stream_dp.engine.ports import (
+    NOTHING_BEHIND,
+    Batch,
+    Behinds,
+    Ports,
+    Positions,
+    Source,
+    WrappedSource,
+)
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.journal.keys import Sealer
+from stream_dp.journal.release import Released, read
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
-from stream_dp.operate.example_files import DATA, flights_folder
-from stream_dp.operate.feed.replay_feed import feed_file
-from stream_dp.operate.observe.page_beside import served
-from stream_dp.operate.operator_key import sealer_for
-from stream_dp.operate.run.paced import Paced
+from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.replay_feed import feed_file
+from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, signals
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     ReleasesFile,
     SqliteJournalSpec,
 )
+from stream_dp.statistics.parts.series_spec import SeriesSpec
+from stream_dp.statistics.parts.windows import EVER
+
+# ---
+# A source that returns ticks at a chosen speed, for the demo without a broker.
+
+PAUSE = 0.1
+
+
+class Paced(WrappedSource):
+    """`source` with at most `ticks_per_second` marks a second."""
+
+    def __init__(self, source: Source, ticks_per_second: float) -> None:
+        super().__init__(source)
+        self._speed = ticks_per_second
+        self._waiting: deque[Batch] = deque()
+        self._started = time.monotonic()
+        self._marks = 0
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Seek in the source and restart the pace."""
+        self._waiting.clear()
+        self._started, self._marks = time.monotonic(), 0
+        await super().seek(positions, behind)
+
+    async def read(self) -> Sequence[Batch]:
+        """Return the batches that are due by now, at least one; empty at the end of the source."""
+        if not self._waiting:
+            self._waiting.extend(await super().read())
+        if not self._waiting:
+            return []
+        await asyncio.sleep(PAUSE)
+        due = (time.monotonic() - self._started) * self._speed
+        taken = [self._take()]
+        while self._waiting and self._marks < due:
+            taken.append(self._take())
+        return taken
+
+    def _take(self) -> Batch:
+        batch = self._waiting.popleft()
+        self._marks += batch.mark is not None
+        return batch
+
+
+# ---
+# The folder of the shipped example.
+#
+# Rules: the folder of a checkout comes first, then the folder where the wheel put the files. There is one original,
+# `examples/01_flights` in the repository; this module copies nothing.
+
+FOLDER = Path("examples", "01_flights")
+DATA = "flights.csv.gz"
+
+
+def flights_folder() -> Path:
+    """Return the folder with `pipeline.yaml` and `flights.csv.gz` of the flights example."""
+    beside = Path(__file__).resolve().parents[2]
+    for folder in (beside / FOLDER, beside / "share" / "stream_dp" / FOLDER, _recorded()):
+        if folder is not None and (folder / DATA).is_file():
+            return folder
+    raise WorldError(
+        f"the example's file {FOLDER / DATA} is missing from this installation; "
+        "install stream_dp again, or run from a checkout"
+    )
+
+
+def _recorded() -> Path | None:
+    """Return the folder that the installer's record names, or None."""
+    try:
+        recorded = files("stream_dp") or []
+    except PackageNotFoundError:
+        return None
+    found = (Path(str(file.locate())) for file in recorded if file.name == DATA)
+    return next((path.resolve().parent for path in found), None)
+
 
 TOPIC = "flights"
 JOURNAL = "flights.journal"
@@ -255,3 +343,94 @@ def _paced(ports: Ports, spec: PipelineSpec) -> Ports:
 def _speed(spec: PipelineSpec) -> float:
     """Return the ticks per second at which the year takes `SECONDS_FOR_A_YEAR`."""
     return (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR
+
+
+# ---
+# The demo's last report: totals of the journal, the last private values, and exact values for comparison.
+#
+# Rules: exact figures come from the journal and are made for sources declared public only; the caller checks.
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFigures:
+    """The demo's last report: `events` of this run, `summary` of all runs, `final` and `exact` values by series.
+
+    `exact` is None if exact values were not asked for.
+    """
+
+    broker: str
+    seconds: float
+    events: int
+    summary: JournalSummary
+    final: dict[str, dict[str, Any]]
+    exact: dict[str, Any] | None = None
+
+    def json(self, built: Built) -> dict[str, Any]:
+        """Return the figures and the guarantee of `built` as plain values."""
+        measure = dp_at(built.derivation, built.spec.privacy.delta)
+        summary = self.summary
+        content = {
+            "broker": self.broker,
+            "events": summary.events,
+            "dead_letters": summary.dead_letters,
+            "ticks": summary.ticks,
+            "releases": summary.releases,
+            "seconds": round(self.seconds, 3),
+            "events_per_second": round(self.events / max(self.seconds, 1e-9)),
+            "epsilon": number(measure.epsilon),
+            "delta": number(measure.delta),
+            "final": self.final,
+        }
+        return content if self.exact is None else {**content, "exact": self.exact}
+
+
+async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
+    """Read the journal's totals and the last release of each series."""
+    built, latest = done.built, done.run.log.latest()
+    through = max((release.tick for release in latest.values()), default=-1)
+    name = built.spec.name
+    summary = await read_summary(sealed_commits(built.spec), done.sealer, name, through)
+    return DemoFigures(
+        done.broker,
+        done.seconds,
+        summary.events - done.before,
+        summary,
+        {name: _final(read(release.body)) for name, release in latest.items()},
+        _exact(built, summary) if compare_exact else None,
+    )
+
+
+ENDS = ("band", "low", "high", "lows", "highs")
+"""Keys that state the error of a value: one half-width, or the ends of an interval (quotients)."""
+
+
+def _final(last: Released) -> dict[str, Any]:
+    """Return the tick and the published values of a series' last release, with its band or interval ends."""
+    whole = msgspec.to_builtins(last)
+    return {
+        key: whole[key]
+        for key in (*("name", "value", "values", "fired", "ranks", "windows"), *ENDS, "tick")
+        if key in whole
+    }
+
+
+def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
+    """Return the exact totals, by name, of all series that have one."""
+    rows = summary.rows
+    if rows is None:
+        return {}
+    known = {
+        c.spec.name: _exact_of(
+            c.spec, rows[built.layout.slice(c.spec.name)], built.layout.keys(c.spec.name)
+        )
+        for c in built.chosen
+    }
+    return {name: total for name, total in known.items() if total is not None}
+
+
+def _exact_of(spec: SeriesSpec, totals: IntArray, keys: Sequence[str]) -> Any:
+    """Return the exact total of a series, for windows the exact total so far, or None if the series has neither."""
+    if EVER not in spec.views:
+        return spec.exact(totals, keys)
+    so_far = spec.model_copy(update={"window": None, "windows": ()}).exact(totals, keys)
+    return None if so_far is None else {EVER: so_far}

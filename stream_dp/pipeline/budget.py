@@ -8,21 +8,17 @@ mechanism.
 from collections.abc import Sequence
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.basic import BasicFilter, by_ticks
 from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter, by_ticks
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.convert import DELTALESS
+from stream_dp.accounting.rules.rule import DELTALESS
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Protected
 from stream_dp.errors import BudgetRefused
-from stream_dp.pipeline.file.spec import Privacy
+from stream_dp.pipeline.spec import Privacy
 
 
 def filter_of(privacy: Privacy) -> Filter:

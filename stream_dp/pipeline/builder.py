@@ -20,24 +20,23 @@ from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import (
     Answer,
     Bands,
     ServingMechanism,
     derived,
 )
+from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
-from stream_dp.pipeline.file.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
-from stream_dp.pipeline.routing.layout import entries_of_parts
-from stream_dp.pipeline.routing.router import RowLayout
-from stream_dp.pipeline.routing.uncollected import uncollected
+from stream_dp.pipeline.layout import entries_of_parts, uncollected
+from stream_dp.pipeline.router import RowLayout
+from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
-from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.parts.made_of import Input, MadeOf
+from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.series_spec import Input, MadeOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,17 @@ built. This file charges nothing.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
-from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.gaussian_curve import gaussian_budget
-from stream_dp.accounting.rules.convert import GAUSSIAN, RENYI, at_delta, price
-from stream_dp.accounting.rules.rule import pure_measures
-from stream_dp.accounting.situations import (
-    Alive,
-    Filtered,
-    Fixed,
-    Ticks,
-)
+from stream_dp.accounting.rules.groups import STEPS
+from stream_dp.accounting.rules.rule import GAUSSIAN, RENYI, at_delta, price, pure_measures
+from stream_dp.accounting.situations import Alive, Filtered, Fixed, Moved, OfUsers, Ticks
 from stream_dp.accounting.subledgers import analyst_entry
 from stream_dp.core.derivation import Condition, Derivation, require
 from stream_dp.core.guarantee import (
@@ -27,11 +23,58 @@ from stream_dp.core.guarantee import (
     ApproxDP,
     GaussianDP,
     Guarantee,
+    Protected,
     PureDP,
     RenyiDP,
     differential_privacy,
 )
-from stream_dp.pipeline.file.protection import Protection
+from stream_dp.core.neighbors import Neighbors, Users
+
+# ---
+# From the relation that mechanisms are made for to the pipeline's promise, by steps of that relation.
+#
+# Rules: no mechanism knows an event that moves, and only counts of users themselves know a user. A mechanism is made
+# for one step with its part of a series' epsilon, and the accounting derives the rest. This file knows no series.
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The neighbouring streams: they differ in one event, or in all counting events of a user."""
+
+    relation: Neighbors
+    users: Users | None = None
+
+    @property
+    def protected(self) -> Protected:
+        """The units that the ledgers protect."""
+        return Protected(self.relation, self.users)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of the mechanisms' relation that make one step of the pipeline's."""
+        if self.users is not None:
+            return self.users.cap
+        return 1 if self.relation.step is self.relation else STEPS
+
+    @property
+    def share(self) -> Fraction:
+        """The share of a series' epsilon that its mechanism may spend under `relation.step`."""
+        return Fraction(1, self.steps)
+
+    def of(self, subject: str, step: Derivation) -> Derivation:
+        """Derive the guarantee of this protection from that of one step.
+
+        Raises:
+            NotDerivable: the step's measure has no group rule.
+        """
+        if step.guarantee.users == self.users is not None:
+            return step
+        if self.users is not None:
+            return tightest((step,), OfUsers(subject, self.users))
+        if step.guarantee.neighbors is self.relation:
+            return step
+        return tightest((step,), Moved(subject))
+
 
 TIME = "at each tick its own filter covers what is alive then (docs/time.md)"
 STATED = "budget at a delta"

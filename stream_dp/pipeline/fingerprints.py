@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.file.named_zones import zone_offsets, zones_in
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec, zone_offsets, zones_in
 from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.privacy import GONE_FILTER, Privacy
-from stream_dp.records.schema import TimeField
-from stream_dp.records.zones import offsets
+from stream_dp.records.schema import TimeField, offsets
 
 # keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
 _LATER = (

@@ -5,14 +5,19 @@ asked later; a factor is rounded up, never down. The text never speaks of a pers
 or for a person's window.
 """
 
+import re
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 from stream_dp.accounting.amounts import text
-from stream_dp.core.how_many import how_many
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.core.wording import how_many
+from stream_dp.engine.run_config import READ_AGAIN_MS
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
+from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.groupings import (
     By,
     grouping_fields,
@@ -22,6 +27,150 @@ from stream_dp.records.groupings import (
 )
 from stream_dp.records.scalars import duration_text
 from stream_dp.records.schema import ListField
+from stream_dp.statistics.parts.choice import noise_of
+
+# ---
+# Fields that suggest a person by their names alone: only a hint.
+#
+# Rules: no record is read. A field that is not found may still identify a person, and a field that is found may not.
+
+_PARTS = (
+    "user", "person", "people", "customer", "patient", "member", "email", "account", "client", "employee", "student",
+    "passenger", "driver", "subscriber", "visitor", "guest", "citizen", "household", "device", "phone", "msisdn",
+    "cookie", "fingerprint", "passport",
+)  # fmt: skip
+_WORDS = {
+    "ip",
+    "mac",
+    "ssn",
+    "imei",
+    "imsi",
+    "uid",
+    "iban",
+    "card",
+    "login",
+    "owner",
+    "buyer",
+    "rider",
+    "voter",
+}
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def looks_like_people(names: Iterable[str]) -> list[str]:
+    """Return the field names that suggest a person, or something that belongs to one person.
+
+    >>> looks_like_people(["customerId", "client_ip", "zip", "trip", "userName", "IP"])
+    ['customerId', 'client_ip', 'userName', 'IP']
+    """
+    return [name for name in names if _looks(name)]
+
+
+def _looks(name: str) -> bool:
+    words = {word.lower() for word in _WORD.findall(name)}
+    return bool(words & _WORDS) or any(part in name.lower() for part in _PARTS)
+
+
+# ---
+# Notes that a reader of the guarantee must know.
+
+_TRANSACTIONS = {
+    "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
+    "`delay` after their end; replay: before their marks), else they are late; an open one holds nothing up",
+    "wait": "ticks wait for the end of every open transaction: whoever may write into the topic can hold them up",
+}
+
+
+def caveats(built: Built) -> list[str]:
+    """Return the notes that `stream-dp plan` prints below the guarantee."""
+    notes = [
+        "this pipeline only: other pipelines on the same source have ledgers of their own and add up",
+        "the guarantee holds against computationally bounded adversaries (noise comes from ChaCha20)",
+    ]
+    if built.spec.relation is Neighbors.REPLACE_ANY_TICK:
+        notes.append(
+            "an event's own time says its tick, so a replacement may move to another one: one event removed and one "
+            "added, and each mechanism has half the epsilon for either. If no replacement moves, say so: "
+            "privacy.moves: within_tick"
+        )
+    source = built.spec.source
+    if isinstance(source, KafkaSourceSpec):
+        notes.append(_TRANSACTIONS[source.open_transactions])
+    if built.spec.clock.step > READ_AGAIN_MS:
+        notes.append(
+            f"a tick is longer than {duration_text(READ_AGAIN_MS)}: what is created while it runs, and a watch that "
+            "begins or ends, does so with the next tick, so that nothing of the open one is read again"
+        )
+    return [*notes, *_of_noise(built), *_of_identifiers(built.spec), *_of_people(built.spec)]
+
+
+def _of_noise(built: Built) -> list[str]:
+    """Return notes on alarms that fire mostly by noise, and what would help."""
+    found = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
+    return [f"{name}: {noise}" for name, noise in found if noise]
+
+
+def _of_identifiers(spec: PipelineSpec) -> list[str]:
+    """Return notes on the identifiers that series remember."""
+    kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
+    return [
+        f"{name} remembers every different {one.field} "
+        f"{'for ever' if one.span is None else f'until its window of {duration_text(one.span)} is over'}: at most "
+        f"{64 * len(one.keys)} bytes of memory each, and {20 * len(one.keys)} bytes in the private commit of the tick "
+        f"where it counts{_early(spec, len(one.keys))}. It grows with them and forgets none earlier; the size of a "
+        "private commit tells roughly how many came"
+        for name, one in kept
+    ]
+
+
+def _early(spec: PipelineSpec, columns: int) -> str:
+    """Return a note on the space for an identifier that arrives before its tick."""
+    if not isinstance(spec.clock, ReplayClock):
+        return ""
+    return f", {16 * columns} more in an earlier one for each tick before whose turn it is read"
+
+
+def _of_people(spec: PipelineSpec) -> list[str]:
+    """Return notes on people whom the unit protects not at all, or not for all their events together."""
+    privacy, people = spec.privacy, looks_like_people(spec.fields)
+    if privacy.unit == "event":
+        found = (
+            f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
+            "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
+        )
+        return [found] if people else []
+    notes = _of_memory(spec)
+    who = f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
+    if privacy.per is None:
+        return [*notes, who]
+    length = duration_text(privacy.per)
+    return [
+        *notes,
+        who,
+        f"windows of {length} count from the first tick on. A user who is there in several of them loses as much in "
+        "each: what is protected is a user's part in one window, not that they were ever there (overall does that)",
+    ]
+
+
+def _of_memory(spec: PipelineSpec) -> list[str]:
+    """Return notes on the users that the guard remembers, and on the records that it accepts."""
+    privacy, source = spec.privacy, spec.source
+    until = "for ever" if privacy.per is None else "until the window is over"
+    found = [
+        f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
+        "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
+    ]
+    if privacy.share is not None:
+        found.append(
+            f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
+        )
+    if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
+        found.append(
+            f"a user's records count in one partition, that of {source.partitioner} over the partitions of the first "
+            "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
+        )
+    return found
+
 
 TELLING = 100
 """From this factor on, the text no longer says that nothing can be told."""

@@ -8,10 +8,10 @@ from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.promise import lists_json, unit_json
-from stream_dp.statistics.choice.choice import ENDLESS
-from stream_dp.statistics.parts.made_of import MadeOf
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.choice import ENDLESS
+from stream_dp.statistics.parts.series_spec import MadeOf
 
 POINTS = 12
 MADE = "post-processing"

@@ -17,9 +17,8 @@ from weakref import WeakValueDictionary
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.amounts import exact as amount_of
 from stream_dp.accounting.derive import derive as tightest
-from stream_dp.accounting.entry import DP
-from stream_dp.accounting.filters.basic import by_ticks
-from stream_dp.accounting.filters.filter import largest_pure
+from stream_dp.accounting.filters.filter import DP, largest_pure
+from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
@@ -28,7 +27,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, FailClosed, UsageError
 from stream_dp.pipeline.budget import filter_of, target
 from stream_dp.pipeline.derivations import whole
-from stream_dp.python.series import ContinualSeries, MadeContinual, Prepared
+from stream_dp.python.series import ContinualSeries, MadeContinual, Prepared, Single
 from stream_dp.python.short_names import (
     ContinualAlerts,
     ContinualCounter,
@@ -41,7 +40,6 @@ from stream_dp.python.short_names import (
     row_schema,
     windows_from,
 )
-from stream_dp.python.single import Single
 from stream_dp.python.statistic import (
     Alerts,
     Amount,

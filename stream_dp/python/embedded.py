@@ -18,14 +18,14 @@ from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import require_own
-from stream_dp.operate.check.new_ledger import require_fitting
-from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.check_pipeline import require_fitting
+from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
-from stream_dp.python.public_release import PublicRelease
+from stream_dp.pipeline.yaml import load
+from stream_dp.python.tick_release import PublicRelease
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ counts, and never repeated. Threads wait for one another; a forked process refus
 """
 
 import numbers
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -18,29 +19,61 @@ import msgspec
 
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.how_many import how_many
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.actor import step
-from stream_dp.engine.guard import Guard
-from stream_dp.engine.made_series import MadeSeries
-from stream_dp.engine.memories.memory import Memories
-from stream_dp.engine.memories.seen_memory import SeenMemory
+from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.core.time import TickGrid
+from stream_dp.core.wording import how_many
+from stream_dp.engine.actor import Guard, step
+from stream_dp.engine.memory import Memories
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.series import Series
-from stream_dp.engine.ticks.tick_assembler import TickAssembler
+from stream_dp.engine.series import MadeSeries, Series
+from stream_dp.engine.tick_assembler import TickAssembler
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.errors import FailClosed, NotDerivable, RejectedMessage
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Chosen, chosen_for, made_of_releases
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.layout import RowLayout
-from stream_dp.pipeline.routing.router import Router
-from stream_dp.pipeline.routing.user_guard import guard_of
-from stream_dp.python.public_release import PublicRelease
-from stream_dp.python.single import Single
+from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python.statistic import Request
+from stream_dp.python.tick_release import PublicRelease
 from stream_dp.records.decoder import Refusal
+
+# ---
+# What may exist once only: a budget and a running mechanism.
+#
+# Rules: a copy would spend the same budget again, or give one tick two releases. So copying and pickling are refused,
+# and
+# a forked process, which inherits a copy, refuses every use. This file knows neither budgets nor mechanisms.
+
+
+class Single:
+    """Something of which there is one, in one process."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def _require_own_process(self) -> None:
+        """Refuse a copy that came with a fork.
+
+        Raises
+        ------
+        FailClosed
+            This is another process than the one it was made in.
+        """
+        if os.getpid() != self._process:
+            raise FailClosed(
+                f"a {type(self).__name__} was inherited by a forked process: it stays with the process that made it; "
+                "send counts there, or make a budget of its own here, whose guarantee adds up with the other"
+            )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise FailClosed(
+            f"a {type(self).__name__} is neither copied nor pickled: budget and noise would be used twice"
+        )
+
 
 R = TypeVar("R")  # the release of a tick
 T = TypeVar("T")  # the events of one tick, as `over` takes them

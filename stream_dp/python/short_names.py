@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
-from stream_dp.engine.guard import Guard
+from stream_dp.engine.actor import Guard
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.python.series import Continual, Prepared
 from stream_dp.python.tick_release import (

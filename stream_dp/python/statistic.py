@@ -17,9 +17,8 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
-from stream_dp.pipeline.file.yaml import joined, placed
-from stream_dp.pipeline.file.yaml_nodes import nodes
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.yaml import joined, nodes, placed
 from stream_dp.records.endpoints import WallClock
 from stream_dp.records.privacy import Privacy
 from stream_dp.statistics import STATISTICS

@@ -23,8 +23,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.records.conditions import typed
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import OTHER, Exact, FieldName, Frozen, problem, refuse
-from stream_dp.records.schema import Fields, ListField, field_problems
-from stream_dp.records.zones import ZoneName
+from stream_dp.records.schema import Fields, ListField, ZoneName, field_problems
 
 MOST_ENTRIES = 10_000
 """How many entries a product of groupings may have."""

@@ -14,8 +14,8 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.accounting.conversions import renyi_budget
 from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.near_names import meant
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wording import meant
 from stream_dp.errors import InvalidCost
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import (

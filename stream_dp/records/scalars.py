@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from stream_dp.core.moments import parse_moment
+from stream_dp.core.time import parse_moment
 
 OTHER = "other"
 UNDECLARED = "declare this"

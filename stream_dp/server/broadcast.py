@@ -9,13 +9,125 @@ filled with comments, at a fixed period.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from stream_dp.journal.commit import Release
-from stream_dp.server.parts import first_part
-from stream_dp.server.view import PublicView
+from stream_dp.server.view import PublicView, ReleaseLog
+
+# ---
+# Long answers in parts: only one part waits to be sent to a client, however slowly it reads.
+#
+# Rules: bytes are sent as they were published. A part is `LARGEST_PART` bytes at most, or one larger release.
+
+LARGEST_PART = 1 << 16  # bytes
+_LOOKED_AT = 1024  # releases
+
+
+class Overtaken(Exception):
+    """The next releases of a begun answer were dropped from memory: the client is slower than the series."""
+
+
+def first_part(releases: Sequence[Release]) -> Sequence[Release]:
+    """Return the first of these releases, as many as fit into a part, and at least one."""
+    size = 0
+    for place, release in enumerate(releases):
+        size += len(release.body)
+        if place and size > LARGEST_PART:
+            return releases[:place]
+    return releases
+
+
+def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
+    """Return a series' releases at these places of `log` if they fit into one part; else None."""
+    part = _part(log, name, places)
+    return part if len(part) == len(places) else None
+
+
+async def history(log: ReleaseLog, name: str, places: range) -> AsyncIterator[bytes]:
+    """Yield the JSON of a series' releases at these places of `log`, part by part.
+
+    Raises:
+        Overtaken: `log` has dropped a release before it was sent; the yielded JSON is incomplete.
+    """
+    before = b'{"series":%s,"releases":[' % msgspec.json.encode(name)
+    while places:
+        part = _part(log, name, places)
+        if not part:
+            raise Overtaken
+        yield before + b",".join(release.body for release in part)
+        before, places = b",", places[len(part) :]
+    yield b"]}"
+
+
+def _part(log: ReleaseLog, name: str, places: range) -> Sequence[Release]:
+    return first_part(log.at(name, places[:_LOOKED_AT]))
+
+
+# ---
+# Requests take turns with pauses: the server's share of the event loop in which the engine runs.
+#
+# Rules: each lane of turns takes at most a share of the event loop's time, however many requests come: after each
+# request there is a pause in proportion to its duration. Requests get turns in their order of arrival. A request
+# holds its turn until its answer begins, at most `LONGEST_S`, so a request that waits for the engine, or streams,
+# delays no other. A request whose client is gone gets no turn. Health has a lane of its own: no reader delays it.
+
+SHARE = 0.2
+HEALTH_SHARE = 0.1
+LONGEST_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
+
+def pause_after(took: float, share: float = SHARE) -> float:
+    """Return the pause in seconds after work of `took` seconds that keeps the work within its share."""
+    return min(took * (1 / share - 1), _LONGEST_PAUSE_S)
+
+
+class Turn:
+    """A request's turn, which lasts until its answer begins; `end` may be called again."""
+
+    def __init__(self, done: Callable[[float], None]) -> None:
+        """Begin; `done` receives the duration in seconds."""
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(LONGEST_S, self.end)
+
+    def end(self) -> None:
+        """Let the next turn begin, after a pause."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._done(self._loop.time() - self._began)
+
+
+class Turns:
+    """One lane of a server: turns that together take `share` of the loop's time."""
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
+        self._taken = asyncio.Lock()
+        self._next = 0.0
+
+    async def take(self, wanted: Callable[[], bool]) -> Turn | None:
+        """Wait for a turn; return None if it is no longer `wanted` when it comes."""
+        await self._taken.acquire()
+        try:
+            if wanted():
+                await asyncio.sleep(self._next - asyncio.get_running_loop().time())
+        except asyncio.CancelledError:
+            self._taken.release()
+            raise
+        if not wanted():
+            self._taken.release()
+            return None
+        return Turn(self._give_back)
+
+    def _give_back(self, took: float) -> None:
+        self._next = asyncio.get_running_loop().time() + pause_after(took, self._share)
+        self._taken.release()
+
 
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from fastapi.requests import HTTPConnection
 from fastapi.security import HTTPBearer
 
-from stream_dp.server.holders import VALID, TokenHolder
 from stream_dp.server.refusals import Refused
-from stream_dp.server.view import PublicView
+from stream_dp.server.view import VALID, PublicView, TokenHolder
 
 OPERATOR = ""
 _NEEDED = (

@@ -11,15 +11,14 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
 from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, problem
-from stream_dp.statistics.choice.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.alarms import (
     Looking,
     adds_both_signs,
@@ -33,7 +32,7 @@ from stream_dp.statistics.parts.alarms import (
     usual_problems,
     window_terms,
 )
-from stream_dp.statistics.parts.false_alarm import FalseAlarm
+from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting, steady
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 from stream_dp.statistics.parts.windows import (
     EVER,

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove
-from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting
-from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
+from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting
+from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.statistics.parts.series_spec import GroupedSeries
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.journal.release import Shape
-from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian, by_tree
-from stream_dp.statistics.choice.choose_noise import better_counter
+from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_tree
+from stream_dp.statistics.parts.predicted_errors import better_counter
 from stream_dp.statistics.parts.series_spec import RECORDS
 from stream_dp.statistics.parts.windowed import WindowedSeries
 

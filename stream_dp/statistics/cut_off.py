@@ -10,16 +10,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.how_many import how_many
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.linear.cut_off_counter import ENTRIES, CutOffCounter
+from stream_dp.mechanisms.linear.arrival_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts
-from stream_dp.records.identifier_columns import CapUse
+from stream_dp.records.record_columns import CapUse
 from stream_dp.records.scalars import duration_text, milliseconds, problem
-from stream_dp.statistics.choice.choice import Choice, Setting
+from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import EVER, Window
 

@@ -5,14 +5,14 @@ from typing import ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.records.identifier_columns import Identified
+from stream_dp.records.record_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.records.schema import field_problems
-from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import clipped
@@ -18,7 +18,7 @@ from stream_dp.records.conditions import typed, value_problem
 from stream_dp.records.groupings import grouping_text
 from stream_dp.records.scalars import FieldName, Value, problem
 from stream_dp.records.schema import field_problems
-from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import window_choice

@@ -5,18 +5,17 @@ from typing import ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.choice.choice import Choice, Setting, by_gaussian, by_tree
-from stream_dp.statistics.choice.choose_hss import (
+from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Setting, by_gaussian, by_tree
+from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
     ExpectedEvents,
     better_choice,
     hss_choice,
 )
-from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries
 from stream_dp.statistics.parts.windows import method_problems

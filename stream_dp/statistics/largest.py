@@ -6,13 +6,18 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import Largest
 from stream_dp.records.groupings import rank_problems
-from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
-from stream_dp.statistics.choice.choose_paper_hss import paper_hss_choice
+from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.choose_hss import (
+    CounterKind,
+    Demand,
+    ExpectedEvents,
+    hss_choice,
+    paper_hss_choice,
+)
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 
 

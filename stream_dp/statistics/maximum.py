@@ -8,14 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Shape, name_bytes
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
-from stream_dp.statistics.choice.choose_paper_hss import paper_hss_choice
+from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.choose_hss import (
+    CounterKind,
+    Demand,
+    ExpectedEvents,
+    hss_choice,
+    paper_hss_choice,
+)
 from stream_dp.statistics.parts.series_spec import GroupedSeries
 
 _VALUE_BYTES = 40

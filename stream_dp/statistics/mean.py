@@ -12,21 +12,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dp.core.how_many import how_many
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Shape, name_bytes
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
-from stream_dp.records.amount_units import plain_number
-from stream_dp.records.centred_amounts import Addend, Centred, Known
+from stream_dp.records.amount_units import Addend, Centred, Known, plain_number
 from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
-from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting, tree_counter
-from stream_dp.statistics.parts.of_amounts import AmountSeries
+from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting, tree_counter
 from stream_dp.statistics.parts.windows import window_choice
+from stream_dp.statistics.sum import AmountSeries
 
 PLACES = 2  # digits behind those of the grid
 RECORDS = 1_000  # that a predicted error is told for

@@ -1,50 +1,337 @@
 """The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import groupby
-from typing import Annotated, Any, ClassVar, Literal
+from itertools import accumulate, groupby
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.how_many import how_many
-from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.mechanism import IntArray, Query
+from stream_dp.core.wording import how_many
+from stream_dp.engine.messages.addressed import take_steps
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.kinds import NONE, Monitor, SumMonitor
-from stream_dp.mechanisms.watches.monitor_state import MOST_HELD
-from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import (
+    LARGEST_THRESHOLD,
+    MOST_HELD,
+    ThresholdQuery,
+    WatchTerms,
+)
 from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
-from stream_dp.records.conditions import tests_of, where_problems
+from stream_dp.records.conditions import Test, Where, tests_of, where_problems
 from stream_dp.records.groupings import (
     By,
     Place,
     by_problems,
     decimal_text,
+    grouping_text,
     most_ones,
     number_of_keys,
 )
-from stream_dp.records.scalars import Epsilon, FieldName, Name, problem, refuse
-from stream_dp.statistics.choice.choice import Choice, Setting, steady
+from stream_dp.records.scalars import (
+    Duration,
+    Epsilon,
+    FieldName,
+    Frozen,
+    Name,
+    milliseconds,
+    problem,
+    refuse,
+)
 from stream_dp.statistics.parts.alarms import (
     Looking,
     adds_both_signs,
     amount_watched,
     compared_by,
     daily,
+    is_window,
     level_problems,
     may_be_negative,
     over_problems,
     sign_problems,
     sum_problems,
+    usual_problems,
+    window_terms,
 )
-from stream_dp.statistics.parts.false_alarm import FalseAlarm
-from stream_dp.statistics.parts.overlaps import Overlap, Selection, beside, deepest
+from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest, SeriesPart, SeriesSpec
 from stream_dp.statistics.parts.watch_roster import WatchRoster
-from stream_dp.statistics.parts.watch_spec import WatchSpec
+
+# ---
+# An entry of `watch:` of a monitor: which events count, by what, and when it fires.
+#
+# Rules: a watch over a window of one tick is one of single ticks. What it says beside schema and clock is checked by
+# its
+# monitor. This file knows no statistic.
+
+Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+Level = Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
+_Looks = Literal["since_firing", "tick"] | Duration
+_OVER = {"since_firing": "", "tick": " in a tick"}
+
+
+def _over(value: object) -> object:
+    if value in ("since_firing", "tick") or (isinstance(value, str) and is_window(value)):
+        return value
+    raise ValueError("must be 'since_firing', 'tick' or a duration such as 1h")
+
+
+class WatchSpec(Frozen):
+    """One watch: which events count or are added up, by what if anything, and when it fires.
+
+    `over`: the events since it began or last fired, of these the ones in a window, or those of one tick; `below` is
+    about windows and single ticks only. `usual` is the count at which it fires by noise alone.
+    """
+
+    name: Name
+    where: Where = ()
+    by: By | None = None
+    above: Threshold | None = None
+    below: Level | None = None
+    over: Annotated[str, BeforeValidator(_over, json_schema_input_type=_Looks)] | None = None
+    rearm: bool = True
+    usual: Level | None = None
+
+    @model_validator(mode="after")
+    def _one_threshold(self) -> "WatchSpec":
+        if (self.above is None) == (self.below is None):
+            refuse([problem((), "needs one of above and below, and not both")])
+        if self.below is not None and self.over == "since_firing":
+            why = (
+                "every count since a firing begins below: leave it out, and it watches single ticks"
+            )
+            refuse([problem(("over",), why)])
+        refuse(usual_problems(self.threshold, self.below is not None, self.usual))
+        return self
+
+    @property
+    def amount(self) -> None:
+        """Records add what they do in its monitor."""
+        return
+
+    @property
+    def threshold(self) -> int:
+        """What its count is compared with."""
+        return self.above or self.below or 0
+
+    @property
+    def looks_at(self) -> str:
+        """What it looks at: `since_firing`, `tick` or a window."""
+        return self.over or ("since_firing" if self.below is None else "tick")
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it looks at a window."""
+        return is_window(self.over)
+
+    def terms(self, entries: int, step: int, unit: Fraction = Fraction(1)) -> WatchTerms:
+        """What the mechanism is told of it, for so many entries of rows in this `unit`, and ticks of `step` ms."""
+        below, over, units = self.below is not None, self.looks_at, int(self.threshold / unit)
+        if over == "since_firing":
+            return WatchTerms(units, entries, rearm=self.rearm)
+        ticks = 1 if over == "tick" else milliseconds(over) // step
+        return window_terms(units, entries, ticks, below=below, rearm=self.rearm)
+
+    @property
+    def when(self) -> dict[str, Any]:
+        """When it fires, by the keys of its definition, what is left out there too; what it goes by in words."""
+        by = {} if self.by is None else {"by": grouping_text(self.by)}
+        limit = {"above": self.above} if self.below is None else {"below": self.below}
+        return {**by, **limit, "over": self.looks_at, "rearm": self.rearm}
+
+    @property
+    def filter(self) -> list[dict[str, Any]]:
+        """Where it counts, as it was written."""
+        return [each.model_dump(mode="json", exclude_none=True) for each in self.where]
+
+    @property
+    def words(self) -> str:
+        """When it fires, in a few words."""
+        side = "above" if self.below is None else "below"
+        when = f"{side} {self.threshold:,}"
+        tick = _OVER.get(self.looks_at, f" in {self.looks_at}")
+        by = "" if self.by is None else f" for each of {grouping_text(self.by)}"
+        return f"{when}{tick}{by}" + ("" if self.rearm else ", once")
+
+
+# ---
+# In how many of several filters one event can count at once, from the specification alone.
+#
+# An event is a point, field by field, and a filter a box of points: the values of a category, a text or a boolean
+# that it
+# takes, or the range of a number. The answer is the largest number of boxes around one point. Rules: never too small;
+# where the search gets long it stops with what is certainly enough, and for a message, which may take fewer steps, it
+# refuses before. Conditions on lists prove nothing disjoint, for an event may hold several of their values. This file
+# knows no watch and no budget.
+
+MOST_WORK = (
+    5_000_000  # filters that a search looks at, group by group; those of a file need a few of each
+)
+_ORDERED = ("integer", "number")
+_VALUED = ("equals", "one_of")
+
+Chosen: TypeAlias = tuple[int, ...]
+
+
+class Selection(NamedTuple):
+    """A filter by its name: `ones` is how many entries behind it one event counts in, where it passes `where`."""
+
+    name: str
+    ones: int
+    where: frozenset[Test]
+
+
+class Overlap(NamedTuple):
+    """`number` entries at most, and the `names` of filters that (may) reach it together."""
+
+    number: int
+    names: tuple[str, ...]
+
+
+def deepest(filters: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
+    """Return the most entries that one event can count in, over all filters at once."""
+    search = _Search(filters, fields)
+    found = search.within(tuple(range(len(filters))), search.fields)
+    return Overlap(search.weight(found), tuple(filters[at].name for at in found))
+
+
+def beside(one: Selection, others: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
+    """Return the most entries that an event of `one` can count in, over it and the others.
+
+    Never too small for those events, and never more than `deepest` finds for all filters: those that name other values
+    of some field are left out, which proves most of very many apart at a glance.
+    """
+    named = {
+        test.field: test.values
+        for test in one.where
+        if test.operator in _VALUED and fields[test.field].type != "list"
+    }
+    near = [other for other in others if not _apart(named, other.where)]
+    return deepest([*near, one], fields)
+
+
+def _apart(named: Mapping[str, frozenset[Any]], where: frozenset[Test]) -> bool:
+    """Whether a filter names none of these values of a field."""
+    return any(
+        test.operator in _VALUED
+        and test.field in named
+        and named[test.field].isdisjoint(test.values)
+        for test in where
+    )
+
+
+class _Group(NamedTuple):
+    """Filters that take one value of a field: how many entries they have together, and which they are."""
+
+    weight: int
+    members: Callable[[], Chosen]
+
+
+@dataclass(slots=True)
+class _Search:
+    """Branch and bound, one field after the other; `best` is the weight of the heaviest group found so far."""
+
+    filters: Sequence[Selection]
+    schema: Mapping[str, Any]
+    best: int = 0
+    work: int = 0
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that can prove filters disjoint, those that most filters test first."""
+        number: dict[str, int] = {}
+        for test in (test for one in self.filters for test in one.where):
+            if self.schema[test.field].type != "list":
+                number[test.field] = number.get(test.field, 0) + 1
+        return tuple(sorted(number, key=lambda name: (-number[name], name)))
+
+    def weight(self, chosen: Iterable[int]) -> int:
+        """How many entries these filters have for one event."""
+        return sum(self.filters[at].ones for at in chosen)
+
+    def within(self, chosen: Chosen, fields: Sequence[str]) -> Chosen:
+        """The heaviest of these filters with a point in common, by the fields that are left; or all of them."""
+        self.work += len(chosen) + 1
+        take_steps(len(chosen) + 1)
+        if not fields or self.work > MOST_WORK or self.weight(chosen) <= self.best:
+            self.best = max(self.best, self.weight(chosen))
+            return chosen
+        taken = {at: _tests(self.filters[at], fields[0]) for at in chosen}
+        ordered = self.schema[fields[0]].type in _ORDERED
+        groups = self._stretches(taken) if ordered else self._values(taken)
+        heaviest: Chosen = ()
+        for group in sorted(groups, key=lambda group: -group.weight):
+            if group.weight <= self.weight(heaviest):
+                break
+            found = self.within(group.members(), fields[1:])
+            heaviest = max(heaviest, found, key=self.weight)
+        return heaviest
+
+    def _values(self, taken: Mapping[int, Sequence[Test]]) -> Iterator[_Group]:
+        """The filters that take each value that one of them names, and those that take all others."""
+        named: dict[Any, list[int]] = {}
+        for at, tests in taken.items():
+            for value in frozenset.intersection(*(test.values for test in tests)) if tests else ():
+                named.setdefault(value, []).append(at)
+        free = [at for at, tests in taken.items() if not tests]
+        every = self.weight(free)
+        yield _Group(every, lambda: tuple(free))
+        for some in dict.fromkeys(map(tuple, named.values())):
+            yield _Group(every + self.weight(some), partial(_sorted, free, some))
+
+    def _stretches(self, taken: Mapping[int, Sequence[Test]]) -> Iterator[_Group]:
+        """The filters that take each number at which one begins or ends, and each stretch between two of these."""
+        values = sorted({v for tests in taken.values() for test in tests for v in test.values})
+        inside = {at: list(_spans(tests, values)) for at, tests in taken.items()}
+        change = [0] * (2 * len(values) + 2)
+        for at, spans in inside.items():
+            for first, last in spans:
+                change[first] += self.filters[at].ones
+                change[last + 1] -= self.filters[at].ones
+        for place, weight in enumerate(accumulate(change[:-1])):
+            yield _Group(weight, partial(_around, inside, place))
+
+
+def _tests(one: Selection, field: str) -> list[Test]:
+    return [test for test in one.where if test.field == field]
+
+
+def _sorted(free: Sequence[int], some: Sequence[int]) -> Chosen:
+    return tuple(sorted([*free, *some]))
+
+
+def _around(inside: Mapping[int, Sequence[tuple[int, int]]], place: int) -> Chosen:
+    return tuple(
+        at for at, spans in inside.items() if any(first <= place <= last for first, last in spans)
+    )
+
+
+def _spans(tests: Sequence[Test], values: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """From which to which place a filter reaches; value i is place 2 i + 1, the even places lie between values."""
+    low, high = -math.inf, math.inf
+    points: frozenset[Any] | None = None
+    for test in tests:
+        if test.operator == "at_least":
+            low = max(low, *test.values)
+        elif test.operator == "at_most":
+            high = min(high, *test.values)
+        else:
+            points = test.values if points is None else points & test.values
+    if points is not None:
+        for point in points:
+            if low <= point <= high:
+                yield (2 * bisect_left(values, point) + 1,) * 2
+        return
+    first = 0 if low == -math.inf else 2 * bisect_left(values, low) + 1
+    last = 2 * len(values) if high == math.inf else 2 * bisect_left(values, high) + 1
+    if first <= last:
+        yield first, last
 
 
 def _askers(value: object) -> object:

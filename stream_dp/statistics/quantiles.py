@@ -6,34 +6,31 @@ the next one ends.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
-from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD
-from stream_dp.records.groupings import Edge, Edges, decimal_text
-from stream_dp.records.scalars import FieldName, problem
-from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.choice.choose_quantiles import sliding_choice, tumbling_choice
+from stream_dp.mechanisms.linear.noisy_forest import best_forest
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, ever_share
+from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree, best_levels
+from stream_dp.mechanisms.serving import Answer, Bands
+from stream_dp.records.amount_units import plain_number
+from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
+from stream_dp.records.scalars import FieldName, milliseconds, problem
+from stream_dp.records.schema import Fields, FieldSpec
+from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
-from stream_dp.statistics.parts.value_grids import (
-    BUCKETS,
-    Buckets,
-    Clamp,
-    Ends,
-    ValueGrid,
-    bin_problems,
-    default_buckets,
-    grid_problems,
-)
 from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
@@ -41,6 +38,222 @@ from stream_dp.statistics.parts.windows import (
     window_lengths,
     window_problems,
 )
+
+# ---
+# The public grid over the values of a number field: equal buckets within a clamp, or declared edges.
+#
+# A value below the grid counts at its lower end, one above at its upper end; each end is a bucket by itself, first
+# and
+# last. Rules: a grid is public, and a value is told by public numbers of it. This file knows no mechanism.
+
+BUCKETS, MOST_BUCKETS = 200, 999
+
+
+def _clamp(value: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    if value[0] >= value[1]:
+        raise ValueError(
+            f"is empty: {decimal_text(value[0])} is not below {decimal_text(value[1])}"
+        )
+    return value
+
+
+Clamp = Annotated[tuple[Edge, Edge], AfterValidator(_clamp)]
+Ends = Annotated[tuple[Edge, ...], Field(min_length=2, max_length=MOST_BUCKETS + 1)]
+
+
+@dataclass(frozen=True)
+class ValueGrid:
+    """The `ends` of the buckets, from the lowest value to the highest."""
+
+    ends: tuple[Fraction, ...]
+
+    @classmethod
+    def within(cls, clamp: tuple[Fraction, Fraction], buckets: int) -> "ValueGrid":
+        """Return so many equal buckets."""
+        low, high = clamp
+        return cls(tuple(low + (high - low) * n / buckets for n in range(buckets + 1)))
+
+    @cached_property
+    def buckets(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """The two ends of each, those of the values beyond the grid among them."""
+        low, high = self.ends[0], self.ends[-1]
+        return ((low, low), *pairwise(self.ends), (high, high))
+
+    def bucket(self, place: int) -> Quantile:
+        """Return what is told of a bucket: its ends, and its middle."""
+        low, high = self.buckets[place]
+        ends = plain_number(low), plain_number(high)
+        return Quantile(value=plain_number((low + high) / 2), bucket=ends)
+
+    def between(self, place: Fraction, first: int, last: int) -> Quantile:
+        """Return what is told of a place in buckets, and of the buckets from `first` to `last` that it may be in."""
+        buckets = self.buckets
+        low, high = buckets[int(place)]
+        value = low + (high - low) * (place - int(place))
+        ends = buckets[first][0], buckets[last][1]
+        return Quantile(
+            value=plain_number(value), low=plain_number(ends[0]), high=plain_number(ends[1])
+        )
+
+
+def _told_apart(value: int) -> int:
+    if value < 2:
+        raise ValueError("must be 2 or more: one bucket tells no value from another")
+    return value
+
+
+Buckets = Annotated[int, Field(le=MOST_BUCKETS), AfterValidator(_told_apart)]
+
+
+def grid_problems(
+    clamp: tuple[Fraction, Fraction] | None,
+    edges: Sequence[Fraction] | None,
+    buckets: int | None,
+) -> list[InitErrorDetails]:
+    """Return what the keys of a grid say together and must not."""
+    if clamp is None and edges is None:
+        return [problem(("clamp",), "is missing: name a range such as [0, 600], or edges")]
+    if clamp is not None and edges is not None:
+        return [problem(("edges",), "stands beside clamp: the first and the last are one")]
+    if edges is not None and buckets is not None:
+        return [problem(("buckets",), "stands beside edges: the edges make the buckets")]
+    return []
+
+
+def bin_problems(
+    bins: Edges, clamp: tuple[Fraction, Fraction] | None, fields: Fields
+) -> list[InitErrorDetails]:
+    """Return what the buckets of a grid and the schema say together and must not, at the keys that they come from."""
+    problems = by_problems((), bins, fields)
+    if clamp is None:
+        return [_at_edges(each) for each in problems]
+    of_field = [_at_edges(each) for each in problems if each.get("loc") == ("field",)]
+    return of_field or (_bucket_problems(bins, clamp) if problems else [])
+
+
+def _at_edges(wrong: InitErrorDetails) -> InitErrorDetails:
+    """A problem of the grid at the edge, or the field, that it comes from."""
+    return {**wrong, "loc": ("of",)} if wrong.get("loc") == ("field",) else wrong
+
+
+def default_buckets(field: FieldSpec | None, clamp: tuple[Fraction, Fraction]) -> int:
+    """Return into how many buckets the clamp is cut where nobody says it: of an integer field, such as begin there.
+
+    `field` is None where the schema has none of its name.
+    """
+    whole = field is not None and field.type == "integer"
+    return (_fitting(clamp, BUCKETS) if whole else None) or BUCKETS
+
+
+def _fitting(clamp: tuple[Fraction, Fraction], wanted: int) -> int | None:
+    """The number of equal buckets nearest to what is `wanted`, by ratio, that begin at integers; None: there is none.
+
+    >>> [_fitting((Fraction(low), Fraction(400)), BUCKETS) for low in (0, -20, 393, -1, "1/2", -609)]
+    [200, 210, 7, 401, None, None]
+    """
+    low, span = clamp[0], clamp[1] - clamp[0]
+    if low.denominator != 1 or span.denominator != 1:
+        return None
+    some = (many for many in range(2, min(MOST_BUCKETS, int(span)) + 1) if span % many == 0)
+    return min(
+        some, key=lambda many: max(Fraction(many, wanted), Fraction(wanted, many)), default=None
+    )
+
+
+def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[InitErrorDetails]:
+    """One problem for all the ends of equal buckets that are no values of their field."""
+    low, high = map(decimal_text, clamp)
+    many, fits = len(bins.edges) - 1, _fitting(clamp, len(bins.edges) - 1)
+    if fits is None:
+        why = (
+            f"from {low} to {high} no 2 to {MOST_BUCKETS} equal buckets begin at values of '{bins.field}': name other "
+            "integers, or edges"
+        )
+        return [problem(("clamp",), why)]
+    why = (
+        f"{many} equal buckets from {low} to {high} do not begin at values of '{bins.field}': choose a number of "
+        f"buckets that divides the range, such as buckets: {fits}, or leave it out"
+    )
+    return [problem(("buckets",), why)]
+
+
+# ---
+# What quantiles are told by: a noisy maximum for windows that end, a tree over the values for those that slide.
+#
+# Rules: a choice depends on the specification alone. This file knows no statistic.
+
+UNRANKED = 1
+"""Entries of a row behind the buckets: what has no value."""
+IN_RANKS = "errors are in ranks: events"
+
+
+def tumbling_choice(
+    setting: Setting, epsilon: Fraction, lengths: Sequence[str], at: tuple[Fraction, ...]
+) -> Choice:
+    """Choose a bucket for each quantile of each window as it ends, at equal shares of the epsilon."""
+    ticks = tuple(milliseconds(name) // setting.step for name in lengths)
+    mechanism = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
+    why = f"each choice has epsilon {mechanism.choice_epsilon}; {IN_RANKS}"
+    chosen = steady(mechanism, why, setting)
+    return Choice(
+        mechanism,
+        why,
+        chosen.expected,
+        dict.fromkeys(lengths, chosen.expected),
+        supposing="in ranks",
+    )
+
+
+def sliding_choice(
+    setting: Setting, epsilon: Fraction, views: Sequence[str], at: tuple[Fraction, ...]
+) -> Choice:
+    """Choose a tree over the values, counted over the windows among `views` and so far where `ever` is.
+
+    Raises:
+        NotDerivable: the longest window of so many nodes is more than a state may hold.
+    """
+    levels = best_levels(setting.width - UNRANKED, at)
+    nodes = replace(setting, width=levels.nodes, ones=levels.height)
+    spans = tuple(milliseconds(name) // setting.step for name in views if name != EVER)
+    counts, over = _counts(nodes, epsilon, spans, ever=EVER in views)
+    tree = ValueTree(levels, counts, UNRANKED)
+    mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
+    bands = [Bands(Answer(mechanism, place), setting.confidence) for place in range(len(views))]
+    expected = {
+        name: lambda tick, band=band: band(tick, None)
+        for name, band in zip(views, bands, strict=True)
+    }
+    why = f"{_tree_words(levels)}{over}; {IN_RANKS}"
+    return Choice(mechanism, why, expected[views[0]], expected, supposing="in ranks")
+
+
+def _counts(
+    setting: Setting, epsilon: Fraction, spans: tuple[int, ...], *, ever: bool
+) -> tuple[Over, str]:
+    """What counts the nodes, and what is to be said of it."""
+    if not spans:
+        return tree_counter(setting, epsilon), ""
+    share = ever_share(len(spans)) if ever else Fraction(0)
+    forest = WindowForest(
+        setting.width,
+        epsilon * (1 - share),
+        setting.neighbors,
+        spans,
+        best_forest(spans),
+        setting.ones,
+    )
+    if not ever:
+        return forest, ""
+    so_far = tree_counter(setting, epsilon * share)
+    return WindowsAndEver(forest, so_far), f"; what counts so far has {share} of the epsilon"
+
+
+def _tree_words(levels: ValueLevels) -> str:
+    """How the values are counted."""
+    if levels.height == 1:
+        return f"ranks add up the counts of {levels.leaves} buckets"
+    sizes = ", ".join(map(str, levels.sizes))
+    return f"ranks from a tree over the values, levels of {sizes} counts at equal shares"
 
 
 def _share(value: Fraction) -> Fraction:

@@ -13,9 +13,9 @@ from pydantic import BeforeValidator, Field, InstanceOf, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
-from stream_dp.core.near_names import meant
-from stream_dp.engine.made_series import MadeSeries, Make, Part
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.wording import meant
+from stream_dp.engine.series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.quotients import Quotient, quotient
@@ -23,9 +23,8 @@ from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.records.scalars import Name, problem
-from stream_dp.statistics.choice.choice import ENDLESS, Choice, Setting
-from stream_dp.statistics.parts.made_of import Input, MadeOf
-from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec
+from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting
+from stream_dp.statistics.parts.series_spec import WITHIN, Input, MadeOf, Rest, SeriesSpec
 
 _SHARE = (Fraction(0), Fraction(1))
 

@@ -13,15 +13,14 @@ import numpy as np
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Rank, Shape, name_bytes
 from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
 from stream_dp.records.groupings import rank_problems
-from stream_dp.statistics.choice.choice import Choice, Setting
-from stream_dp.statistics.choice.choose_hss import ExpectedEvents
-from stream_dp.statistics.choice.profiles import ExpectedShape
 from stream_dp.statistics.histogram import HistogramSeries
+from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Setting
+from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 from stream_dp.statistics.parts.windowed import WindowedSeries
 from stream_dp.statistics.parts.windows import method_problems

@@ -7,23 +7,67 @@ never looks into a mechanism. Each check fails on a mechanism broken on purpose 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations, cycle, islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
-from stream_dp.core.mechanism import Mechanism, Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.composition import (
+    Ask,
+    CompositionMessage,
+    CompositionState,
+    ConcurrentComposition,
+    Create,
+)
+from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.states import STATES
-from stream_dp.testing.forced import Forced
+from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.testing.taint import TaintedComposition, tainted_step
-from stream_dp.verify.relations.suitable import Suitable
+from stream_dp.verify.relations.pair_conditions import Suitable
+
+# ---
+# A composition that forces the answers of its sub-mechanisms and records their messages.
+#
+# Two copies of a composite over it get equal answers for any input, so their messages show whether neighbouring
+# inputs become neighbouring inputs of the parts ([HSV] Def 6.2, f to f'). An instrument for tests.
+
+
+class Forced(ConcurrentComposition):
+    """A composition that records its messages and replaces every answer.
+
+    Answers to comparisons with public thresholds cycle through `bits`; other answers are made-up counts.
+    """
+
+    def __init__(self, bits: Sequence[int]) -> None:
+        super().__init__()
+        self.trace: list[CompositionMessage] = []
+        self._bits = cycle(bits)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Allow changes: this is an instrument, not a value."""
+        object.__setattr__(self, name, value)
+
+    def step(
+        self, state: CompositionState, message: CompositionMessage, noise: Noise
+    ) -> tuple[CompositionState, IntArray | None]:
+        """Record the message, pass it on, and replace the answer."""
+        self.trace.append(message)
+        after, answer = ConcurrentComposition.step(self, state, message, noise)
+        if not isinstance(message, Ask) or answer is None:
+            return after, answer
+        asked = message.message
+        if not isinstance(asked, LevelsQuery) and getattr(asked, "threshold", None) is None:
+            return after, np.arange(answer.size, dtype=np.int64) + len(self.trace)
+        live = {**after.live, message.index: state.live[message.index]}  # stays live
+        return CompositionState(after.created, live), np.array(
+            list(islice(self._bits, answer.size)), dtype=np.int64
+        )
+
 
 TICKS = 14
 SEED = 20_130_101

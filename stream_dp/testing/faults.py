@@ -25,18 +25,16 @@ from stream_dp.engine.ports import (
     Positions,
     Sink,
     Source,
+    WrappedSource,
 )
 from stream_dp.errors import UsageError
 from stream_dp.files.files import FileSink
 from stream_dp.files.highwater import HighWater
-from stream_dp.files.sqlite import SqliteJournal
-from stream_dp.files.sqlite_messages import SqliteAnswers
-from stream_dp.files.wrapped_source import WrappedSource
+from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal
 from stream_dp.journal.commit import Answer, Commit, Release
-from stream_dp.kafka.log.answers import KafkaAnswers
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
-from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 
 POINTS = (
     "before-commit",

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.noise import NoiseStream
 
 Kind: TypeAlias = Literal["laplace", "geometric", "gaussian"]
@@ -46,7 +46,7 @@ class SeededNoise:
     """The product's exact samplers with a known seed; records the calls.
 
     >>> noise = SeededNoise(1)
-    >>> noise.laplace(Fraction(2), 3).size, noise.drawn
+    >>> noise.samplers(Fraction(2), 3).size, noise.drawn
     (3, 3)
     """
 

@@ -8,7 +8,7 @@ ports.
 from collections.abc import Callable
 from typing import Any
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Journal, Sink
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, DeadLetter, Release

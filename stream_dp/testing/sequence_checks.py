@@ -3,12 +3,15 @@
 Rules: those of port_checks.py. `samples(first, stop)` makes the durable entries with these numbers.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
-from stream_dp.engine.ports import PublicPort
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.ports import Answers, PublicPort, Question, Questions
 from stream_dp.errors import FailClosed
+from stream_dp.journal.answer_body import VERSION, Answered, write_answer
 from stream_dp.journal.commit import Answer, Release
 
 MANY = 150
@@ -94,3 +97,99 @@ async def _check_visible(port: PublicPort[_D], durable: Sequence[_D]) -> None:
 
 async def _read(port: PublicPort[_D], beyond: int = -1) -> list[bytes]:
     return [each async for each in port.read(beyond)]
+
+
+# ---
+# Checks of message queues and answer sequences, for adapters of this project and others.
+#
+# Rules: those of port_checks.py. For a queue, `put` adds one record with this value to the storage from outside, and
+# returns once it is stored.
+
+_PATIENCE_S = 60.0
+
+
+def sample_answer(number: int, said: str = "") -> Answer:
+    """Return an answer with its body as the engine writes it; every third one has no id."""
+    name = None if number % 3 == 0 else f"id-{number}"
+    body = write_answer(
+        Answered(
+            v=VERSION, number=number, id=name, do="list", tick=number,
+            end=TickGrid(0, 1000).end_text(number), answer={"said": said or f"answer {number}"},
+        )
+    )  # fmt: skip
+    return Answer(number, name, bytes(32), 10**15, body)
+
+
+def sample_answers(first: int, stop: int) -> list[Answer]:
+    """Return answers `first`..`stop`-1."""
+    return [sample_answer(number) for number in range(first, stop)]
+
+
+async def check_answers(make: Callable[[], Answers]) -> None:
+    """Check that answers become visible once, in order, with the same bytes, also after a partial publication."""
+    await check_sequence(make, sample_answers, 1)
+
+
+async def check_answers_versions(make: Callable[[], Answers]) -> None:
+    """Check that the last visible answer is never published in another version."""
+    await check_one_version(make, sample_answers, 1, sample_answer(3, "something else"))
+
+
+async def check_questions(
+    make: Callable[[], Questions], put: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Check that messages come in one order, at growing places, and again after every seek."""
+    async with opened_port(make):  # makes the storage
+        pass
+    values = [b"%d" % number for number in range(MANY)]
+    for value in values:
+        await put(value)
+    async with opened_port(make) as questions:
+        every = await _taken(questions, -1, MANY)
+        require_equal(
+            [each.value for each in every], values, "messages come unchanged, in their order"
+        )
+        places = [each.place for each in every]
+        require_equal(places, sorted(set(places)), "each message has a place behind the one before")
+        stamps = [each.stamp for each in every]
+        require_equal(
+            all(stamp > 0 for stamp in stamps), True, "each message has its time of arrival"
+        )
+    for at in (0, 1, MANY // 2, MANY - 1):
+        async with opened_port(make) as questions:
+            again = await _taken(questions, places[at], MANY - at)
+            require_equal(again, every[at:], "what was read is read again, as it was")
+    async with opened_port(make) as questions:
+        await questions.seek(places[-1] + 1)
+        waiting = asyncio.create_task(_taken(questions, None, 1))
+        await put(b"late")
+        require_equal((await waiting)[0].value, b"late", "reading waits for what comes")
+
+
+async def check_questions_hostile(
+    make: Callable[[], Questions], put: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Check that no value stops the reader, and that each is returned unchanged or empty."""
+    async with opened_port(make):
+        pass
+    values = [b"", b"\xff\xfe", b"\0" * 1000, b"[" * 10_000, b"m" * 200_000, b"{}\n{}", b"last"]
+    for value in values:
+        await put(value)
+    async with opened_port(make) as questions:
+        found = await _taken(questions, -1, len(values))
+        require_equal(
+            all(each.value in (value, b"") for each, value in zip(found, values, strict=True)),
+            True, "what came is what was put, or nothing",
+        )  # fmt: skip
+        require_equal(found[-1].value, b"last", "what follows is read")
+
+
+async def _taken(questions: Questions, place: int | None, number: int) -> Sequence[Question]:
+    """Return the next `number` messages, after a seek to `place` unless it is None."""
+    if place is not None:
+        await questions.seek(place)
+    found: list[Question] = []
+    async with asyncio.timeout(_PATIENCE_S):
+        while len(found) < number:
+            found += await questions.read()
+    return found

@@ -21,8 +21,7 @@ from stream_dp.core.composition import (
     ConcurrentComposition,
     Create,
 )
-from stream_dp.core.mechanism import Mechanism, Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
 from stream_dp.errors import TaintError
 
 Plain: TypeAlias = "IntArray | np.int64 | int"

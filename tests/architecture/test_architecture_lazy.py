@@ -16,7 +16,7 @@ LIBRARIES = frozenset({
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there
 
-NOT_AWAITED = "import stream_dp.operate.query.awaited_page as a\na.WAIT_S = 0\n"
+NOT_AWAITED = "import stream_dp.operate.query.remote_series as a\na.WAIT_S = 0\n"
 RUN = "from stream_dp.cli.main import code_of\ncode_of(sys.argv[1:])\n"
 SHOW = "sys.stdout.write('\\n' + ' '.join(sys.modules))"
 
@@ -52,7 +52,7 @@ def test_the_command_line_alone_loads_no_command(root: Path, option: str) -> Non
     "broken",
     [
         "import numpy",
-        "import stream_dp.pipeline.file.spec",
+        "import stream_dp.pipeline.spec",
         "import stream_dp.cli.commands.plan",
         "from stream_dp.cli.main import Commands\nCommands().commands['plan']",
         "from stream_dp.cli.main import Commands\nlist(Commands().commands.values())",

@@ -14,22 +14,22 @@ Syntax = Mapping[Path, ast.Module]
 THE_READER = Path("stream_dp/journal/release.py")
 OTHER_JSON = {
     "files/highwater.py": "its own mark: how far a journal has been",
-    "files/plain_rows.py": "the records of a data file, or of a sample of events, without a schema",
+    "files/records.py": "the records of a data file, or of a sample of events, without a schema",
     "files/records.py": "the records of a data file, for their own time",
     "operate/query/remote_messages.py": "definitions of series, where they are JSON",
     "operate/query/remote_series.py": "definitions of watches, where they are JSON",
-    "operate/check/hints.py": "payloads of events in a sample, for what is wrong with them",
+    "operate/fitting.py": "payloads of events in a sample, for what is wrong with them",
     "broker/process.py": "its own files: the cluster's id and size, and the ports of the last run",
-    "engine/messages/asked_parameters.py": "what is asked of a series",
+    "engine/messages/addressed.py": "what is asked of a series",
     "engine/messages/issued_tokens.py": "the list of tokens that were made, its own file",
-    "operate/query/target_error.py": "what is asked to be priced",
+    "operate/run/live_series.py": "what is asked to be priced",
     "journal/answer_body.py": "answers to messages, in their own form",
     "journal/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
     "live/envelope.py": "envelopes of messages, as anyone may send them",
     "live/analyst_messages.py": "the text of messages",
     "records/decoder.py": "the payloads of events",
-    "pipeline/file/yaml.py": "definitions of series, where they are JSON",
+    "pipeline/yaml.py": "definitions of series, where they are JSON",
 }
 DECODERS = {
     "json.load", "json.loads", "json.JSONDecoder", "orjson.loads",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from architecture.test_architecture_source import Rule, Syntax, imported, is_within
 
-SEAL = "stream_dp.core.sealed"
+SEAL = "stream_dp.core.serial"
 OPENERS = {
     "stream_dp/verify/exact/enumeration.py": "tells states apart by all they hold, for exact checks",
     "stream_dp/verify/games/trace.py": "compares a state with the recorded one, and bands with the released ones",
@@ -79,8 +79,8 @@ def test_no_composite_writes_its_parts(syntax: Syntax) -> None:
 @pytest.mark.parametrize(
     ("rule", "bad"),
     [
-        (opens, "from stream_dp.core.sealed import inside_of"),
-        (opens, "def f():\n    import stream_dp.core.sealed"),
+        (opens, "from stream_dp.core.serial import inside_of"),
+        (opens, "def f():\n    import stream_dp.core.serial"),
         (opens, "x = child.state._Sealed__value"),
         (opens, "x = getattr(child.state, '_Sealed__value')"),
         (opens, "x = object.__getattribute__(child, 'state')"),

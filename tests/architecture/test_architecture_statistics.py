@@ -38,11 +38,11 @@ series:
 LOOK = """
 import json, sys
 from pathlib import Path
-from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 from stream_dp.server.models.configured import Pipeline
 spec = load(Path("toy.yaml"))
 run = Run(build(spec), open_ports(spec, sealer_for(spec, None)))

@@ -24,9 +24,8 @@ from benchmarks.hss_streams import KINDS, Stream, flights
 
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.statistics.choice.choice import by_tree
-from stream_dp.statistics.choice.choose_hss import Demand, better_choice
-from stream_dp.statistics.choice.profiles import ExpectedShape
+from stream_dp.statistics.parts.choice import ExpectedShape, by_tree
+from stream_dp.statistics.parts.choose_hss import Demand, better_choice
 
 EVENTS = {
     "even": 40_000,

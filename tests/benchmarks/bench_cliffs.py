@@ -41,7 +41,7 @@ PIPELINE: dict[str, Any] = {
 
 def spec(schema: dict[str, Any], series: list[dict[str, Any]], **other: Any) -> Any:
     """A pipeline over a topic, unless `other` says something else."""
-    from stream_dp.pipeline.file.spec import PipelineSpec
+    from stream_dp.pipeline.spec import PipelineSpec
 
     source = {"kind": "kafka", "bootstrap": "localhost:9092", "topic": "t"}
     whole = PIPELINE | {"source": source, "schema": schema, "series": series} | other
@@ -80,7 +80,7 @@ async def kafka(place: str) -> float:
     from stream_dp.files.system_clock import SystemClock
     from stream_dp.kafka.client.clients import KafkaSettings
     from stream_dp.kafka.source.source import KafkaSource, StampTicks
-    from stream_dp.pipeline.routing.router import Router
+    from stream_dp.pipeline.router import Router
 
     clock = SystemClock()
     origin = clock.now() // 1000 * 1000 - 3_600_000
@@ -105,9 +105,8 @@ async def kafka(place: str) -> float:
 
 async def zone(_: str) -> float:
     """Find the ticks of times to the millisecond, in any order."""
-    from stream_dp.core.moments import TimeForm
-    from stream_dp.core.tick_grid import TickGrid
-    from stream_dp.records.own_ticks import OwnTicks
+    from stream_dp.core.time import TickGrid, TimeForm
+    from stream_dp.records.decoder import OwnTicks
 
     choose = random.Random(1)
     times = [
@@ -127,7 +126,7 @@ async def zone(_: str) -> float:
 async def lists(_: str) -> float:
     """Route lists of 20 entries, a tenth of them outside of the domain."""
     from stream_dp.engine.ports import Batch
-    from stream_dp.pipeline.routing.router import Router
+    from stream_dp.pipeline.router import Router
 
     names = [f"tag{number:03}" for number in range(220)]
     field = {"type": "list", "domain": names[:200], "most": 20}
@@ -151,7 +150,7 @@ async def plan(place: str) -> float:
     """Plan three files of many series."""
     import yaml
 
-    from stream_dp.operate.plan_view import PlanView
+    from stream_dp.operate.budget_view import PlanView
 
     took = 0.0
     kinds = ({"statistic": "count"}, {"statistic": "count", "windows": ["1h"]},

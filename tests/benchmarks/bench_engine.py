@@ -30,8 +30,8 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 
 TOPIC = "flights"
 PARTITIONS = 4

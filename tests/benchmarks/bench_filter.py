@@ -16,13 +16,11 @@ from importlib.metadata import version
 
 import opendp.prelude as dp
 
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.accounting.truncated_odometer import truncated_odometer as bound
+from stream_dp.accounting.ledger import truncated_odometer as bound
 from stream_dp.core.guarantee import PureDP, RenyiDP
 
 SHORT, LONG = 10**5, 10**6

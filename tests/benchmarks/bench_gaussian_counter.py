@@ -11,7 +11,7 @@ import numpy as np
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.messages import Update
+from stream_dp.core.mechanism import Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.noise import NoiseStream, fresh_seed

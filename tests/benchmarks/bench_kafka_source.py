@@ -15,7 +15,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_dp.broker import LocalKafka, create_topic
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.tick_marks import TickMarks

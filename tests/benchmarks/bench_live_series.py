@@ -19,13 +19,12 @@ from typing import Any
 
 from live_acts import create_series
 
-from stream_dp.engine.ports import Batch, Source
-from stream_dp.files.wrapped_source import WrappedSource
+from stream_dp.engine.ports import Batch, Source, WrappedSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 FILE = """\
 version: 1

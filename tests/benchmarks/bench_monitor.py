@@ -24,23 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.actor import step
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.registry import LiveSeries
-from stream_dp.engine.series import Series
+from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.journal.release import Shape
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.routing.feature_counts import FeatureCounts
-from stream_dp.pipeline.routing.layout import Feature, Slot
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.feature_counts import FeatureCounts
+from stream_dp.pipeline.layout import Feature, Slot
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.yaml import load
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.schema import TextField

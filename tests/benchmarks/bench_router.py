@@ -20,10 +20,10 @@ import msgspec
 from oracles.tick_rows import Comparison, Counted, Named, tick_rows
 
 from stream_dp.engine.ports import Batch
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.routing.layout import RowLayout
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "01_flights" / "pipeline.yaml"
 RECORDS, PER_TICK = 20_000, 40

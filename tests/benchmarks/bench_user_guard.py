@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from stream_dp.engine.ports import Batch
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
-from stream_dp.pipeline.routing.user_guard import UserGuard
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import UserGuard
 
 USERS, AT_ONCE = 1_000_000, 8192
 SPEC = PipelineSpec.model_validate(

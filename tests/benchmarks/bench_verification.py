@@ -18,12 +18,12 @@ import numpy as np
 
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.messages import IntArray, Update
+from stream_dp.core.mechanism import IntArray, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_relations import Stream, event, user
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.verify.relations.compositions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.verify.relations.pair_conditions import k_sparse, k_sparse_with_delta_budget
 
 SHORT, LONG = 10**3, 10**6
 ROUNDS, MESSAGES = 25, 1_000

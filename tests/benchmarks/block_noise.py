@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.noise import NoiseStream, fresh_seed
 
 BLOCK = 1 << 15  # samples

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter

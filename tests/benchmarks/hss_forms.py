@@ -29,15 +29,15 @@ from benchmarks.hss_streams import Stream
 
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_hss import Demand, bins_hss, joint_hss
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.choose_hss import Demand, bins_hss, joint_hss
 
 ADD = Neighbors.ADD_REMOVE
 DELTA = Fraction(1, 10**6)

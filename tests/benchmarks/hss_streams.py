@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray
-from stream_dp.operate.example_files import flights_folder
+from stream_dp.core.mechanism import IntArray
+from stream_dp.operate.demo import flights_folder
 
 BURSTS = 5  # ticks that a bursty stream's events come in
 

@@ -22,10 +22,10 @@ from unit.live.live_series_worlds import SEALER, Stopping, World
 from stream_dp.engine.messages.issued_tokens import id_of
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.files.memory import MemoryAnswers, MemoryJournal, MemorySink
-from stream_dp.operate.query.query_token import issued_for
+from stream_dp.operate.keys import issued_for
 from stream_dp.operate.run.running import Run
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.server.server import PageServer
 from stream_dp.testing.manual_clock import ManualClock
 

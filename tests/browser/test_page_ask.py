@@ -8,8 +8,8 @@ from browser.ask_worlds import Shop, Tab, nothing_exact
 from browser.page_worlds import blank, picture
 from playwright.async_api import Browser, Route
 
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.statistics.parts.live_room import LiveRoom
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.series_spec import LiveRoom
 
 pytestmark = pytest.mark.browser
 

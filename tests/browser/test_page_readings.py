@@ -17,7 +17,7 @@ from browser.page_worlds import (
 )
 from playwright.async_api import Browser, Page
 
-from stream_dp.statistics.parts.false_alarm import FalseAlarm
+from stream_dp.statistics.parts.choice import FalseAlarm
 
 pytestmark = pytest.mark.browser
 

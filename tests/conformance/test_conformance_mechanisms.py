@@ -5,30 +5,31 @@ from fractions import Fraction
 
 import pytest
 
-from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import ConcurrentComposition
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.inner_counter import GaussianInner, Inner
+from stream_dp.mechanisms.hss.hss import HSS, GaussianInner, Inner
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
-from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
+from stream_dp.mechanisms.papers.paper_hss import NoisyQuantity, PaperHSS, PaperSparseVector
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree
 from stream_dp.mechanisms.watches.kinds import (
     Alerts,
     CountWatchers,
@@ -36,15 +37,7 @@ from stream_dp.mechanisms.watches.kinds import (
     SumMonitor,
     WindowAlerts,
 )
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
-    GaussianAndEver,
-    SumsAndEver,
-    WindowsAndEver,
-)
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)

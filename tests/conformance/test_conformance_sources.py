@@ -12,12 +12,12 @@ from typing import TypeAlias
 import pytest
 from conformance import broken_sources as twins
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Source
 from stream_dp.files.files import FileSource
 from stream_dp.files.memory import MemorySource
 from stream_dp.files.records import FieldType
-from stream_dp.operate.run import paced
+from stream_dp.operate import demo
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
 
@@ -85,10 +85,10 @@ async def test_a_file_is_a_source(check: Check, name: str, tmp_path: Path) -> No
 async def test_a_paced_source_is_a_source(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paced, "PAUSE", 0)
+    monkeypatch.setattr(demo, "PAUSE", 0)
 
     def at(ticks_per_second: float) -> Source:
-        return paced.Paced(file_source(tmp_path, "shops.csv"), ticks_per_second)
+        return demo.Paced(file_source(tmp_path, "shops.csv"), ticks_per_second)
 
     await check(SourceCase(make=lambda: at(1e-9), regrouped=lambda: at(1e9)))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stream_dp.core.composition import Ask, Create, Halt
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector

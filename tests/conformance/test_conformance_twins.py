@@ -12,8 +12,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.inner_counter import Inner
+from stream_dp.mechanisms.hss.hss import HSS, Inner
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.testing import conformance as suite

@@ -15,7 +15,7 @@ import yaml
 from deploy.deploy_files import DEPLOY, mutated
 from deploy.lint_tools import ENDS_WITHIN_S, unknown_words
 
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 FILE = (DEPLOY / "compose.yaml").read_text()
 SCHEMA = json.loads(

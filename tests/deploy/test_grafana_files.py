@@ -13,8 +13,7 @@ import pytest
 import yaml
 from deploy.deploy_files import DEPLOY, ROOT, mutated
 
-from stream_dp.server.metrics.exposition import CONFIGURED, RELEASED
-from stream_dp.server.metrics.gauges import Described
+from stream_dp.server.metrics import CONFIGURED, RELEASED, Described
 
 GRAFANA = DEPLOY / "grafana"
 BOARDS = {path.name: path.read_text() for path in sorted((GRAFANA / "dashboards").glob("*.json"))}

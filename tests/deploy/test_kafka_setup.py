@@ -18,7 +18,7 @@ from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.kafka.log import public as kafka_public
 from stream_dp.kafka.log import questions as kafka_questions
 from stream_dp.kafka.log.append_clock import WANTED
-from stream_dp.operate.doctor.diagnosis import NEEDED
+from stream_dp.operate.doctor import NEEDED
 
 SCRIPT = (DEPLOY / "kafka" / "setup.sh").read_text()
 WHERE = "--bootstrap broker:9092 --pipeline orders --source orders-events --engine User:engine"

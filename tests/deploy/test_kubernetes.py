@@ -14,7 +14,7 @@ import yaml
 from deploy.deploy_files import DEPLOY, mutated
 from deploy.lint_tools import ENDS_WITHIN_S, unknown_words
 
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 FOLDER = DEPLOY / "kubernetes"
 LISTED = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from deploy.deploy_files import DEPLOY, mutated
 
-from stream_dp.server.metrics.exposition import CONFIGURED, RELEASED
+from stream_dp.server.metrics import CONFIGURED, RELEASED
 from stream_dp.testing.kafka import missing
 
 pytestmark = pytest.mark.prometheus

@@ -10,7 +10,7 @@ import pytest
 from faults.cases import Case, document, flights, write
 from faults.evidence import sqlite_rows
 from stream_dp.cli.main import code_of
-from stream_dp.operate.run import awaited_brokers
+from stream_dp.operate.run import settings
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -139,7 +139,7 @@ def test_a_folder_that_does_not_exist(case: Case, capsys: pytest.CaptureFixture[
 def test_a_broker_that_cannot_be_reached(
     case: Case, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awaited_brokers, "WAIT_S", 0.0)
+    monkeypatch.setattr(settings, "WAIT_S", 0.0)
     source = {"kind": "kafka", "topic": "flights", "bootstrap": "127.0.0.1:1"}
     write(case.folder, document("flights", 12, 6, source))
     said = message(case, capsys, 5)

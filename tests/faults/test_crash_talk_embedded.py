@@ -23,7 +23,7 @@ from faults.talk_checker import (
     talk_findings,
     unfounded_answers,
 )
-from stream_dp.files.sqlite_messages import put_question
+from stream_dp.files.sqlite import put_question
 
 DAWDLE = ("--zero-noise", "--dawdle", "2")
 POINTS = (

@@ -15,7 +15,7 @@ from unit.pipeline.routing.test_cut_off_rows import pipeline
 from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, WINDOW, some_log
 
 from faults.test_distinct_crashes import Forgetful, crashes
-from stream_dp.engine.memories.user_memory import UserMemory
+from stream_dp.engine.user_memory import UserMemory
 from stream_dp.errors import FailClosed
 
 USERS = tuple(f"user {number}" for number in range(6))

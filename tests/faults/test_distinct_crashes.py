@@ -22,8 +22,8 @@ from unit.pipeline.routing.seen_worlds import (
 )
 from unit.pipeline.routing.user_worlds import HORIZON, hashed, some_log
 
-from stream_dp.engine.memories.seen_memory import SeenMemory
-from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.engine.tick_assembler import ClosedTick
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 

@@ -13,8 +13,7 @@ from unit.live.message_worlds import NOW
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Question
-from stream_dp.files.sqlite import SqliteJournal
-from stream_dp.files.sqlite_messages import SqliteAnswers, SqliteQuestions, put_question
+from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions, put_question
 
 AT_ONCE = 64
 """How many messages a read of the file gives at most."""

@@ -13,19 +13,18 @@ import pytest
 
 from faults.cases import AIRLINES, DESTINATIONS, EPSILON
 from faults.evidence import opened
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.source.batches import batches as as_batches
-from stream_dp.kafka.source.open_transactions import Room
-from stream_dp.kafka.source.ticks import Place, StampedTicks
+from stream_dp.kafka.source.ticks import Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.faults import Dawdling
 
 KEY = bytes(32)

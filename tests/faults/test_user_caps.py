@@ -29,14 +29,14 @@ from unit.pipeline.routing.user_worlds import (
     users_of,
 )
 
-from stream_dp.engine.memories.user_memory import UserMemory
-from stream_dp.engine.memories.user_table import Used, UserTable
-from stream_dp.engine.ticks.tick_assembler import Cut
+from stream_dp.engine.tick_assembler import Cut
+from stream_dp.engine.user_memory import UserMemory
+from stream_dp.engine.user_table import Used, UserTable
 from stream_dp.errors import EngineEnded, FailClosed, UsageError
 from stream_dp.journal.commit import Commit, Created
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.user_guard import UserGuard
-from stream_dp.pipeline.routing.user_homes import Homes
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import UserGuard
+from stream_dp.pipeline.user_homes import Homes
 
 USERS = tuple(f"user {number}" for number in range(9))
 

@@ -6,8 +6,7 @@ Rules: the jar is that of the brokers' version and checked like theirs; its fold
 import os
 from pathlib import Path
 
-from stream_dp.broker.jars import KAFKA_VERSION, Jar, resolve_jars
-from stream_dp.broker.places import cache_dir
+from stream_dp.broker.jars import KAFKA_VERSION, Jar, cache_dir, resolve_jars
 from stream_dp.broker.process import find_java
 
 TOOLS = Jar(

@@ -14,7 +14,7 @@ from faults.cases import Case
 from faults.kafka_transactions import decided
 
 from stream_dp.broker import create_topic
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.journal.commit import Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings

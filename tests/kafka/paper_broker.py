@@ -30,16 +30,15 @@ from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.commit import Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.topic_look import TopicLook
+from stream_dp.kafka.client.topics import TopicLook
 from stream_dp.kafka.log.append_clock import Stamp
 from stream_dp.kafka.source import source as kafka_source
-from stream_dp.kafka.source import topic_watch as kafka_topic_watch
+from stream_dp.kafka.source import source as kafka_topic_watch
 from stream_dp.kafka.source.record_batches import Cell, RecordBatch, record_batches
-from stream_dp.kafka.source.source import KafkaSource, StampTicks
-from stream_dp.kafka.source.topic_watch import TopicWatch
+from stream_dp.kafka.source.source import KafkaSource, StampTicks, TopicWatch
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ZeroNoise
 

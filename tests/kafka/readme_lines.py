@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from stream_dp.broker.places import cache_dir
+from stream_dp.broker.jars import cache_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 _PORT = "9092"

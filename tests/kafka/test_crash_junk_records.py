@@ -17,7 +17,7 @@ from faults.kafka_evidence import over_kafka, public_log
 from kafka.kafka_worlds import marks_of
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.files.records import FieldType, load_records, ticked
 from stream_dp.journal.dead_letters import DETAIL
 from stream_dp.kafka.client.clients import KafkaSettings

@@ -20,10 +20,10 @@ from faults.killing import POINTS, Look, killed_at, killed_at_random
 from kafka.kafka_worlds import marks_of
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.files.records import FieldType, load_records, ticked
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.feed.replay_feed import feed
+from stream_dp.operate.replay_feed import feed
 from stream_dp.testing.kafka import fresh_topic_name
 
 PARTITIONS = 2

@@ -12,7 +12,7 @@ from kafka.kafka_worlds import Close, create, half_a_transaction, release
 from stream_dp.journal.commit import Release
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.lease import KafkaLease
-from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.log.public import KafkaSink
 from stream_dp.operate.export.exporting import export_releases
 from stream_dp.operate.export.rows import rows_of
 from stream_dp.operate.published_bodies import of_topic

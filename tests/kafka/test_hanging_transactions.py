@@ -16,12 +16,11 @@ from kafka.raw_wire import Wire
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.log import hanging as kafka_hanging
-from stream_dp.kafka.log.answers import KafkaAnswers
+from stream_dp.kafka.log import journal as kafka_hanging
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
-from stream_dp.kafka.log.sink import KafkaSink
-from stream_dp.testing.message_checks import sample_answers
+from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
+from stream_dp.testing.sequence_checks import sample_answers
 
 FIRST = Commit(1, b"", releases=(release(0), release(1)))
 ASKED = Commit(2, b"", answers=tuple(sample_answers(1, 3)))

@@ -31,12 +31,12 @@ from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease
-from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.log.public import KafkaSink
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.operate.run import awaited_brokers
+from stream_dp.operate.run import settings
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import Setup
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
 
 
@@ -67,7 +67,7 @@ async def test_a_feed_goes_on_after_its_last_mark_and_names_a_missing_topic(
 def test_a_topic_is_made_once(
     kafka: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awaited_brokers, "WAIT_S", 0.0)
+    monkeypatch.setattr(settings, "WAIT_S", 0.0)
     name = fresh_topic_name("made")
     make_topic(name, bootstrap=kafka, partitions=2)
     make_topic(name, bootstrap=kafka, partitions=1, stamped=False)
@@ -112,7 +112,7 @@ def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     patient = KafkaSettings(kafka, patience_s=ENDLESS)
-    monkeypatch.setattr("stream_dp.operate.feed.replay_feed.settings_for", lambda _: patient)
+    monkeypatch.setattr("stream_dp.operate.replay_feed.settings_for", lambda _: patient)
     pipeline, events = tmp_path / "p.yaml", tmp_path / "events.csv"
     text = PIPELINE.format(name="p", topic="expected", kafka=kafka, clock=REPLAYED)
     pipeline.write_text(text)

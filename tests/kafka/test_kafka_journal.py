@@ -24,7 +24,7 @@ from stream_dp.journal.commit import Commit
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease
-from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.log.public import KafkaSink
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.port_checks import (
     check_journal,

@@ -20,11 +20,11 @@ from stream_dp.errors import FailClosed, NotAccepted, UnknownMechanism, UsageErr
 from stream_dp.journal.answer_body import read_answer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import config
-from stream_dp.kafka.log.answers import KafkaAnswers
 from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.public import KafkaAnswers
 from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.live.envelope import LARGEST_MESSAGE, write_envelope
-from stream_dp.testing.message_checks import (
+from stream_dp.testing.sequence_checks import (
     check_answers,
     check_answers_versions,
     check_questions,

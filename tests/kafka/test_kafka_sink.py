@@ -20,7 +20,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.lease import KafkaLease
-from stream_dp.kafka.log.sink import KafkaSink
+from stream_dp.kafka.log.public import KafkaSink
 from stream_dp.testing.port_checks import (
     check_sink,
     check_sink_versions,

@@ -24,7 +24,7 @@ from kafka.kafka_worlds import (
     writing,
 )
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import KafkaSettings

@@ -5,8 +5,7 @@ from kafka.kafka_worlds import Close, create, visible
 
 from stream_dp.errors import FailClosed, Outage
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.log.lease import Holder, KafkaLease, Outgoing
-from stream_dp.kafka.log.presence import Presence
+from stream_dp.kafka.log.lease import Holder, KafkaLease, Outgoing, Presence
 
 
 async def test_the_mark_tells_a_slow_transaction_from_another_engine(

@@ -14,11 +14,11 @@ from stream_dp.engine.ports import Journal, Ports
 from stream_dp.journal.commit import Commit
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
-from stream_dp.operate.observe.figures_beside import FiguresPort
+from stream_dp.operate.observe.operator_figures import FiguresPort
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run, Setup
 from stream_dp.operate.run.wiring import open_ports
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 SENT = 23
 PATIENCE_S = 200

@@ -14,7 +14,7 @@ from kafka.kafka_worlds import administering, create, half_a_transaction, visibl
 from kafka.raw_wire import Wire
 
 from stream_dp.cli.commands.replay import replay
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.records import Record, load_records, ticked
 from stream_dp.journal.keys import make_key
@@ -22,10 +22,10 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.kafka.log.lease import KafkaLease
-from stream_dp.operate.feed.replay_feed import feed_id
-from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.replay_feed import feed_id
 from stream_dp.operate.run.settings import fields_of
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.kafka import fresh_topic_name
 
 PIPELINE = """\

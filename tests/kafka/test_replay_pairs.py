@@ -20,16 +20,15 @@ from kafka.raw_batches import CODECS
 from kafka.stream_pairs import Act, Item
 from oracles.kafka_log import Grid
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_assembler import TickAssembler
+from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
-from stream_dp.kafka.source.open_transactions import Room
 from stream_dp.kafka.source.record_batches import record_batches
-from stream_dp.kafka.source.ticks import MarkedTicks, Place
+from stream_dp.kafka.source.ticks import MarkedTicks, Place, Room
 from stream_dp.kafka.source.unpacker import Unpacker
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 
 PAIRS, FEW, PARTITIONS, WRITER = 300, 20, 2, 9
 GRID = Grid(1_700_000_000_000, 1_000, 0, 6)

@@ -24,7 +24,7 @@ from kafka.test_zombie_engines import wait_until_stopped
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.feed.replay_feed import feed
+from stream_dp.operate.replay_feed import feed
 from stream_dp.testing.kafka import fresh_topic_name
 
 OPTIONS = ("--until-end", "--zero-noise", "--trace", "--dawdle", "10")

@@ -17,12 +17,12 @@ from kafka.kafka_worlds import administering, create, marks_of, writing
 from kafka.raw_wire import Wire
 
 from stream_dp.cli.main import code_of
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.files.records import FieldType, load_records, ticked
 from stream_dp.journal.dead_letters import UNREADABLE_BATCH
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.sample import sample_topic
-from stream_dp.operate.feed.replay_feed import feed
+from stream_dp.operate.replay_feed import feed
 from stream_dp.testing.kafka import fresh_topic_name
 
 RECORDS = 500

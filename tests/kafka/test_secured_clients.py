@@ -12,7 +12,7 @@ from kafka.kafka_worlds import visible
 from kafka.secured_broker import PASSWORD, WAYS, Secured
 from kafka.secured_worlds import TICKS, SecuredWorld
 
-from stream_dp.operate.run import awaited_brokers
+from stream_dp.operate.run import settings
 
 UNREACHABLE = 5
 
@@ -22,7 +22,7 @@ def world(
     secured: Secured, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> SecuredWorld:
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(awaited_brokers, "WAIT_S", 0.0)  # the broker is there
+    monkeypatch.setattr(settings, "WAIT_S", 0.0)  # the broker is there
     return SecuredWorld(secured, tmp_path, name, "SCRAM")
 
 

@@ -13,7 +13,7 @@ from kafka.kafka_worlds import create, visible
 
 from stream_dp.cli.main import code_of
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.feed.topic_made import make_topic
+from stream_dp.operate.sending import make_topic
 from stream_dp.testing.kafka import fresh_topic_name
 
 PIPELINE = """\

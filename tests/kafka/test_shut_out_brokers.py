@@ -10,7 +10,7 @@ from aiokafka.cluster import ClusterMetadata
 from kafka.kafka_worlds import Close, create
 
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.topic_look import TopicEyes
+from stream_dp.kafka.client.topics import TopicEyes
 from stream_dp.kafka.log.journal import _committed
 from stream_dp.testing.kafka import fresh_topic_name
 

@@ -22,7 +22,7 @@ from kafka.raw_batches import CODECS, RawBatch, record
 from kafka.raw_wire import Wire
 from oracles.kafka_log import Grid, Said, said
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed
@@ -34,8 +34,8 @@ from stream_dp.kafka.log.append_clock import Stamp
 from stream_dp.kafka.source import source as kafka_source
 from stream_dp.kafka.source.source import KafkaSource, StampTicks
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.noise import ZeroNoise
 

@@ -34,8 +34,8 @@ from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP, DELAY = 250, 1_000

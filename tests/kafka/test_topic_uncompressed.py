@@ -10,7 +10,7 @@ from kafka.raw_wire import Wire
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.feed.topic_made import make_topic
+from stream_dp.operate.sending import make_topic
 from stream_dp.testing.kafka import fresh_topic_name
 
 VALUES = [b"one", b"two"]

@@ -20,7 +20,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.kafka import fresh_topic_name
 
 WATCH = {"name": "large", "where": [{"field": "size", "at_least": 5}], "above": 1000}

@@ -33,8 +33,8 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.source.source import KafkaSource, StampTicks
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP, DELAY, TICKS, ATTEMPTS = 2_500, 1_000, 6, 4

@@ -21,15 +21,15 @@ from oracles.user_caps import Event, Log, Mark, judge
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.cli.commands.replay import replay
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.ticks.placement import Placement
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.ports import Placement
 from stream_dp.errors import UsageError
 from stream_dp.files.records import FieldType, load_records, ticked
 from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.routing.user_placement import placement_of
+from stream_dp.pipeline.user_homes import placement_of
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, CAP, WINDOW, PARTITIONS = 40, 2, 5, 3

@@ -16,17 +16,16 @@ from kafka.kafka_worlds import CLOCKS
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Batch, Ports
+from stream_dp.engine.ports import Batch, Ports, WrappedSource
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
 from stream_dp.files.system_clock import SystemClock
-from stream_dp.files.wrapped_source import WrappedSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.source.source import KafkaSource, StampTicks
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.faults import Dawdling
 from stream_dp.testing.kafka import fresh_topic_name
 

@@ -6,7 +6,7 @@ Rules: nothing here knows buffers with rests, lattices or doublings; small insta
 from collections.abc import Sequence
 from fractions import Fraction
 
-from stream_dp.mechanisms.linear.decays import Decays
+from stream_dp.mechanisms.linear.gaussian_counter import Decays
 
 
 def coefficients(decays: Decays, steps: int) -> list[Fraction]:

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from oracles.transcripts import Transcripts, enumerate_transcripts, loss_bounds, tail_support
 
-from stream_dp.core.mechanism import Mechanism
-from stream_dp.core.messages import Message, Query, Update
+from stream_dp.core.mechanism import Mechanism, Message, Query, Update
 
 Rows: TypeAlias = tuple[tuple[int, ...], ...]
 Pair: TypeAlias = tuple[Rows, Rows]

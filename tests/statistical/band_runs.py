@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dp.core.mechanism import Mechanism
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Mechanism, Query, Update
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.watches.kinds import Alerts

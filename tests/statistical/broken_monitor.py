@@ -6,11 +6,16 @@ from functools import cached_property
 
 import numpy as np
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.monitor_state import ARMED, TICK, MonitorState
-from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery
+from stream_dp.mechanisms.watches.monitor_state import (
+    ARMED,
+    TICK,
+    ArmQuery,
+    DisarmQuery,
+    MonitorState,
+    ThresholdQuery,
+)
 
 ONE = Fraction(1)
 
@@ -44,7 +49,7 @@ class AsksTheTickAgain(Monitor):
     def _asked(
         self, state: MonitorState, query: ThresholdQuery, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        heard = state.lift + noise.laplace(self.tick_scale, self.width)
+        heard = state.lift + noise.samplers(self.tick_scale, self.width)
         return super()._asked(replace(state, heard=heard), query, noise)
 
 

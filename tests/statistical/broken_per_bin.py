@@ -5,13 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import HandOverSchedule
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
-from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeShape, TreeState
 
 ASK = Query()
 
@@ -32,7 +30,7 @@ class OneNode(TreeNoise):
     def advance(self, state: TreeState, noise: Noise) -> TreeState:
         """Draw the node."""
         zeros = np.zeros(self.width, dtype=np.int64)
-        return TreeState(1, (noise.laplace(self.scale, self.width),), (), zeros, zeros)
+        return TreeState(1, (noise.samplers(self.scale, self.width),), (), zeros, zeros)
 
     def fine(self, state: TreeState) -> IntArray:
         """The node."""

@@ -4,13 +4,11 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.mechanisms.hss.hss import HSS, HSSState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.tree import TreeNoise
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape
 
 
 class HeightForgotten(Counter):

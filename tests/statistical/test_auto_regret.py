@@ -27,8 +27,8 @@ from benchmarks.hss_streams import bursty, even, lists, nearly_empty, skewed, wh
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.statistics.choice.choice import Setting, gaussian_counter
-from stream_dp.statistics.choice.choose_hss import (
+from stream_dp.statistics.parts.choice import ExpectedShape, Setting, gaussian_counter
+from stream_dp.statistics.parts.choose_hss import (
     BINS,
     JOINT,
     Demand,
@@ -39,8 +39,7 @@ from stream_dp.statistics.choice.choose_hss import (
     taken,
     with_gaussian_counter,
 )
-from stream_dp.statistics.choice.choose_noise import GAUSSIAN, GAUSSIAN_HSS, TREE
-from stream_dp.statistics.choice.profiles import ExpectedShape
+from stream_dp.statistics.parts.predicted_errors import GAUSSIAN, GAUSSIAN_HSS, TREE
 from stream_dp.testing.noise import SeededNoise
 
 WIDTH, TICKS, RUNS = 20, 1 << 11, 8

@@ -26,8 +26,8 @@ from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watches.kinds import Alerts
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_hss import Demand, hss_for
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200

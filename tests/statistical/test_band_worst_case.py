@@ -15,14 +15,14 @@ import pytest
 from numpy.typing import NDArray
 from statistical.band_runs import CONFIDENCE, noise_of
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import hss
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, hss_for
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, hss_for
 
 Ints = NDArray[np.int64]
 RUNS = 4_000

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.noise import NoiseStream
 
 SEED = bytes(range(32))

@@ -14,9 +14,9 @@ import pytest
 from statistical.band_runs import CONFIDENCE, Errors, noise_of
 from statistical.test_band_coverage import covers
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 RUNS, TICKS, KEYS = 200, 40, 12
 LOOKED_AT = (9, 19, 29, 39)

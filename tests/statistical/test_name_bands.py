@@ -18,13 +18,13 @@ import pytest
 from statistical.band_runs import CONFIDENCE, Errors, Shape, noise_of
 from statistical.test_band_coverage import covers
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_hss import CounterKind, Demand, hss_for
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS, TICKS = 200, 100

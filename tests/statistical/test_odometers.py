@@ -15,13 +15,14 @@ from scipy import stats
 
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP, PureDP
 from stream_dp.errors import NotDerivable
-from stream_dp.verify.odometers.boundaries import (
+from stream_dp.verify.odometers import (
+    Boundary,
     FilterBoundary,
     MixtureBoundary,
+    Odometer,
     OneSidedMixtureBoundary,
     StitchedBoundary,
 )
-from stream_dp.verify.odometers.odometer import Boundary, Odometer
 
 RUNS, STEPS = 20_000, 300
 RATE = Fraction(1, 20)

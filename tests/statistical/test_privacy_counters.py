@@ -16,10 +16,10 @@ from oracles.tree_privacy import least_shift, step_shift
 from statistical import broken_privacy as broken
 
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeShape
 from stream_dp.testing.noise import Draw, ScriptedNoise, ZeroNoise
 
 ONE = Fraction(1)

@@ -23,8 +23,7 @@ from unit.mechanisms.test_gaussian_counter import Coarse
 from unit.verify.exact.test_small_hss import agrees
 
 from stream_dp.core.guarantee import ZCDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
@@ -32,7 +31,7 @@ from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
-from stream_dp.verify.exact.small_hss import SmallGaussianHSS
+from stream_dp.verify.exact.exact_sparse_vector import SmallGaussianHSS
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 E1, E2, RHO = Fraction(2, 5), Fraction(1, 2), Fraction(1, 20)

@@ -15,7 +15,7 @@ from oracles import naive
 from statistical import broken_privacy as broken
 
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum

@@ -15,10 +15,10 @@ import pytest
 from oracles.watches import Place, Watches
 from statistical import broken_monitor as broken
 
-from stream_dp.core.messages import Query
+from stream_dp.core.mechanism import Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.watch_messages import (
+from stream_dp.mechanisms.watches.monitor_state import (
     ArmQuery,
     DisarmQuery,
     ThresholdQuery,

@@ -22,18 +22,26 @@ from statistical.attack import Attack
 from unit.verify.one_node_hss import OneNodeCounter
 
 from stream_dp.core.composition import Ask
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss.inner_counter import inner_counter
+from stream_dp.mechanisms.hss.hss import inner_counter
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS, PaperHSSState, laplace_tail
-from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.papers.paper_hss import (
+    PaperHSS,
+    PaperHSSState,
+    PaperSparseVector,
+    laplace_tail,
+)
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
+from stream_dp.verify.exact.exact_sparse_vector import (
+    SmallPaperHSS,
+    all_at_most,
+    exceeds,
+    whole_rows,
+)
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
 
 EPSILON = Fraction(12)
 TICKS = 40
@@ -160,7 +168,7 @@ class OneSided(PaperSparseVector):
     """Broken as a copy of the paper: one-sided noise."""
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
-        return abs(int(noise.laplace(scale, 1)[0]))
+        return abs(int(noise.samplers(scale, 1)[0]))
 
 
 FIELDS = (
@@ -399,7 +407,7 @@ def test_what_is_not_1_sensitive_under_whole_rows_is_refused(quantity: Quantity)
 
 def test_the_parts_get_whole_rows_that_differ_in_one_step() -> None:
     """~_H into ~_S, ~_L and ~_C ([HSV] 7.2): equal answers forced, every entry of one row replaced."""
-    from stream_dp.testing.forced import Forced
+    from stream_dp.testing.conformance import Forced
 
     traces = []
     for changed in (np.array([1, 0, 1]), np.array([0, 1, 0])):

@@ -20,9 +20,9 @@ from oracles.transcripts import Transcripts, enumerate_transcripts, loss_bounds,
 from statistical import broken_per_bin as broken
 from statistical.attack import Pair, Rows
 
-from stream_dp.core.messages import Update
+from stream_dp.core.mechanism import Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.sealed import inside_of
+from stream_dp.core.serial import inside_of
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.testing.noise import SeededNoise
 

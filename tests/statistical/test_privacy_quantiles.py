@@ -26,7 +26,7 @@ from oracles.noisy_maximum import (
 from statistical.attack import Attack
 from unit.mechanisms import broken_quantiles as broken
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.testing.noise import SeededNoise

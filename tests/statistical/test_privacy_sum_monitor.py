@@ -26,7 +26,7 @@ from statistical.test_privacy_monitor import (
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 from stream_dp.verify.exact.finite import DifferAtMost

@@ -28,7 +28,7 @@ from unit.verify.theory_watch import QUERY
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Monitor, WindowAlerts
-from stream_dp.mechanisms.watches.watch_messages import ArmQuery, DisarmQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery, WatchTerms
 from stream_dp.testing.noise import ZeroNoise
 
 # --- the theorem: one instance, both directions, two noises of different scales --------------------

@@ -17,13 +17,13 @@ import pytest
 from statistical.band_runs import CONFIDENCE, Errors, noise_of
 from statistical.test_band_coverage import covers
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.quotients import Widths, quotient
 from stream_dp.mechanisms.serving import Contrasts, WidthsAt, clipped
-from stream_dp.statistics.parts.made_of import Input
+from stream_dp.statistics.parts.series_spec import Input
 
 ADD, HALF, RUNS, TICKS, WIDTH = Neighbors.ADD_REMOVE, Fraction(1, 2), 200, 40, 12
 LOOKED_AT = (9, 19, 29, 39)

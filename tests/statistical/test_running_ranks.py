@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_dp.mechanisms.quantiles.sliding_quantiles import RUNNING
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels
 
 DRAWS = 4_000
 

@@ -19,16 +19,15 @@ from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, noise_of
 from statistical.test_band_coverage import ALPHA, BENTKUS
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import FRACTION_BITS, ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import FRACTION_BITS, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import Answer, Bands
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, ONE = Fraction(1, 2), Fraction(1)

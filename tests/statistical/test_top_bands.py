@@ -17,15 +17,14 @@ import pytest
 from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, noise_of
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
 from stream_dp.mechanisms.serving import Answer, Bands, Differences, all_at_once
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
 from stream_dp.statistics.top import ranks
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

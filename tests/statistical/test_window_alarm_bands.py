@@ -12,11 +12,11 @@ import pytest
 from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, Errors, noise_of
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
 KEYS, TICKS, RUNS, WINDOW, ALPHA = 17, 80, 200, 6, 1e-6
 BENTKUS = np.e  # what a mean of fractions is judged by: binomial tails, so many times

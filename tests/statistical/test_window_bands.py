@@ -16,20 +16,19 @@ import pytest
 from statistical.band_runs import CONFIDENCE, Errors, Shape, noise_of
 from statistical.test_band_coverage import covers
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import Answer, Bands
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape, best_forest
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.serving import Answer, Bands
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF = Fraction(1, 2)

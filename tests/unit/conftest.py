@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stream_dp.operate.example_files import flights_folder
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.operate.demo import flights_folder
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 from stream_dp.verify.exact_checks.table import RuleFinding, findings
 
 

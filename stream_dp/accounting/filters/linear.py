@@ -4,11 +4,25 @@ This file knows no theorem; each filter names its own.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
-from stream_dp.accounting.amounts import UNITS
-from stream_dp.accounting.entry import DP, Entry
-from stream_dp.accounting.filters.budgets import whole_units
-from stream_dp.accounting.filters.filter import Filter, Spend, checked_entry, without_delta
+from stream_dp.accounting.amounts import UNITS, budget_units, exact
+from stream_dp.accounting.conversions import pure_to_renyi, zcdp_to_renyi
+from stream_dp.accounting.filters.filter import (
+    DP,
+    Entry,
+    Filter,
+    Spend,
+    budget,
+    charge,
+    checked_entry,
+    dp_entry,
+    foreign,
+    renyi,
+    whole_units,
+    without_delta,
+)
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP, RenyiDP
 
 
 class EpsilonUnits:
@@ -55,3 +69,165 @@ def epsilon_spend(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
     """
     without_delta(filter_, checked_entry(filter_, entry, measure))
     return Spend(entry.epsilon)
+
+
+# ---
+# The pure filter: the epsilons add up ([HSV] Thm 12.4 over basic composition).
+
+PURE = "pure"
+
+
+@dataclass(frozen=True, slots=True)
+class PureFilter(EpsilonBudget):
+    """All admitted mechanisms together are epsilon-DP, epsilon in units of 10^-12."""
+
+    @classmethod
+    def of(cls, epsilon: Fraction) -> "PureFilter":
+        """Return the filter with this budget, rounded down.
+
+        Raises:
+            InvalidCost: epsilon is not an exact number of at least 10^-12.
+        """
+        return cls(budget_units(budget("the epsilon", epsilon)))
+
+    @property
+    def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
+        return PURE
+
+    @property
+    def promise(self) -> Measure:
+        """Pure DP at the budget."""
+        return self.least(self.capacity)
+
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+        """Return the entry of a DP mechanism; a delta is refused when it is charged."""
+        return dp_entry(self, name, measure, rule)
+
+    def cost(self, entry: Entry) -> Spend:
+        """Return the entry's epsilon."""
+        return epsilon_spend(self, entry)
+
+    def least(self, used: Spend) -> Measure:
+        """Return pure DP at the exact sum."""
+        return PureDP(exact(used.amount))
+
+
+# ---
+# The Renyi filter at one order, chosen before: the epsilons at that order add up ([HSV] Cor 13.8, [HSTV] Thm
+# 4.10).
+#
+# A grid of orders that stops only when all orders fail is not a filter at any of them; this package has none.
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiFilter(EpsilonBudget):
+    """All admitted mechanisms together are (alpha, epsilon)-RDP, epsilon in units of 10^-12."""
+
+    alpha: Fraction
+
+    @classmethod
+    def of(cls, limit: RenyiDP) -> "RenyiFilter":
+        """Return the filter at the order of `limit` with its epsilon as budget, rounded down.
+
+        Raises:
+            InvalidCost: epsilon is not an exact number of at least 10^-12, or the order is not exact.
+        """
+        budget("the order", limit.alpha)
+        return cls(budget_units(budget("the epsilon", limit.epsilon)), limit.alpha)
+
+    @property
+    def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
+        return "RDP"
+
+    @property
+    def promise(self) -> Measure:
+        """RDP at the order and the budget."""
+        return self.least(self.capacity)
+
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+        """Return the entry of RDP at the filter's order, zCDP or pure DP."""
+        match measure:
+            case RenyiDP(alpha) if alpha == self.alpha:
+                here = measure
+            case ZCDP():
+                here = zcdp_to_renyi(measure, self.alpha)
+            case PureDP():
+                charge(name, measure.epsilon, rule)  # refuses an invalid cost before the conversion
+                here = pure_to_renyi(measure, self.alpha)
+            case _:
+                raise foreign(self, name, measure)
+        return charge(name, here.epsilon, rule, measure=renyi(self.alpha))
+
+    def cost(self, entry: Entry) -> Spend:
+        """Return the entry's epsilon at the order."""
+        return epsilon_spend(self, entry, renyi(self.alpha))
+
+    def least(self, used: Spend) -> Measure:
+        """Return RDP at the filter's order and the exact sum."""
+        return RenyiDP(self.alpha, exact(used.amount))
+
+
+# ---
+# The basic filter: epsilons and deltas add up, at each tick over the mechanisms that are alive at it.
+#
+# Admitted while the sum of the epsilons is at most epsilon and that of the deltas at most delta. Proof, for
+# concurrent continual mechanisms with adaptively chosen parameters: each is d E + (1 - d) N of two systems, of which
+# N is pure ([Lyu] Thm 3; `verify.exact.decomposition` constructs them). Where every mechanism runs as its N, the odds
+# of a transcript are a product of factors of at most e^(epsilon_j), so at most e^epsilon in all, as the ledger says
+# of every transcript; that some mechanism runs as its E has probability at most the sum of the deltas, at most delta.
+#
+# A pure mechanism gives answers of equal law to equal pairs, so mechanisms that are not alive at an event's tick
+# contribute a factor of exactly 1: a halt frees later ticks, as under the pure filter. A mechanism with a delta may
+# fail at a tick that it does not count ([HSV] Thm 5.2), so its ticks are never freed.
+
+BASIC = "basic"
+
+
+@dataclass(frozen=True, slots=True)
+class BasicFilter(EpsilonUnits):
+    """All admitted mechanisms together are (epsilon, delta)-DP, both in units of 10^-12."""
+
+    capacity: Spend
+
+    def __post_init__(self) -> None:
+        whole_units("an epsilon", self.capacity.amount)
+
+    @classmethod
+    def of(cls, epsilon: Fraction, delta: Fraction) -> "BasicFilter":
+        """Return the filter with these budgets, rounded down.
+
+        Raises:
+            InvalidCost: a number is not exact or out of range.
+        """
+        amount = budget_units(budget("the epsilon", epsilon))
+        return cls(Spend(amount, budget_units(budget("the delta", delta, below=Fraction(1)))))
+
+    @property
+    def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
+        return BASIC
+
+    @property
+    def promise(self) -> Measure:
+        """(epsilon, delta)-DP at the budgets."""
+        return self.least(self.capacity)
+
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+        """Return the entry of a pure or approximate DP mechanism."""
+        return dp_entry(self, name, measure, rule)
+
+    def cost(self, entry: Entry) -> Spend:
+        """Return the entry's epsilon and delta."""
+        checked_entry(self, entry, DP)
+        return Spend(entry.epsilon, entry.delta)
+
+    def least(self, used: Spend) -> Measure:
+        """Return (epsilon, delta)-DP at the exact sums."""
+        return ApproxDP(exact(used.amount), exact(used.delta))
+
+
+def by_ticks(filter_: Filter) -> bool:
+    """Say whether pure mechanisms add up by ticks, over those alive at a tick, so that a halt frees later ticks."""
+    return filter_.name in (PURE, BASIC)

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
-from stream_dp.accounting.optimal import joint_delta
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.filters.filter import Filter, Spend
+from stream_dp.accounting.ledger import proven
+from stream_dp.accounting.optimal import joint_delta, least_epsilon, precision, spare
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -21,9 +24,10 @@ from stream_dp.accounting.rules.rule import (
     stated,
     within,
 )
-from stream_dp.accounting.situations import Fixed
+from stream_dp.accounting.situations import Filtered, Fixed
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
+from stream_dp.errors import BudgetRefused, NotDerivable
 
 
 def paid(premises: Premises, situation: Fixed) -> tuple[Measure, ...]:
@@ -71,3 +75,100 @@ def _measure(premises: Premises, situation: Fixed) -> Measure:
 concurrent = Rule(
     "concurrent composition", "[HSV] Thm 4.10", _conditions, _measure, finite=all_finite
 )
+
+# ---
+# Concurrent composition of fixed mechanisms or parameters at a granted delta: the optimal epsilon.
+#
+# [HSV] Thm 4.10, 4.12: a guarantee of RR_(e1,d1) x ... x RR_(ek,dk) holds for the composition. `optimal` computes the
+# least epsilon at the granted delta; it is never above the sum.
+
+
+def optimum(epsilons: Sequence[Fraction], own: Fraction, granted: Fraction) -> Measure:
+    """Return the optimum of RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, `own` = 1 - prod(1 - d); at most the
+    sum.
+
+    Raises:
+        NotDerivable: delta reaches 1, so nothing is promised.
+    """
+    epsilon = least_epsilon(epsilons, spare(granted, own))
+    return dp(epsilon, granted if epsilon < sum(epsilons) else own)
+
+
+def _best_fixed_conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
+    found = paid(premises, situation)
+    known = stated(found)
+    left = spare(situation.delta, parts_delta(found)) if known.holds else Fraction(0)
+    why = (
+        f"{text(situation.delta)} is granted, more than the parts' own deltas"
+        if left > 0
+        else "none is granted beyond the parts' own, so nothing is below the sum"
+    )
+    checked = (
+        fixed_before(premises, situation),
+        known,
+        same_neighbors(premises),
+        Condition("delta", left > 0 or not known.holds, why),
+    )
+    if not all(c.holds for c in checked):
+        return checked
+    how = precision([epsilon_of(m) for m in found], left)
+    return (*checked, Condition("rounding", True, how))
+
+
+def _best_fixed_measure(premises: Premises, situation: Fixed) -> Measure:
+    found = paid(premises, situation)
+    return optimum([epsilon_of(m) for m in found], parts_delta(found), situation.delta)
+
+
+optimal = Rule(
+    "optimal concurrent composition",
+    "[HSV] Thm 4.10 with Kairouz-Oh-Viswanath, Murtagh-Vadhan",
+    _best_fixed_conditions,
+    _best_fixed_measure,
+    finite=all_finite,
+)
+
+# ---
+# Adaptively chosen parameters through one filter ([HSV] Thm 12.4; Cor 13.8 for RDP and zCDP, Cor 14.10 for GDP).
+#
+# The filter's promise holds for all that it admits. The filter must be proven for concurrent continual mechanisms,
+# and it must admit the parts: their costs fit into its capacity.
+
+
+def _standing(filter_: Filter) -> Condition:
+    name = "proven for concurrent continual mechanisms"
+    try:
+        standing = proven(filter_)
+    except NotDerivable as refusal:
+        return Condition(name, False, str(refusal))
+    limit = f", if {standing.condition}" if standing.condition else ""
+    return Condition(name, True, f"{filter_.name} filter: {standing.source}{limit}")
+
+
+def _admitted(premises: Premises, filter_: Filter) -> Condition:
+    used = Spend()
+    try:
+        for part in premises:
+            like = part.guarantee
+            entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
+            used = used + filter_.cost(entry)
+    except BudgetRefused as refusal:
+        return Condition("admitted", False, str(refusal))
+    holds = used.within(filter_.capacity)
+    return Condition(
+        "admitted",
+        holds,
+        f"the {len(premises)} part(s) {'fit into' if holds else 'exceed'} the filter's capacity",
+    )
+
+
+def _filtered_conditions(premises: Premises, situation: Filtered) -> tuple[Condition, ...]:
+    one = situation.filter
+    return _standing(one), _admitted(premises, one), same_neighbors(premises)
+
+
+def _filtered_measure(_: Premises, situation: Filtered) -> Measure:
+    return situation.filter.promise
+
+
+filtered = Rule("filter composition", "[HSV] Thm 12.4", _filtered_conditions, _filtered_measure)

@@ -8,9 +8,15 @@ randomized response ([HSV] Lemma 4.7), whose mu is `pure_to_gaussian`.
 
 from fractions import Fraction
 
-from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.gaussian_curve import pure_to_gaussian
 from stream_dp.accounting.rules.fixed import fixed_before, paid
+from stream_dp.accounting.rules.parallel import (
+    counted_finite,
+    first_pair_consistent,
+    sparse,
+    worst,
+)
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -18,12 +24,6 @@ from stream_dp.accounting.rules.rule import (
     measures,
     pure_measures,
     same_neighbors,
-)
-from stream_dp.accounting.rules.sparse import (
-    counted_finite,
-    first_pair_consistent,
-    sparse,
-    worst,
 )
 from stream_dp.accounting.situations import Fixed, Parallel
 from stream_dp.core.derivation import Condition

@@ -7,20 +7,109 @@ below omega ([Lyu] Cor 1), and the least omega of the parts remains.
 
 from fractions import Fraction
 
+from stream_dp.accounting.conversions import pure_to_renyi, pure_to_zcdp, zcdp_to_renyi
 from stream_dp.accounting.rules.fixed import fixed_before, paid
-from stream_dp.accounting.rules.orders import (
-    all_orders,
-    at,
-    concentrated,
-    curve,
-    one_order,
-    orders,
-    rhos,
-)
 from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, same_neighbors
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition
-from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP, TruncatedZCDP
+from stream_dp.core.guarantee import (
+    NAMES,
+    ZCDP,
+    ApproxDP,
+    GaussianDP,
+    Measure,
+    ProbabilisticDP,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+    TruncatedZCDP,
+)
+
+# ---
+# Renyi DP of parts at the orders they share, which the rules of [HSV] section 13 add up.
+#
+# Rules: pure and zCDP parts have every order, so they follow the others; parts with a delta have none. This file
+# knows no composition theorem.
+
+
+def concentrated(measure: Measure) -> ZCDP | None:
+    """Return `measure` as zCDP, by the tight rho of a pure or Gaussian mechanism; None where it has no rho."""
+    match measure:
+        case ZCDP():
+            return measure
+        case PureDP():
+            return pure_to_zcdp(measure)
+        case ApproxDP(epsilon, delta) | ProbabilisticDP(epsilon, delta) if delta == 0:
+            return pure_to_zcdp(PureDP(epsilon))
+        case GaussianDP(mu):
+            return ZCDP(mu**2 / 2)
+        case _:
+            return None
+
+
+def rhos(found: tuple[Measure, ...]) -> list[Fraction]:
+    """Return the rhos of the premises; all of them must have one (`all_orders`)."""
+    return [known.rho for m in found if (known := concentrated(m)) is not None]
+
+
+def orders(found: tuple[Measure, ...], asked: Fraction | None = None) -> list[Fraction]:
+    """Return the orders at which every part is known, if some part names orders; else the order asked for, if any."""
+    own = [set(_orders(m)) for m in found if isinstance(m, RenyiDP | RenyiCurve)]
+    if own:
+        return sorted(set.intersection(*own))
+    return [] if asked is None else [asked]
+
+
+def _orders(measure: RenyiDP | RenyiCurve) -> list[Fraction]:
+    points = (measure,) if isinstance(measure, RenyiDP) else measure.points
+    return [point.alpha for point in points]
+
+
+def at(measure: Measure, alpha: Fraction) -> Fraction:
+    """Return the measure's Renyi epsilon at this order, at which it must be known."""
+    match measure:
+        case RenyiDP(_, epsilon):
+            return epsilon
+        case RenyiCurve() if (point := measure.at(alpha)) is not None:
+            return point.epsilon
+        case PureDP():
+            return pure_to_renyi(measure, alpha).epsilon
+        case _:
+            rho = concentrated(measure)
+            if rho is None:
+                raise ValueError(f"{measure} is not known at order {alpha}")
+            return zcdp_to_renyi(rho, alpha).epsilon
+
+
+def one_order(found: tuple[Measure, ...], asked: Fraction | None = None) -> Condition:
+    """Check that all parts are known at a common order, named by a part or asked for."""
+    without = [
+        m for m in found if not isinstance(m, RenyiDP | RenyiCurve) and concentrated(m) is None
+    ]
+    if without:
+        names = ", ".join(sorted({NAMES[type(m)] for m in without}))
+        return Condition("Renyi", False, f"a part with a delta ({names}) has no Renyi order")
+    shared = orders(found, asked)
+    if asked is None and not any(isinstance(m, RenyiDP | RenyiCurve) for m in found):
+        return Condition("Renyi", False, "no part is stated at an order")
+    why = f"all parts at order {', '.join(map(str, shared))}" if shared else "no order is shared"
+    return Condition("one order", bool(shared), why)
+
+
+def all_orders(found: tuple[Measure, ...]) -> Condition:
+    """Check that every part has a rho."""
+    without = sorted({NAMES[type(m)] for m in found if concentrated(m) is None})
+    why = (
+        f"a part is {', '.join(without)} and has no rho"
+        if without
+        else "every part is zCDP: its Renyi epsilon at order alpha is at most rho alpha"
+    )
+    return Condition("every order", not without, why)
+
+
+def curve(points: list[RenyiDP]) -> Measure:
+    """Return a single point as itself, several points as a curve."""
+    return points[0] if len(points) == 1 else RenyiCurve(tuple(points))
 
 
 def _at_orders(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:

@@ -5,25 +5,50 @@ otherwise it refuses and names the conditions that fail. This file knows no theo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Generic, TypeAlias, TypeVar
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.situations import Situation
+from stream_dp.accounting.conversions import renyi_epsilon, truncated_epsilon, zcdp_epsilon
+from stream_dp.accounting.gaussian_curve import gaussian_to_approx
+from stream_dp.accounting.situations import Composite, Situation
 from stream_dp.core.derivation import Condition, Derivation, require
 from stream_dp.core.guarantee import (
     NAMES,
+    ZCDP,
     ApproxDP,
+    GaussianDP,
     Guarantee,
     Measure,
     ProbabilisticDP,
     PureDP,
+    RenyiCurve,
+    RenyiDP,
+    TruncatedZCDP,
     differential_privacy,
 )
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
+
+# ---
+# Leaves of a derivation: mechanisms with a proof of their own.
+#
+# All composition theorems of [HSV] require discrete answers (sections 4 and 5); an answer here is an array of
+# integers.
+
+DISCRETE = Condition("discrete answers", True, "arrays of integers; checked by tests/conformance")
+
+
+def leaf(
+    subject: str,
+    guarantee: Guarantee,
+    source: str,
+    conditions: tuple[Condition, ...] = (),
+) -> Derivation:
+    """Return a derivation that states `guarantee` for `subject`, by the proof in `source`."""
+    return Derivation(subject, guarantee, "proven mechanism", source, (*conditions, DISCRETE))
+
 
 Premises: TypeAlias = tuple[Derivation, ...]
 S = TypeVar("S", bound=Situation)
@@ -159,3 +184,88 @@ def one_event_each(name: str, premises: Premises) -> Condition:
     protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
     holds = protected == {(Neighbors.ADD_REMOVE, "")}
     return Condition(name, holds, "each is a step under add_remove, in a tick of its own")
+
+
+# ---
+# Composite mechanisms: the guarantee of the sub-mechanisms is the guarantee of the whole ([HSV] Thm 6.1, Cor 6.6).
+#
+# The three properties of [HSV] 6.3 are properties of code: taint (destination, response) and two copies on
+# neighbouring inputs (f to f') are checked by the test suite that the situation names.
+
+
+def _conditions(premises: Premises, situation: Composite) -> tuple[Condition, ...]:
+    checked = f"; checked by {situation.suite}" if situation.suite else ""
+    named = bool(situation.suite)
+    return (
+        Condition("one composition", len(premises) == 1, "all sub-mechanisms are derived together"),
+        Condition(
+            "destination and response",
+            named and bool(situation.destination),
+            (situation.destination or "no reason given") + (checked or "; no test suite is named"),
+        ),
+        Condition(
+            "f to f'",
+            named and bool(situation.relation),
+            (situation.relation or "no reason given") + (checked or "; no test suite is named"),
+        ),
+    )
+
+
+def _measure(premises: Premises, _: Composite) -> Measure:
+    return measures(premises)[0]
+
+
+composite = Rule("composite mechanism", "[HSV] Thm 6.1, Cor 6.6", _conditions, _measure)
+
+# ---
+# From a measure without an epsilon to (epsilon, delta)-DP at a granted delta.
+#
+# zCDP, tCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; a curve is taken
+# at its best order, because it holds at each of them. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
+
+DELTALESS = (ZCDP, TruncatedZCDP, RenyiDP, RenyiCurve, GaussianDP)
+RENYI, GAUSSIAN = "Canonne, Kamath, Steinke 2020, Prop. 12", "Dong, Roth, Su 2022, Cor. 2.13"
+
+
+def price(measure: Measure, delta: Fraction) -> Fraction | None:
+    """Return the epsilon of the measure at this delta, rounded up; None where it has no epsilon there."""
+    if isinstance(measure, DELTALESS) and delta == 0:
+        return None
+    match measure:
+        case ZCDP():
+            return zcdp_epsilon(measure, delta)
+        case TruncatedZCDP():
+            return truncated_epsilon(measure, delta)
+        case RenyiDP():
+            return renyi_epsilon(measure, delta)
+        case RenyiCurve(points):
+            return min(renyi_epsilon(point, delta) for point in points)
+        case GaussianDP():
+            return gaussian_to_approx(measure, delta).epsilon
+        case _:
+            stated = differential_privacy(measure)
+            return stated.epsilon if stated.delta <= delta else None
+
+
+def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
+    """Return `premise` as (epsilon, delta)-DP; unchanged where it states an epsilon already.
+
+    Raises:
+        NotDerivable: the premise has no epsilon at this delta.
+    """
+    measure = premise.guarantee.measure
+    if not isinstance(measure, DELTALESS):
+        return premise
+    epsilon = price(measure, delta)
+    granted = Condition(
+        "delta", epsilon is not None, f"{text(delta)} is granted" if delta else "none is granted"
+    )
+    like = premise.guarantee
+    return Derivation(
+        premise.subject,
+        replace(like, measure=ApproxDP(epsilon or Fraction(0), delta)),
+        f"{NAMES[type(measure)]} at a delta",
+        GAUSSIAN if isinstance(measure, GaussianDP) else RENYI,
+        (granted,),
+        (premise,),
+    )

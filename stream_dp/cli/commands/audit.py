@@ -19,7 +19,7 @@ from stream_dp.accounting.amounts import text
 from stream_dp.cli.options import KeyFile, with_groups
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
 from stream_dp.operate.audit.attack import TOGETHER, Attack, attack
 

@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.places import state_dir
+from stream_dp.broker.jars import resolve_jars, state_dir
 from stream_dp.broker.process import LocalKafka
 from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError

@@ -12,14 +12,14 @@ from rich.table import Table
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
-from stream_dp.operate.check.check_pipeline import (
+from stream_dp.core.wording import how_many
+from stream_dp.operate.check_pipeline import (
     check_pipeline,
     false_alarms,
     fitting_json,
     within_limit,
 )
-from stream_dp.operate.check.fitting import Fitting
+from stream_dp.operate.fitting import Fitting
 
 UNFIT = 2
 

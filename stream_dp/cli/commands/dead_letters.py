@@ -10,8 +10,8 @@ from rich.table import Table
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
-from stream_dp.operate.audit.refused_records import read_dead_letters
+from stream_dp.core.wording import how_many
+from stream_dp.operate.audit.journal_access import read_dead_letters
 
 _SHOWN = 3
 

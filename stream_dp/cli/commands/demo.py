@@ -14,12 +14,17 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from stream_dp.cli.options import Port
-from stream_dp.cli.progress_line import Line, progress
-from stream_dp.cli.ticks_shown import ticks_shown
-from stream_dp.core.how_many import how_many
-from stream_dp.operate.demo import DemoOptions, DemoRun, Told, run_demo
-from stream_dp.operate.demo_figures import DemoFigures, figures_of
-from stream_dp.operate.example_files import flights_folder
+from stream_dp.cli.progress_line import Line, progress, ticks_shown
+from stream_dp.core.wording import how_many
+from stream_dp.operate.demo import (
+    DemoFigures,
+    DemoOptions,
+    DemoRun,
+    Told,
+    figures_of,
+    flights_folder,
+    run_demo,
+)
 
 SHOWN_KEYS = 5
 LIVE_SERIES = (

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.progress_line import progress
-from stream_dp.operate.doctor.diagnosis import diagnose_pipeline
-from stream_dp.operate.doctor.observation import Level, exit_code
+from stream_dp.operate.doctor import Level, diagnose_pipeline, exit_code
 
 _COLOURS = {Level.OK: "green", Level.UNCHECKED: "dim", Level.WARNING: "yellow", Level.WRONG: "red"}
 

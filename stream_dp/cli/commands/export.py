@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from stream_dp.cli.logged import LogForm, LogFormat, logged
-from stream_dp.cli.options import PipelineFile
+from stream_dp.cli.options import LogForm, LogFormat, PipelineFile, logged
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import until_stopped
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
 from stream_dp.operate.export.exporting import FORMS, export_releases
 
 

@@ -10,9 +10,8 @@ from rich.table import Table
 from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
-from stream_dp.operate.init.column import OPEN
-from stream_dp.operate.init.first_pipeline import LOCAL, Drafted, SampleWanted, draft_pipeline
+from stream_dp.core.wording import how_many
+from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline
 
 _MOST_SHOWN = 50
 _FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dp.operate.operator_key import KEY_VARIABLE, key_at
+from stream_dp.operate.keys import KEY_VARIABLE, key_at
 
 
 def key(

@@ -12,9 +12,8 @@ from rich.table import Table
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
 from stream_dp.cli.progress_line import Line, progress
-from stream_dp.core.how_many import how_many
-from stream_dp.operate.audit.ledger_view import read_ledger
-from stream_dp.operate.audit.message_trail import message_trail
+from stream_dp.core.wording import how_many
+from stream_dp.operate.audit.ledger_view import message_trail, read_ledger
 
 
 def ledger(

@@ -2,8 +2,16 @@
 
 import asyncio
 
-from stream_dp.cli.logged import LogForm, LogFormat, logged
-from stream_dp.cli.options import AllowHost, Bootstrap, Host, PipelineFile, Port
+from stream_dp.cli.options import (
+    AllowHost,
+    Bootstrap,
+    Host,
+    LogForm,
+    LogFormat,
+    PipelineFile,
+    Port,
+    logged,
+)
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import until_stopped
 from stream_dp.operate.observe.topic_page import READING, serve_page

@@ -9,7 +9,7 @@ from rich.table import Table
 from stream_dp.cli.options import PipelineFile
 from stream_dp.cli.printing import budget_text, derivation_tree, wide_console
 from stream_dp.cli.progress_line import progress
-from stream_dp.operate.plan_view import PlanView
+from stream_dp.operate.budget_view import PlanView
 
 _PADDING = 3  # of a column: a space to each side, and a line
 

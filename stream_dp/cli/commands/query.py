@@ -29,7 +29,7 @@ from stream_dp.cli.printing import (
     wide_console,
 )
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
 from stream_dp.errors import BudgetRefused, MostlyNoise
 from stream_dp.operate.query.remote_series import RemoteSeries, noise_lines, told_in
 

@@ -9,9 +9,9 @@ import typer
 
 from stream_dp.cli.options import KeyFile, say_on_stderr
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.operate.feed.replay_feed import Fed, Feed, replay_file
+from stream_dp.operate.replay_feed import Fed, Feed, replay_file
 
 
 def replay(

@@ -9,15 +9,22 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from stream_dp.cli.logged import LogForm, LogFormat, logged
-from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port, with_groups
-from stream_dp.cli.progress_line import progress
-from stream_dp.cli.ticks_shown import ticks_shown
-from stream_dp.core.how_many import how_many
+from stream_dp.cli.options import (
+    AllowHost,
+    Host,
+    KeyFile,
+    LogForm,
+    LogFormat,
+    PipelineFile,
+    Port,
+    logged,
+    with_groups,
+)
+from stream_dp.cli.progress_line import progress, ticks_shown
+from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.operate.observe.figures_beside import LOCAL, FiguresPort
 from stream_dp.operate.observe.lifecycle_log import TellEvent
-from stream_dp.operate.observe.operator_figures import LATE, OperatorFigures
+from stream_dp.operate.observe.operator_figures import LATE, LOCAL, FiguresPort, OperatorFigures
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import PRODUCT, Run, Setup, Unanswered
 

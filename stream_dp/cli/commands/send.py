@@ -8,8 +8,8 @@ import typer
 
 from stream_dp.cli.options import Bootstrap, say_on_stderr
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
-from stream_dp.operate.feed.sending import send_file
+from stream_dp.core.wording import how_many
+from stream_dp.operate.sending import send_file
 
 
 def send(

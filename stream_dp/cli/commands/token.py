@@ -13,7 +13,7 @@ from rich.table import Table
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.errors import UsageError
-from stream_dp.operate.query.handed_tokens import HandedToken, hand_out, handed_out, take_back
+from stream_dp.operate.keys import HandedToken, hand_out, handed_out, take_back
 
 _COLUMNS = ("id", "analyst", "made", "expires", "state")
 

@@ -14,10 +14,10 @@ import typer
 
 from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.progress_line import progress
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.operate.feed.topic_made import make_topic
 from stream_dp.operate.run.settings import settings_at
+from stream_dp.operate.sending import make_topic
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 

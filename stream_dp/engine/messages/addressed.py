@@ -5,9 +5,92 @@ and its answer. This file knows no topic, form or clock.
 """
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from stream_dp.errors import UsageError
+
+# ---
+# The parameters of a query as journals hold them: one form for one meaning, the same at a replay.
+#
+# Rules: parameters are public. A mechanism is asked with parameters that were read from this form, at once and at
+# every replay.
+
+
+def write_parameters(parameters: Mapping[str, Any]) -> bytes:
+    """Return parameters as a journal holds them."""
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_parameters(form: bytes) -> Mapping[str, Any]:
+    """Return the parameters that `write_parameters` wrote.
+
+    Raises:
+        UsageError: they cannot be read.
+    """
+    try:
+        found: Mapping[str, Any] = json.loads(form)
+    except (ValueError, RecursionError):
+        raise UsageError("watch: cannot be read") from None
+    return found
+
+
+# ---
+# The work that a definition may cost: a number of steps that is counted, never a time.
+#
+# Rules: the same definition takes the same number of steps on every machine. Where no limit is set, as for a pipeline
+# file and for definitions in a journal, steps are not bounded here. This file knows no definition.
+
+MESSAGE_STEPS = 50_000
+"""How many steps the definition of a series in a message may take."""
+WATCH_STEPS = 10_000
+"""How many steps the definition of a watch in a message may take; its monitor stands still meanwhile."""
+TICK_STEPS = 500_000
+"""How many steps an analyst's messages may take between two ticks; a message that exceeds this still runs."""
+_TOO_MANY = (
+    "takes more steps to derive than a message may ({most:,}): give it fewer conditions and ranges that overlap, or "
+    "put it into the pipeline file"
+)
+
+
+@dataclass(slots=True)
+class Steps:
+    """Steps that were taken, and the limit `most`."""
+
+    most: int
+    taken: int = 0
+
+
+_LIMIT: ContextVar[Steps | None] = ContextVar("stream_dp_steps", default=None)
+
+
+@contextmanager
+def limited(most: int) -> Iterator[Steps]:
+    """Limit the steps that are taken inside, also on a thread started from here; yield their count."""
+    steps = Steps(most)
+    token = _LIMIT.set(steps)
+    try:
+        yield steps
+    finally:
+        _LIMIT.reset(token)
+
+
+def take_steps(number: int) -> None:
+    """Count steps, if they are limited.
+
+    Raises:
+        UsageError: the limit is exceeded.
+    """
+    steps = _LIMIT.get()
+    if steps is None:
+        return
+    steps.taken += number
+    if steps.taken > steps.most:
+        raise UsageError(_TOO_MANY.format(most=steps.most))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

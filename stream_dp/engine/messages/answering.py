@@ -15,15 +15,14 @@ from typing import Any, NamedTuple, Protocol
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
-from stream_dp.core.near_names import meant
+from stream_dp.core.wording import meant
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.messages.addressed import Addressed, MessageReader, Wanted
-from stream_dp.engine.messages.answer_words import not_accepted
-from stream_dp.engine.messages.conversation import PER_TICK, Conversation
+from stream_dp.engine.messages.conversation import PER_TICK, Conversation, not_accepted
 from stream_dp.engine.ports import Answers, Question, closing
 from stream_dp.engine.proposals import Derived, Deriver, Proposal, SeriesPlanner
-from stream_dp.engine.registry import LiveSeries
+from stream_dp.engine.series import LiveSeries
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import RefusalKind, answer_head
 from stream_dp.journal.commit import Answer, Created, Halted

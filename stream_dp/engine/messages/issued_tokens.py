@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_dp.core.moments import moment_text, parse_moment
+from stream_dp.core.time import moment_text, parse_moment
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import fresh_seed

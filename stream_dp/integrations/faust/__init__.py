@@ -8,8 +8,7 @@ Faust.
 
 from stream_dp.integrations.faust.asking import FaustQueries, Reply
 from stream_dp.integrations.faust.attached import Attached, attach, from_agent, releases
-from stream_dp.integrations.faust.release_stream import ReleaseStream
-from stream_dp.integrations.faust.stopping import EngineStopped
+from stream_dp.integrations.faust.release_stream import EngineStopped, ReleaseStream
 
 __all__ = [
     "Attached",

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from stream_dp.engine.ticks.placement import Placement, by_content
+from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import FailClosed, Outage, UnknownFormat
 from stream_dp.kafka.client.clients import (
     KEPT,
@@ -31,8 +31,7 @@ from stream_dp.kafka.client.clients import (
     passing,
     refused,
 )
-from stream_dp.kafka.client.topic_look import TopicEyes
-from stream_dp.kafka.client.topics import ensure
+from stream_dp.kafka.client.topics import TopicEyes, ensure
 from stream_dp.kafka.log.reader import reading
 
 HEAD_VERSION = 1

@@ -3,20 +3,173 @@
 Rules: a chunk of whole ticks is one transaction. A killed feed therefore continues after its last complete tick and
 never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first
 mark; a topic with anything before that mark is refused, because the records of both would count. A record's
-partition is a function of the record alone (`engine.ticks.placement`). This file knows no mechanism and no release.
+partition is a function of the record alone (`engine.ports`). This file knows no mechanism and no release.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from stream_dp.engine.ticks.placement import Placement, by_content
+from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files.records import Record
-from stream_dp.kafka.client.clients import KafkaSettings, connect, disconnect, library, speaking
-from stream_dp.kafka.client.fed_topic import look_at
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    connect,
+    disconnect,
+    library,
+    refused,
+    speaking,
+)
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
-from stream_dp.kafka.client.topics import administering, existing
+from stream_dp.kafka.client.topics import STAMPED, administering, config, existing
+from stream_dp.kafka.log.reader import reading
+from stream_dp.kafka.source.batches import batches, consumer
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch
+from stream_dp.kafka.source.unpacker import Unpacker
+
+# ---
+# The content of a replay topic: the feed of its marks, the last marked tick, and whether there are records.
+#
+# Rules: only committed records count, and another program's open transaction is an error. Whole batches are read, so
+# no single record can stop the inspection. The first mark names the topic's feed: later marks may be copies.
+
+_POLL_MS = 100
+
+
+class FedTopic(NamedTuple):
+    """The feed of the first mark (None: no mark), the last marked tick (-1: none), whether there are records."""
+
+    feed: str | None
+    last: int
+    records: bool
+
+
+async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequence[int]) -> FedTopic:
+    """Return what the topic of `marks` holds; the marks of the first partition stand for all partitions.
+
+    That partition is read from its beginning, because the records at its end may be copies of marks.
+
+    Raises:
+        FailClosed: a transaction of another program stays open.
+        WorldError: the brokers do not answer, or deny access.
+    """
+    async with reading(settings, marks.topic) as log:
+        await log.bounds()
+    reader = consumer(settings, wait=True, fetch_wait_ms=_POLL_MS)
+    unpacker = Unpacker(marks=True)
+    feed, last, records = None, -1, False
+    try:
+        with speaking(settings, f"topic {marks.topic}"):
+            await connect(settings, reader)
+            async for batch in _committed(settings, reader, marks.topic, partitions[0]):
+                records = True
+                for claim in unpacker.unpack(batch).marks.values():
+                    mark = marks.read_whole(partitions[0], claim)
+                    if mark is not None:
+                        feed, last = feed or mark.feed, max(last, mark.tick)
+            for partition in partitions[1:]:
+                if records:
+                    break
+                async for _ in _committed(settings, reader, marks.topic, partition):
+                    records = True
+                    break
+    finally:
+        await disconnect(reader)
+    return FedTopic(feed, last, records)
+
+
+async def _committed(
+    settings: KafkaSettings, reader: Any, topic: str, partition: int
+) -> AsyncIterator[RecordBatch]:
+    """Yield the batches of a partition with committed records, up to its present end."""
+    place = library().TopicPartition(topic, partition)
+    at = (await reader.beginning_offsets([place]))[place]
+    end = (await reader.end_offsets([place]))[place]
+    reader.assign([place])
+    reader.seek(place, at)
+    heard = time.monotonic()
+    while at < end:
+        fetched = await reader.getmany(place, timeout_ms=_POLL_MS)
+        for batch in batches(fetched.get(place, ())):
+            if batch.kind in {Kind.DATA, Kind.FOREIGN} and batch.records:
+                yield batch
+        before, at = at, await reader.position(place)
+        if at > before:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > settings.patience_s:
+            raise refused(settings, f"topic {topic}", TimeoutError())
+
+
+# ---
+# A producer for trying a pipeline out: each record is acknowledged by all in-sync replicas.
+#
+# Rules: a record's partition is a function of the record alone (`engine.ports`). The topic is never made
+# here. Errors contain no content and no count. This file knows no format.
+
+AT_ONCE = 1000
+"""The largest number of unacknowledged records."""
+
+
+class TryOutProducer:
+    """Sends records to one topic while its context is open."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, place: Placement = by_content) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._place = place
+        self._partitions: tuple[int, ...] = ()
+        self._producer: Any = None
+        self._sent: list[asyncio.Future[Any]] = []
+        self.stamped = False
+
+    async def __aenter__(self) -> "TryOutProducer":
+        """Check the topic and connect; `stamped` then says whether its brokers stamp records on arrival.
+
+        Raises:
+            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+        """
+        settings, topic = self._settings, self._topic
+        async with administering(settings, f"topic {topic}") as admin:
+            if await existing(admin, topic) is None:
+                raise WorldError(
+                    f"topic {topic} does not exist at {settings.bootstrap}; make it by "
+                    f"`stream-dp topic {topic} --bootstrap {settings.bootstrap}`"
+                )
+            found = await config(admin, topic)
+        self.stamped = all(found.get(key) == value for key, value in STAMPED.items())
+        self._producer = library().AIOKafkaProducer(
+            **settings.client(), enable_idempotence=True, linger_ms=5
+        )
+        await connect(settings, self._producer)
+        with speaking(settings, f"topic {topic}"):
+            self._partitions = tuple(sorted(await self._producer.partitions_for(topic)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connection."""
+        if self._producer is not None:
+            await disconnect(self._producer)
+
+    async def send(self, payload: bytes) -> None:
+        """Send a record; when `AT_ONCE` records are unacknowledged, wait for all acknowledgements.
+
+        Raises:
+            WorldError: this record, or an earlier one, was not acknowledged.
+        """
+        (partition,) = self._place((payload,), self._partitions)
+        with speaking(self._settings, f"topic {self._topic}"):
+            self._sent.append(await self._producer.send(self._topic, payload, partition=partition))
+        if len(self._sent) >= AT_ONCE:
+            await self.acknowledged()
+
+    async def acknowledged(self) -> None:
+        """Wait until all sent records are acknowledged; raises as `send`."""
+        sent, self._sent = self._sent, []
+        with speaking(self._settings, f"topic {self._topic}"):
+            await asyncio.gather(*sent)
+
 
 _ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
 _UNMARKED = (

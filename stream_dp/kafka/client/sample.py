@@ -16,7 +16,7 @@ from stream_dp.kafka.client.clients import (
     library,
     speaking,
 )
-from stream_dp.kafka.client.topic_look import TopicEyes, no_such_topic
+from stream_dp.kafka.client.topics import TopicEyes, no_such_topic
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 
 TICK_HEADER: Final = "stream-dp-tick"
 UNNAMED: Final = "0" * 32

@@ -9,10 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Generic
 
-from stream_dp.journal.public_sequence import P, PublicSequence
+from stream_dp.journal.answer_body import answer_head
+from stream_dp.journal.commit import Answer, Release
+from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
+from stream_dp.journal.release import read_head
 from stream_dp.kafka.client.clients import KEPT, RECORD_BYTES, KafkaSettings
 from stream_dp.kafka.client.topics import ensure, warnings
-from stream_dp.kafka.log.hanging import settle_public
+from stream_dp.kafka.log.journal import settle_public
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.reader import reading
 
@@ -90,3 +93,40 @@ class PublicTopic(ABC, Generic[P]):
     async def close(self) -> None:
         """Release the lease, which is also the journal's."""
         await self._lease.close()
+
+
+# ---
+# Answers to messages as a public Kafka topic, `PIPELINE.answers`.
+#
+# Rules: those of every public topic (`public`). Key = the message's id (no key if the answer has no id), value =
+# body, timestamp = the end of the last tick before the cut, as in the body.
+
+
+class KafkaAnswers(PublicTopic[Answer]):
+    """The `Answers` port over one topic."""
+
+    def __init__(self, lease: KafkaLease) -> None:
+        super().__init__(lease, ANSWERS)
+
+    def _record(self, one: Answer) -> Outgoing:
+        end = answer_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms
+        key = None if one.id is None else one.id.encode()
+        return Outgoing(self._topic, one.body, key, end)
+
+
+# ---
+# The sink as a public Kafka topic, `PIPELINE.releases`.
+#
+# Rules: those of every public topic (`public`). Key = series, value = body, timestamp = the tick's end as in the
+# body.
+
+
+class KafkaSink(PublicTopic[Release]):
+    """The `Sink` port over one topic."""
+
+    def __init__(self, lease: KafkaLease) -> None:
+        super().__init__(lease, RELEASES)
+
+    def _record(self, one: Release) -> Outgoing:
+        end = read_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms
+        return Outgoing(self._topic, one.body, one.series.encode(), end)

@@ -25,8 +25,8 @@ from stream_dp.kafka.client.clients import (
 )
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED, ensure
 from stream_dp.kafka.source.batches import batches, consumer
-from stream_dp.kafka.source.offsets import KafkaOffsets
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
+from stream_dp.kafka.source.source import KafkaOffsets
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.live.envelope import LARGEST_ENVELOPE
 

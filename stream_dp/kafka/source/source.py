@@ -21,13 +21,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.kafka.client.clients import (
     KafkaSettings,
     connect,
@@ -35,26 +35,265 @@ from stream_dp.kafka.client.clients import (
     deleted,
     disconnect,
     library,
+    patiently,
     speaking,
 )
 from stream_dp.kafka.client.tick_marks import TickMarks
-from stream_dp.kafka.client.topic_look import TopicLook
+from stream_dp.kafka.client.topics import (
+    TopicEyes,
+    TopicLook,
+    administering,
+    check_kept,
+    check_stamped,
+    existing,
+    no_such_topic,
+)
 from stream_dp.kafka.log.append_clock import BrokerClocks, earliest
 from stream_dp.kafka.source.batches import batches, consumer, fitting
-from stream_dp.kafka.source.offsets import KafkaOffsets
-from stream_dp.kafka.source.open_transactions import ROOM_BYTES, Room
-from stream_dp.kafka.source.origin import Origin, start_at
-from stream_dp.kafka.source.recall import Recall
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.ticks import (
+    ROOM_BYTES,
     MarkedTicks,
     PartitionTicks,
     Place,
+    Room,
     StampedTicks,
+    Transaction,
     cell_of,
 )
-from stream_dp.kafka.source.topic_watch import TopicWatch
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+
+# ---
+# The topic of a source: whether it may be read, and whether it is still the same topic.
+#
+# Rules: a topic is identified by its id, because a topic that was made again has the same name. In a replay's topic
+# the number of partitions is fixed, because ticks would never end in an added partition; for a live topic the source
+# handles added partitions. Nothing here reads a record.
+
+_PAUSE_S = 0.1
+
+
+class TopicWatch:
+    """Watches `topic`, which is read live or replayed."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, *, live: bool) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._live = live
+        self._eyes = TopicEyes(settings, topic)
+        self._first: TopicLook | None = None
+
+    async def check(self) -> None:
+        """Check that the topic exists and that its settings allow reading it; needs no `start`.
+
+        Raises:
+            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+            FailClosed: it drops older records of a key, or a live topic has no stamps set on arrival.
+        """
+        async with administering(self._settings, f"topic {self._topic!r}") as admin:
+            if await existing(admin, self._topic) is None:
+                raise no_such_topic(self._settings, self._topic)
+            await check_kept(self._settings, admin, self._topic)
+            if self._live:
+                await check_stamped(self._settings, admin, self._topic)
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._eyes.start()
+
+    async def look(self) -> TopicLook:
+        """Return the present topic; retry for a while, because brokers that have just begun know no topic.
+
+        Raises:
+            FailClosed: it is another topic than at the first look, or a partition was added to a replay's topic.
+            WorldError: the topic was deleted, or brokers do not answer for a while (an `Outage`), or deny access.
+        """
+        deadline = time.monotonic() + self._settings.patience_s
+        while (found := await self._eyes.look()) is None:
+            if time.monotonic() > deadline:
+                raise self._gone()
+            await asyncio.sleep(_PAUSE_S)
+        if self._first is None:
+            self._first = found
+        if found.id != self._first.id:
+            raise deleted(f"topic {self._topic!r}")
+        if not self._live and found.partitions != self._first.partitions:
+            raise FailClosed(
+                f"topic {self._topic!r}: partitions were added, and a replay's ticks would never end in them; replay "
+                "into a new topic, with a new pipeline name"
+            )
+        return found
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        await self._eyes.stop()
+
+    def _gone(self) -> WorldError:
+        return WorldError(
+            f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
+            "read, or may not be read any more; nothing uncommitted was published"
+        )
+
+
+# ---
+# The offset from which to read a partition so that no record stamped at or after a moment is missed.
+#
+# Rules: the broker's look-up by time is used only as an upper bound, because it relies on the offset that a record
+# states about itself, and a record may lie. The stamps of whole batches decide about the part before that bound.
+# Stamps that brokers set step back by no more than `settle` ms in a partition. In doubt the returned offset is too
+# early, which only costs time. Offsets are private.
+
+_WAIT_MS = 3000
+
+
+class Origin(NamedTuple):
+    """The moment from which records count (ms), and how far stamps may step back (ms)."""
+
+    moment: int
+    settle: int
+
+    def follows(self, batch: RecordBatch) -> bool:
+        """Return whether this batch, and so every batch before it, is older than the moment."""
+        if batch.kind is Kind.DAMAGED:
+            return False
+        return batch.stamp < self.moment - (self.settle if batch.appended else 0)
+
+
+async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> int:
+    """Return an offset in `within`, or its end, before which every record is older than `origin`.
+
+    Bisects, starting with the last offset. The number of fetches is the number of binary digits of the length of
+    `within`, plus one. `reader` is a consumer of whole batches that nothing else uses meanwhile.
+    """
+    low, high = within.start, within.stop
+    if not within:  # with a partition but no position the client would hang for ever
+        return low
+    at = high - 1
+    reader.assign([place])
+    while low < high:
+        reader.seek(place, at)
+        fetched = await reader.getmany(place, timeout_ms=_WAIT_MS, max_records=1)
+        found = batches(fetched.get(place, ()))
+        if found and origin.follows(found[0]):
+            low = at + 1
+        else:
+            high = at
+        at = (low + high) // 2
+    reader.unsubscribe()
+    return low
+
+
+# ---
+# A committed transaction that was too large to be held, fetched again batch by batch.
+#
+# Rules: one fetch at a time is held. A cancelled call may be repeated.
+
+_RECALL_WAIT_MS = 1000
+
+
+class Recall:
+    """Counts the batches of `transaction`, which `commit` ends, in `ticks`; `place` is their partition."""
+
+    def __init__(
+        self, ticks: PartitionTicks, transaction: Transaction, commit: RecordBatch, place: Any
+    ) -> None:
+        self._ticks = ticks
+        self._commit = commit
+        self._place = place
+        self._next = transaction.first
+        self._end = transaction.end
+
+    def begin(self, reader: Any) -> None:
+        """Move `reader` to the transaction."""
+        reader.assign([self._place])
+        reader.seek(self._place, self._next)
+
+    async def more(self, reader: Any) -> bool:
+        """Count the batches of one fetch of `reader`; return whether the transaction continues.
+
+        Raises:
+            Outage: the fetched data are damaged.
+        """
+        fetched = await reader.getmany(self._place, timeout_ms=_RECALL_WAIT_MS)
+        for batch in batches(fetched.get(self._place, ())):
+            if batch.kind is Kind.DAMAGED:
+                raise damaged(*self._place)
+            if batch.base >= self._end:
+                break
+            if batch.kind is Kind.DATA and batch.producer == self._commit.producer:
+                self._ticks.again(batch, self._commit)
+            self._next = batch.next
+        if self._next < self._end:
+            return True
+        self._ticks.ended(self._commit)
+        reader.unsubscribe()
+        return False
+
+
+# ---
+# Begin and end of a topic's partitions, and the offset of a moment in them.
+#
+# Rules: the client has no partitions, so answers never wait behind a fetch; a look-up is repeated for a while.
+# Offsets are private.
+
+
+class KafkaOffsets:
+    """Looks up offsets of one topic.
+
+    Its methods raise WorldError if brokers do not answer for a while (an `Outage`), or deny access.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._consumer = library().AIOKafkaConsumer(
+            isolation_level="read_uncommitted", enable_auto_commit=False, **settings.client()
+        )
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        await disconnect(self._consumer)
+
+    async def begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the first existing offset of each partition."""
+        return await self._found(self._consumer.beginning_offsets, self._places(partitions))
+
+    async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offset after the last record of each partition."""
+        return await self._found(self._consumer.end_offsets, self._places(partitions))
+
+    async def cuts(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
+        """Return the first offset with a stamp at or after `moment` as the brokers report it, at most the end.
+
+        The brokers' answer relies on the offset that a record states about itself, which may be wrong in either
+        direction.
+        """
+        places = self._places(partitions)
+
+        async def look_up(asked: Any) -> dict[Any, int]:
+            found = await self._consumer.offsets_for_times(dict.fromkeys(asked, moment))
+            ends = await self._consumer.end_offsets(asked)
+            return {
+                at: ends[at] if found[at] is None else min(found[at].offset, ends[at])
+                for at in asked
+            }
+
+        return await self._found(look_up, places)
+
+    async def _found(
+        self, look_up: Callable[[Any], Awaitable[dict[Any, int]]], places: list[Any]
+    ) -> dict[int, int]:
+        about = f"topic {self._topic!r}"
+        found = await patiently(self._settings, about, lambda: look_up(places))
+        return {at.partition: int(offset) for at, offset in found.items()}
+
+    def _places(self, partitions: Iterable[int]) -> list[Any]:
+        return [library().TopicPartition(self._topic, one) for one in partitions]
+
 
 _FULL = 4
 _SLICE_MS = 100

@@ -13,19 +13,21 @@ from functools import cached_property
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
-from stream_dp.core.wire import wire
-from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.inner_counter import (
+from stream_dp.core.serial import wire
+from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.hss.hss import (
+    HSS,
     GaussianInner,
     InnerCounter,
     gaussian_inner_counter,
 )
-from stream_dp.mechanisms.hss.self_tuned import SelfTuned, ceil_root
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
-from stream_dp.mechanisms.papers.paper_hss import RELATION, PaperHSS
-from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.hss.sparse_vector import SelfTuned, SparseVector, ceil_root
+from stream_dp.mechanisms.papers.paper_hss import (
+    RELATION,
+    NoisyQuantity,
+    PaperHSS,
+    PaperSparseVector,
+)
 
 NONE = Fraction(0)
 FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE

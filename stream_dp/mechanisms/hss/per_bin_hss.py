@@ -20,19 +20,17 @@ from stream_dp.accounting.situations import Composite, Fixed
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
-from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.hss.inner_counter import Closing
-from stream_dp.mechanisms.hss.self_tuned import SelfTuned
-from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share, moved_up
+from stream_dp.core.serial import wire
+from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.hss.hss import Closing
+from stream_dp.mechanisms.hss.sparse_vector import SURVIVAL, SelfTuned, interval_share, moved_up
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
 from stream_dp.mechanisms.watches.kinds import CountWatchers
-from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
+from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs

@@ -7,23 +7,106 @@ released. `offset` is a public, released value and is copied, never aliased. Thi
 intervals.
 """
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Quantity
-from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.serving import CountRows
+
+# ---
+# The law of a sparse vector's threshold noise, given that its instance is still alive, as bands of HSS use it.
+#
+# A threshold with large noise lives longest, so the noise of the instance alive now is not geometric any more: on
+# quiet data it is almost uniform. It is known that the j-th instance drew it once. With J the number of closed
+# intervals and G the tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
+# <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with
+# tail min(1, G / w_j), a geometric moved up. All of this is a function of public values.
+
+SURVIVAL = 0.5  # share of a band's failure probability that is added for long-lived thresholds
+
+
+def interval_share(intervals: int, possible: int) -> float:
+    """Return w_j = 1 / ((j + 1) (1 + ln n)); the sum over the n possible numbers j of closed intervals is at most 1."""
+    return 1 / ((intervals + 1) * (1 + math.log(possible)))
+
+
+def moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
+    """Return the least z0 such that z0 + geometric dominates the law with tail min(1, P(lift - query > z) / share)."""
+    a, b = (math.exp(-1 / float(scale)) for scale in scales)
+    return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
+
+
+# ---
+# Public thresholds that need no guess of the volume: how much growth is worth an update of the counter.
+#
+# An update adds the noise of one more node to a counter and removes the error of the growth not yet released. After j
+# updates the noise is about sqrt(j) nodes, so growth of about that size is worth the next update. The threshold
+# follows the number of closed intervals, which is public, and so adapts to the volume of the data. The noise of a
+# Gaussian counter grows with the logarithm of j, so each update costs a part of a node, and the same growth is worth
+# every update: its thresholds are steady. A term for the query noise keeps false crossings rare: about one for each
+# interval that has closed, over the whole horizon. Rules: nothing here looks at a count, released or not; a threshold
+# is an integer, rounded up. This file knows no mechanism.
+
+NODES = Fraction(
+    7, 20
+)  # tuned by simulation: growth of 0.35 times the noise's standard deviation of j + 1 nodes
+LEAST = Fraction(3, 4)  # of the scale of the query noise: smaller growth is not detected
+SHORTEST = 1 << 10  # queries: the horizon that is assumed at first where none is declared
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTuned:
+    """Thresholds for a counter with node scale `node`, behind sparse vectors with noise scale `watch`.
+
+    `spread` is the inverse of the mean squared growth over all columns while one column grows by 1; it is 1 for
+    columns with their own thresholds. `steady`: the counter is Gaussian.
+    """
+
+    node: Fraction
+    watch: Fraction
+    horizon: int | None
+    spread: int = 1
+    steady: bool = False
+
+    def growth(self, intervals: int) -> int:
+        """Return the growth that is worth another update after `intervals` updates; exact, rounded up.
+
+        Example:
+            >>> [SelfTuned(Fraction(4), Fraction(4), 100).growth(j) for j in (0, 9, 99)]
+            [3, 5, 14]
+        """
+        nodes = 1 if self.steady else intervals + 1
+        square = (NODES * self.node) ** 2 * self.spread * nodes
+        return max(ceil_root(square), math.ceil(LEAST * self.watch))
+
+    def gamma(self, query: int, intervals: int) -> int:
+        """Return the threshold at the query-th query after `intervals` closed intervals, never negative.
+
+        It depends on `query` only where the horizon is not known: the horizon is then the least power of two above
+        `query`.
+        """
+        horizon = self.horizon or max(SHORTEST, 1 << query.bit_length())
+        rare = max(0.0, math.log(horizon / (intervals + 1)))
+        return max(0, self.growth(intervals) + math.ceil(float(self.watch) * (rare - 1)))
+
+
+def ceil_root(square: Fraction) -> int:
+    """Return the least integer whose square is at least `square` >= 0; exact."""
+    least = -(-square.numerator // square.denominator)
+    root = math.isqrt(least)
+    return root if root * root == least else root + 1
+
 
 SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 

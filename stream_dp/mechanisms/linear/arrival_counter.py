@@ -6,22 +6,23 @@ identifier, so the counter counts at epsilon / changes. When a window begins, th
 noise. This file knows no identifier, no memory and no names.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.situations import FirstArrivals, Parallel, Touched
-from stream_dp.core.arrivals import Arrivals
+from stream_dp.accounting.situations import FirstArrivals, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import ArrivalLaw
-from stream_dp.core.wire import wire
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.core.serial import wire
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import (
     Counter,
     CounterState,
@@ -30,6 +31,7 @@ from stream_dp.mechanisms.linear.counter import (
     Linear,
 )
 from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.serving import Additive
 
 TEST = "tests/unit/mechanisms/test_arrivals_exact.py"
 
@@ -55,7 +57,7 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     exact memory of each public window makes the rows from the events: a unit lies in one window's counter ([HSV]
     Cor 5.5, k = 1), which runs at epsilon / changes, and neighbours differ by so many units.
 
-    >>> from stream_dp.core.messages import Update
+    >>> from stream_dp.core.mechanism import Update
     >>> from stream_dp.testing.noise import ZeroNoise
     >>> import numpy as np
     >>> distinct = ArrivalCounter(Fraction(1), Neighbors.ADD_REMOVE, 10, Arrivals(window=2))
@@ -142,3 +144,129 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
             state = self.init(noise)
         after, _ = counter.step(state.counter, message, noise)
         return ArrivalCounterState(state.updates + 1, after), None
+
+
+# ---
+# How many users were active, and how many were cut off by their cap: two counters of first ticks on one stream.
+#
+# A row has two entries: the number of users with their first event in its tick, and the number of users with their
+# first event that the used-up cap excluded. The code that makes rows remembers the users. In a window of the cap a
+# user has at most one unit of each entry, wherever the units lie and however many events there are. So each counter
+# has half the epsilon, and the cap does not change the noise. Both counters start anew with the cap's windows. This
+# file knows no event, no guard and no names.
+
+ENTRIES = 2
+
+
+@wire("cut-off-counter-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class CutOffState:
+    """The states of both counters, and `last`: their answers at the end of the window before."""
+
+    active: ArrivalCounterState
+    cut: ArrivalCounterState
+    last: IntArray
+
+
+@wire("cut-off-counter", 1)
+@dataclass(frozen=True)
+class CutOffCounter(Additive):
+    """Answers of shape (4,): users active and users cut off since the window of `users` began, then both numbers
+    for the window before.
+
+    Where `users` are protected for ever, answers have shape (2,): both numbers so far, for at most `horizon`
+    updates, or for any number where it is None.
+
+    Privacy claim: `epsilon`-DP for `users`, adaptively, where a guard that decides by a user's own events makes the
+    rows: each counter is epsilon / 2-DP for them (`ArrivalCounter`), and both see the same stream ([HSV] Thm 4.10).
+
+    >>> from stream_dp.core.mechanism import Update
+    >>> from stream_dp.testing.noise import ZeroNoise
+    >>> each = CutOffCounter(Fraction(1), Neighbors.ADD_REMOVE, 10, Users(20, 2))
+    >>> state = each.init(ZeroNoise())
+    >>> for row in ((3, 0), (4, 1), (5, 2)):
+    ...     state, _ = each.step(state, Update(np.array(row)), ZeroNoise())
+    >>> each.step(state, Query(), ZeroNoise())[1]
+    array([5, 2, 7, 1])
+    """
+
+    epsilon: Fraction
+    neighbors: Neighbors
+    horizon: int | None
+    users: Users
+
+    @property
+    def width(self) -> int:
+        """Number of entries of a row."""
+        return ENTRIES
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon` for the users."""
+        return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.users)
+
+    @cached_property
+    def inner(self) -> ArrivalCounter:
+        """The counter of either entry."""
+        theirs = Arrivals(self.users.window, self.users)
+        return ArrivalCounter(self.epsilon / ENTRIES, self.neighbors, self.horizon, theirs)
+
+    @property
+    def rows(self) -> ArrivalLaw:
+        """What all events of one user change in rows, over both entries."""
+        changes = ENTRIES * self.inner.rows.changes
+        return ArrivalLaw(ENTRIES, self.neighbors, changes=changes, moved=1)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: both counters together.
+
+        Raises:
+            NotDerivable: the noise of a counter is too small for its half of `epsilon`.
+        """
+        each = self.inner.derivation()
+        return derive((each, each), Fixed("users active and users cut off"))
+
+    def public(self, updates: int, state: Any) -> int:
+        """Return the number of updates in the window."""
+        return self.inner.public(updates, None)
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in either answer after `public` updates of a window."""
+        return self.inner.noise(public)
+
+    def view_public(self, place: int, updates: int, state: Any) -> int:
+        """Return the number of updates in the window at index `place`; the window before has had all its updates."""
+        if place and self.users.window is not None:
+            return self.users.window
+        return self.public(updates, state)
+
+    def init(self, noise: Noise) -> CutOffState:
+        """Return the first state: no users counted."""
+        nobody = np.zeros(ENTRIES, np.int64)
+        return CutOffState(self.inner.init(noise), self.inner.init(noise), nobody)
+
+    def step(
+        self, state: CutOffState, message: Message, noise: Noise
+    ) -> tuple[CutOffState, IntArray | None]:
+        """Pass each counter its entry of the row, or answer both counters' answers and those of the window before.
+
+        Raises:
+            RejectedMessage: a bad row, or an update beyond the horizon.
+        """
+        if isinstance(message, Query):
+            now = self._answer(state, noise)
+            return state, now if self.users.window is None else np.concatenate([now, state.last])
+        if state.active.updates == self.users.window:
+            state = replace(state, last=self._answer(state, noise))
+        row = checked(message.row, self.width)
+        active, _ = self.inner.step(state.active, Update(row[:1]), noise)
+        cut, _ = self.inner.step(state.cut, Update(row[1:]), noise)
+        return replace(state, active=active, cut=cut), None
+
+    def _answer(self, state: CutOffState, noise: Noise) -> IntArray:
+        """Return the answers of both counters."""
+        found: list[Any] = [
+            self.inner.step(each, Query(), noise)[1] for each in (state.active, state.cut)
+        ]
+        return np.concatenate(found)

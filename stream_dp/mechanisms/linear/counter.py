@@ -18,22 +18,19 @@ import numpy as np
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.how_many import how_many
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
+from stream_dp.core.wording import how_many
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState, rounded
-from stream_dp.mechanisms.linear.tree_shape import TreeShape, worst_prefix
+from stream_dp.mechanisms.checks import of_the_exact_class, require_left
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape, TreeState, rounded, worst_prefix
 from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.row_check import require_left
 from stream_dp.mechanisms.serving import Additive, CountRows
 
 SOURCE = "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares"
@@ -195,7 +192,7 @@ class Counter(CountedRows[CounterState]):
     `ones`: the most entries of a row that one event sets (1: one-hot rows).
 
     >>> from stream_dp.testing.noise import ZeroNoise
-    >>> from stream_dp.core.messages import Update
+    >>> from stream_dp.core.mechanism import Update
     >>> counter = Counter(1, Fraction(1), Neighbors.ADD_REMOVE, horizon=10)
     >>> state = counter.init(ZeroNoise())
     >>> state, _ = counter.step(state, Update(np.array([3])), ZeroNoise())

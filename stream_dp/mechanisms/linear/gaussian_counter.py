@@ -5,32 +5,317 @@ one column in zCDP, where (epsilon, delta) counters of their own would get a sha
 The answer is the exact integer count plus integer noise. This file knows no ticks and no names.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, isqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.discrete_gaussian import discrete_gaussian
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.gaussian_curve import discrete_gaussian
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee
-from stream_dp.core.how_many import how_many
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
-from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.core.serial import wire
+from stream_dp.core.wording import how_many
+from stream_dp.errors import FailClosed, NotDerivable
+from stream_dp.mechanisms.checks import of_the_exact_class, require_left
 from stream_dp.mechanisms.linear.counter import Linear
-from stream_dp.mechanisms.linear.decays import MOST_STEPS, decays_for
-from stream_dp.mechanisms.linear.lattice_noise import LatticeNoise, LatticeState, covered
 from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.row_check import require_left
 from stream_dp.mechanisms.serving import CountRows
+
+# ---
+# Tuned decays of Gaussian counters: halvings k_i and gains p_i, theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i +
+# 6).
+#
+# The numbers are frozen: mechanisms in journals rest on them, so a line never changes, and new numbers need a new
+# version. Privacy does not depend on how the numbers were found, because `Decays.squared_norm` is computed from them.
+# The error does depend on it: for 2^n steps `TUNED[n]` is within 2 % of the least mean square error at the last step
+# (6 % from 2^26 on), `ENDLESS` within a factor of 1.73 of every step's own optimum from 16 to 2^32;
+# tests/unit/mechanisms/test_decays.py checks all of them.
+
+TUNED: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    1: ((1,), (64,)),
+    2: ((2, 1), (127, 1)),
+    3: ((3, 2, 1), (202, 1, 11)),
+    4: ((4, 3, 2, 1), (312, 1, 1, 24)),
+    5: ((5, 4, 3, 2, 1), (467, 1, 1, 23, 23)),
+    6: ((6, 5, 4, 2, 1), (666, 1, 24, 53, 13)),
+    7: ((7, 6, 4, 2, 1), (931, 1, 101, 40, 16)),
+    8: ((8, 6, 4, 3, 1), (1374, 21, 138, 33, 27)),
+    9: ((9, 7, 5, 3, 1), (1937, 40, 207, 68, 26)),
+    10: ((10, 8, 6, 3, 1), (2774, 1, 365, 95, 23)),
+    11: ((11, 8, 6, 4, 1), (3747, 425, 196, 156, 33)),
+    12: ((12, 9, 6, 4, 1), (5115, 810, 277, 142, 33)),
+    13: ((13, 10, 8, 5, 2), (7618, 650, 640, 233, 74)),
+    14: ((14, 11, 8, 5, 2), (10363, 1491, 725, 226, 75)),
+    15: ((15, 12, 8, 4, 1), (14037, 2752, 959, 200, 30)),
+    16: ((16, 12, 9, 6, 2), (22168, 2926, 859, 417, 87)),
+    17: ((17, 13, 10, 6, 2), (31688, 3820, 1578, 471, 85)),
+    18: ((18, 14, 10, 6, 2), (43665, 6630, 1830, 456, 86)),
+    19: ((18, 14, 10, 6, 2), (47194, 6310, 1846, 456, 86)),
+    20: ((20, 16, 11, 6, 2), (84786, 15289, 3327, 514, 82)),
+    21: ((21, 17, 13, 10, 6, 2), (122803, 19434, 4469, 1499, 476, 85)),
+    22: ((22, 18, 14, 10, 6, 2), (174883, 26473, 7391, 1781, 460, 86)),
+    23: ((23, 19, 15, 10, 6, 2), (249101, 35494, 12077, 2075, 439, 87)),
+    24: ((23, 19, 15, 10, 6, 2), (268441, 33708, 12158, 2068, 440, 87)),
+    25: ((25, 20, 16, 11, 7, 2), (540486, 59958, 16577, 2838, 726, 102)),
+    26: ((26, 21, 16, 12, 7, 2), (745263, 100975, 16056, 3908, 844, 98)),
+    27: ((27, 22, 17, 12, 7, 2), (1058667, 139166, 25732, 4455, 824, 99)),
+    28: ((27, 22, 17, 12, 7, 2), (1117870, 136575, 25800, 4451, 824, 99)),
+    29: ((28, 23, 18, 12, 7, 2), (1587456, 187006, 40963, 5020, 800, 99)),
+    30: ((29, 24, 18, 13, 7, 2), (2191471, 311916, 39892, 6931, 926, 95)),
+    31: ((30, 24, 19, 13, 8, 2), (3376797, 302283, 56431, 6923, 1263, 115)),
+    32: ((31, 25, 19, 14, 8, 2), (4699226, 488162, 55270, 9603, 1425, 112)),
+}
+ENDLESS: tuple[tuple[int, ...], tuple[int, ...]] = (
+    (31, 26, 21, 16, 11, 7, 3),
+    (1526928, 232511, 45041, 9382, 1701, 364, 196),
+)
+
+# ---
+# How the noise of a Gaussian counter is correlated: buffers that decay by powers of two (a buffered linear
+# Toeplitz).
+#
+# Theory (arXiv 2404.16706): the strategy has the coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is
+# made into w = C^-1 z; an answer is the count plus the sum of all w. One event shifts z by c, so the sensitivity is
+# the norm of c; the error is the norm of the coefficients of A C^-1.
+# Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no parameter has to be rounded,
+# and a decay needs no multiplication. Poles at these places lose almost no accuracy (`decay_table`).
+#
+# Rules: what privacy rests on (`squared_norm`, `rounding`) is exact or rounded up; `growth` is a float, for error
+# bands only. This file draws nothing.
+
+GUARD = 6  # bits of a buffer below the lattice's
+PLACES = 160  # bits of the powers below
+MOST_STEPS = 1 << 40  # the most steps of any counter
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Decays:
+    """Decays with `halvings` k_i, in falling order, and `gains` p_i."""
+
+    halvings: tuple[int, ...]
+    gains: tuple[int, ...]
+
+    @property
+    def weights(self) -> tuple[Fraction, ...]:
+        """The omega_i."""
+        pairs = zip(self.gains, self.halvings, strict=True)
+        return tuple(Fraction(p, 1 << (k + GUARD)) for p, k in pairs)
+
+    @cached_property
+    def columns(self) -> tuple[IntArray, IntArray]:
+        """The halvings and the gains as columns, shape (buffers, 1)."""
+        halvings = np.array(self.halvings, dtype=np.int64)
+        return halvings[:, None], np.array(self.gains, dtype=np.int64)[:, None]
+
+    @property
+    def rounding(self) -> Fraction:
+        """Bound, in lattice units, on shift of z minus c after the event's own step (`lattice_noise`)."""
+        return 1 + Fraction(2 * len(self.halvings), 1 << GUARD)
+
+    def squared_norm(self, steps: int | None) -> Fraction:
+        """Return sum of c_k^2 over k < `steps`, rounded up; over all k for None."""
+        total = Fraction(1)
+        poles = list(zip(self.weights, self.halvings, strict=True))
+        for a, j in poles:
+            for b, k in poles:
+                lost = Fraction((1 << j) + (1 << k) - 1, 1 << (j + k))  # 1 - theta_j theta_k
+                left = 1 if steps is None else 1 - _power_below(1 - lost, steps - 1)
+                total += a * b * left / lost
+        return total
+
+    def growth(self, steps: int) -> float:
+        """Return sum of b_k^2 over k < `steps`, b the coefficients of A C^-1: error variance over the variance of z."""
+        size = len(self.halvings)
+        impulse = np.array([float(w) for w in self.weights] + [1.0])
+        gram, shift = np.zeros((size + 1, size + 1)), np.eye(size + 1)
+        for place, (power, part) in enumerate(self._doublings):
+            if steps >> place == 0:
+                break
+            if steps >> place & 1:
+                gram = gram + shift.T @ part @ shift
+                shift = power @ shift
+        return float(impulse @ gram @ impulse)
+
+    @cached_property
+    def _doublings(self) -> list[tuple[Matrix, Matrix]]:
+        """(M^n, sum of (M^k)' e e' M^k over k < n) for n = 1, 2, 4, ..., M one step of (omega_i buffers, sum of w)."""
+        size = len(self.halvings)
+        weights = np.array([float(w) for w in self.weights])
+        power = np.zeros((size + 1, size + 1))
+        power[:size, :size] = np.diag([1 - 2.0**-k for k in self.halvings]) - weights[:, None]
+        power[size, :size], power[size, size] = -1, 1
+        gram = np.zeros_like(power)
+        gram[size, size] = 1
+        found = []
+        for _ in range(MOST_STEPS.bit_length()):
+            found.append((power, gram))
+            gram = gram + power.T @ gram @ power
+            power = power @ power
+        return found
+
+
+def _power_below(base: Fraction, exponent: int) -> Fraction:
+    """Return a lower bound of base^exponent, 0 <= base <= 1: each product is rounded down."""
+    square, found = base.numerator * (1 << PLACES) // base.denominator, 1 << PLACES
+    while exponent:
+        if exponent & 1:
+            found = found * square >> PLACES
+        square = square * square >> PLACES
+        exponent >>= 1
+    return Fraction(found, 1 << PLACES)
+
+
+@lru_cache(maxsize=64)
+def decays_for(horizon: int | None) -> Decays:
+    """Return the tuned decays for `horizon` steps, rounded up to a power of two; None means any number of steps."""
+    if horizon is None:
+        return Decays(*ENDLESS)
+    bits = max(1, (horizon - 1).bit_length())
+    return Decays(*TUNED.get(bits, ENDLESS))
+
+
+# ---
+# Correlated Gaussian noise in integers: a lattice 2^-s Z, on which all steps but three roundings are exact.
+#
+# The process, per column: z is a discrete Gaussian, carried_i are the buffers (GUARD bits finer than the lattice) and
+# rest_i what their division left over:
+#     w = z - round(sum of carried / 2^GUARD)
+#     q_i = rest_i + p_i w - carried_i;  carried_i += q_i >> k_i;  rest_i = q_i mod 2^k_i
+# An answer is the count plus the sum of all w, rounded to an integer: post-processing of the lattice values.
+#
+# Privacy (`covered`): fix the released lattice values, so w differs between two neighbouring runs at the event's own
+# step alone, by D = 2^s. Y_i = 2^k_i carried_i + rest_i obeys Y <- theta_i Y + p_i w + rest_i / 2^k_i exactly; so Y_i
+# differs by -D p_i theta_i^m plus less than 2^k_i - 1, carried_i by that over 2^k_i up to less than 2, and z by D c_m
+# up to less than eta = 1 + 2 d / 2^GUARD (`Decays.rounding`), m steps after the event; not at all before it. By
+# Minkowski the squares of z's shifts add up to at most (D |c| + eta sqrt(T))^2 on every path, whatever the adversary
+# does, in each of the L0 columns that an event touches, and to 0 in the others. A shift by an integer has the Renyi
+# divergence alpha shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), z is drawn afresh at every
+# step, so these add up adaptively: zCDP.
+# Gaussian DP: the same shifts, priced by `accounting.gaussian_curve`, which takes adaptively chosen shifts by the
+# sum of their squares; one more unit of variance makes up for the lattice.
+# (A noise beyond 18 deviations, less likely than 1e-70, stops the engine as a broken noise source does.)
+# This file knows no counts.
+
+FINEST = 30  # most bits of the lattice, beyond the integers
+LARGEST = 1 << 66  # variance on the lattice for which the number of bits is chosen
+LATTICE_NOISE_FINE = 1 << 32  # a square root is rounded up to a multiple of 1 / FINE
+LIMIT = 1 << 38  # of |w|: products with gains (below 2^23) stay inside 64 bits
+
+
+@wire("lattice-noise-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class LatticeState:
+    """Integers after `steps` steps: `noise` of shape (width,), `carried` and `rests` of shape (buffers, width)."""
+
+    steps: int
+    noise: IntArray
+    carried: IntArray
+    rests: IntArray
+
+
+@wire("lattice-noise", 1)
+@dataclass(frozen=True, slots=True)
+class LatticeNoise:
+    """Noise of `width` columns on the lattice 2^-bits Z, where z has this `variance`."""
+
+    decays: Decays
+    bits: int
+    variance: Fraction
+    width: int
+
+    @classmethod
+    def calibrated(
+        cls, decays: Decays, steps: int, unit: Fraction, width: int, finest: int = FINEST
+    ) -> "LatticeNoise":
+        """Return noise for which a column's squared shifts in `steps` steps sum to at most `unit` * variance of z.
+
+        The lattice is as fine as 64 bits allow.
+
+        Raises:
+            NotDerivable: `unit` is so small that no lattice is fine enough.
+        """
+        norm, bits = decays.squared_norm(steps), finest
+        while bits > 0 and norm * 4**bits > LARGEST * unit:
+            bits -= 1
+        variance = _up(covered(decays, bits, steps) / unit)
+        if variance > 2 * LARGEST:
+            raise NotDerivable(
+                "a Gaussian counter with so little privacy loss needs more noise than 64 bits hold: give it more"
+            )
+        return cls(decays, bits, Fraction(variance), width)
+
+    @property
+    def for_gdp(self) -> "LatticeNoise":
+        """This noise with one more unit of variance: sqrt(squares / old variance) is then a mu of Gaussian DP."""
+        return replace(self, variance=self.variance + 1)
+
+    def init(self) -> LatticeState:
+        """Return the first state: no step, no noise."""
+        shape = (len(self.decays.halvings), self.width)
+        zeros, none = np.zeros(shape, dtype=np.int64), np.zeros(self.width, dtype=np.int64)
+        return LatticeState(0, none, zeros, zeros)
+
+    def advance(self, state: LatticeState, noise: Noise) -> LatticeState:
+        """Return the state after one more step, with one z drawn for each column.
+
+        Raises:
+            FailClosed: a noise sample beyond 18 deviations (see above).
+        """
+        drawn = noise.samplers(self.variance, self.width)
+        fed = state.carried.sum(axis=0) + (1 << GUARD - 1) >> GUARD
+        step = drawn - fed
+        if self.width and max(int(step.max()), -int(step.min())) >= LIMIT:
+            raise FailClosed(
+                "a noise sample is too large for its lattice: the noise source is broken"
+            )
+        halvings, gains = self.decays.columns
+        moved = state.rests + gains * step - state.carried
+        carried = state.carried + (moved >> halvings)
+        rests = moved & ((1 << halvings) - 1)
+        return LatticeState(state.steps + 1, state.noise + step, carried, rests)
+
+    def value(self, state: LatticeState) -> IntArray:
+        """Return the noise in counts, rounded to integers, shape (width,)."""
+        half = (1 << self.bits) >> 1
+        rounded: IntArray = (state.noise + half) >> self.bits
+        return rounded
+
+    def deviation(self, steps: int) -> float:
+        """Return the standard deviation of the noise in counts after `steps` steps, before rounding."""
+        return math.sqrt(float(self.variance) * self.decays.growth(steps)) / (1 << self.bits)
+
+    def drift(self, steps: int) -> float:
+        """Return a bound, in counts, on what the inner roundings add to the noise."""
+        each = float(self.decays.rounding) / (1 << self.bits)
+        return each * math.sqrt(steps * self.decays.growth(steps))
+
+
+def covered(decays: Decays, bits: int, steps: int) -> int:
+    """Return (D |c| + eta sqrt(T))^2, rounded up: a bound on the sum of squared shifts of z in one column."""
+    exact = decays.squared_norm(steps) * 4**bits
+    rounded = decays.rounding**2 * max(0, steps - 1)
+    mixed = (
+        math.isqrt(max(0, _up(4 * exact * rounded * LATTICE_NOISE_FINE**2) - 1)) + 1
+        if rounded
+        else 0
+    )
+    return _up(exact + Fraction(mixed, LATTICE_NOISE_FINE) + rounded)
+
+
+def _up(amount: Fraction) -> int:
+    return -(-amount.numerator // amount.denominator)
+
 
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
 MOST_RHO = 1000
@@ -62,7 +347,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     the proof is in `lattice_noise`. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
-    >>> from stream_dp.core.messages import Query, Update
+    >>> from stream_dp.core.mechanism import Query, Update
     >>> counter = GaussianCounter(1, Fraction(1, 50), Neighbors.ADD_REMOVE, horizon=10)
     >>> state = counter.init(ZeroNoise())
     >>> state, _ = counter.step(state, Update(np.array([3])), ZeroNoise())

@@ -16,12 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import (
     HAND_OVER_SOURCE,
     HandOverSchedule,
@@ -29,10 +28,8 @@ from stream_dp.mechanisms.linear.counter import (
     TreeTerms,
     columns_derivation,
 )
-from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState, rounded
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape, TreeState, rounded
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.serving import CountRows
 
 

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.derivation import Condition, Derivation
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.core.row_law import AmountLaw
+from stream_dp.core.row_relations import AMOUNTS
+from stream_dp.core.serial import wire
+from stream_dp.mechanisms.checks import checked_amounts, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import (
     Counter,
     CounterState,
@@ -29,9 +30,66 @@ from stream_dp.mechanisms.linear.counter import (
     HybridState,
     TreeCounter,
 )
-from stream_dp.mechanisms.linear.event_amounts import EventAmounts
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.noise_quantiles import Term
+
+# ---
+# Rows of sums: an event adds one amount, from `lowest` to `highest`, to each of at most `ones` entries, or
+# nothing.
+#
+# Rules: the mixin has no state; the mechanisms are dataclasses in other files. This file draws nothing.
+
+
+class EventAmounts:
+    """The law of rows of sums, and what follows from it."""
+
+    width: int
+    neighbors: Neighbors
+    lowest: int
+    highest: int
+    ones: int
+
+    @property
+    def rows(self) -> AmountLaw:
+        """What one event changes in its rows.
+
+        Raises:
+            NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
+        """
+        return AmountLaw(self.width, self.neighbors, self.ones, self.lowest, self.highest)
+
+    def _require_amounts(self) -> None:
+        """Raise NotDerivable where the amounts are invalid."""
+        _ = self.rows
+
+    @property
+    def weight(self) -> int:
+        """The largest absolute amount of an event: the most that one event more or less changes an entry."""
+        return self.rows.weight
+
+    @property
+    def l1(self) -> int:
+        """What one event changes in a row under the relation: the l1 norm of the difference.
+
+        Raises:
+            NotDerivable: the event may lie in two rows.
+        """
+        return self.rows.l1
+
+    def checked_row(self, row: IntArray) -> IntArray:
+        """Return `row` if it is a row of amounts.
+
+        Raises:
+            RejectedMessage: it is not.
+        """
+        return checked_amounts(row, self.width)
+
+    def takes(self, message: object) -> bool:
+        """Whether the message is a query or a row of amounts."""
+        if isinstance(message, Update):
+            return AMOUNTS.of_width(self.width).holds(message.row)
+        return isinstance(message, Query)
+
 
 SOURCE = (
     "k-ary tree on integer rows, l1 sensitivity = height times that of a row (arXiv 2408.07021)"
@@ -54,7 +112,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
 
     An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing.
 
-    >>> from stream_dp.core.messages import Query, Update
+    >>> from stream_dp.core.mechanism import Query, Update
     >>> from stream_dp.testing.noise import ZeroNoise
     >>> sums = SumCounter(1, Fraction(1), Neighbors.ADD_REMOVE, 10, lowest=-5, highest=240)
     >>> sums.l1, sums.unit_epsilon

@@ -18,20 +18,18 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import HalvedLaw
 from stream_dp.core.row_relations import AMOUNTS, COUNTS
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.checks import checked, checked_amounts, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
-from stream_dp.mechanisms.row_check import checked, checked_amounts
-from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
     SumsAndEver,
     WindowsAndEver,
     WindowsAndEverState,

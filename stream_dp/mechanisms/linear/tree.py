@@ -12,26 +12,198 @@ forgotten when its parent's window moves on. This file knows no counts and no bu
 values leave as integers.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
-from stream_dp.core.wire import wire
+from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.core.serial import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.tree_decoding import (
-    GAIN_BITS,
-    UNIT,
-    children_gain,
-    path_gains,
-    weights,
-    window_gains,
-)
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
 from stream_dp.mechanisms.noise_quantiles import Term
+
+# ---
+# Arity and height of a counter's tree, and the variance of its decoded answers.
+#
+# A node (level l, index i) covers the steps i k^l .. (i+1) k^l - 1, counted from 0; there is nothing above the
+# highest level, so a tree takes any number of steps. Variances are those of `tree_decoding` with exact gains, for
+# node noises of variance 1. Rules: the numbers here choose a shape or describe it; none is added to a count. This
+# file draws nothing.
+
+Variances = NDArray[np.float64]
+SAMPLE = 1024  # prefixes that stand for all of a long horizon
+GOLDEN = (math.sqrt(5) - 1) / 2
+HIGHEST, WIDEST = 12, 40  # heights and arities that are tried
+
+
+@dataclass(frozen=True)
+class TreeShape:
+    """Arity k >= 2 and height h >= 1 of a tree; every step lies in h nodes."""
+
+    arity: int
+    height: int
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def best(cls, horizon: int) -> "TreeShape":
+        """Return the shape with the least mean squared error over prefixes 1..horizon, at equal l1 sensitivity."""
+        prefixes = sampled(horizon)
+        return min(
+            _candidates(horizon), key=lambda s: s.height**2 * float(s.variances(prefixes).mean())
+        )
+
+    def digit(self, level: int, step: int) -> int:
+        """Return which child of its parent the node of `level` with `step` (from 0) is; at the top, its index."""
+        index = int(step // self.arity**level)
+        return index if level == self.height - 1 else index % self.arity
+
+    @cached_property
+    def finished(self) -> tuple[float, ...]:
+        """The variance of a finished node's estimate, by level; it equals the weight of the node's own noise.
+
+        The children's sum has the remaining weight.
+        """
+        variances = [1.0]
+        for _ in range(self.height - 1):
+            variances.append(self.arity * variances[-1] / (1 + self.arity * variances[-1]))
+        return tuple(variances)
+
+    def variances(self, prefixes: IntArray) -> Variances:
+        """Return the variances, in units of a node's, of the decoded noise after `prefixes` steps; same shape."""
+        steps, k = prefixes - 1, self.arity
+        digit: Variances = (steps // k ** (self.height - 1)).astype(np.float64)
+        if self.height == 1:
+            return np.add(digit, 1)
+        prefix, cross, total = digit * self.finished[-1], 0 * digit, np.ones_like(digit)
+        for level in range(self.height - 2, 0, -1):
+            digit = (steps // k**level % k).astype(np.float64)
+            left = digit * self.finished[level]
+            surplus, moved = total + left + (k - digit), cross - left
+            prefix = prefix + left - moved**2 / surplus
+            cross, total = moved / surplus, 1 - 1 / surplus
+        here: Variances = (steps % k + 1).astype(np.float64)
+        found: Variances = prefix + here - (cross - here) ** 2 / (total + k)
+        return found
+
+
+def sampled(horizon: int) -> IntArray:
+    """Return prefixes 1..horizon, or `SAMPLE` of them, spread evenly over the range and over all digits."""
+    if horizon <= SAMPLE:
+        return np.arange(1, horizon + 1, dtype=np.int64)
+    spread = np.arange(SAMPLE, dtype=np.float64) * GOLDEN % 1
+    return 1 + (spread * horizon).astype(np.int64)
+
+
+@lru_cache(maxsize=256)
+def worst_prefix(shape: TreeShape, horizon: int) -> int:
+    """Return the prefix up to `horizon` with the largest variance, among those that `sampled` returns."""
+    prefixes = sampled(horizon)
+    return int(prefixes[np.argmax(shape.variances(prefixes))])
+
+
+def _candidates(horizon: int) -> Iterator[TreeShape]:
+    """Yield shapes with 1 to about k / 6 of their highest nodes inside the horizon."""
+    yield TreeShape(2, 1)
+    for height in range(2, HIGHEST + 1):
+        least = max(2, int(horizon ** (1 / height)))
+        most = int((6 * horizon) ** (1 / height)) + 1
+        if least <= WIDEST:
+            yield from (TreeShape(k, height) for k in range(least, min(most, WIDEST) + 1))
+
+
+# ---
+# The best linear decoding of a tree's node noises: integer gains, and the weight of each noise in an answer.
+#
+# All node totals R x are measured once, each with its node's noise z; the answer is A x + L z with L R = A, for A x
+# the prefix sums. Least squares, in one pass along a tree: a finished node is estimated from its own noise and its
+# children (`TreeShape.finished`); then, from the top down, the estimates of (prefix up to the path's node, total of
+# that node) are corrected by the surplus of the node's total over its children's. Both corrections are multiples of
+# differences that no count moves, so any gain keeps L R = A; exact gains give the least variance.
+# Rules: a gain is an integer over 2^GAIN_BITS, a function of digits alone. This file knows no noise and no state.
+
+GAIN_BITS = 16
+UNIT = 1 << GAIN_BITS
+KEPT = 1 << 11  # cached gains of nodes: enough for the paths of many trees at their last steps
+
+
+def children_gain(shape: TreeShape, level: int) -> int:
+    """Return the gain of the children's sum in a finished node's estimate, against the node's own noise."""
+    return round((1 - shape.finished[level]) * UNIT)
+
+
+@lru_cache(maxsize=KEPT)
+def path_gains(shape: TreeShape, level: int, index: int) -> tuple[int, int]:
+    """Return the gains of the parent's surplus for (prefix, total) at node `index` of an inner level."""
+    surplus, moved = _surplus(shape, level, index)
+    return round(moved / surplus * UNIT), round(UNIT / surplus)
+
+
+@lru_cache(maxsize=KEPT)
+def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
+    """Return the gains of the surplus of node `parent` of level 1: for the prefix before its window, and for each
+    step.
+
+    The prefix before the window loses the first; each step in the window adds the second.
+    """
+    cross, total = _known(shape, 1, parent)
+    return round(cross / (total + shape.arity) * UNIT), round(UNIT / (total + shape.arity))
+
+
+@lru_cache(maxsize=16)  # a tick's band and quotients use the same
+def weights(shape: TreeShape, prefix: int) -> tuple[tuple[int, float], ...]:
+    """Return (number, |weight|) of the independent node noises in the answer after `prefix` steps: the row of L."""
+    if prefix == 0 or shape.height == 1:
+        return ((prefix, 1.0),)
+    index, place = divmod(prefix - 1, shape.arity)
+    at_first, each = window_gains(shape, index)
+    passed = (at_first - each * (place + 1)) / UNIT
+    found = [(place + 1, 1 + passed), (shape.arity - place - 1, passed)]
+    carried = -passed
+    for level in range(1, shape.height - 1):
+        upper, place = divmod(index, shape.arity)
+        to_prefix, to_total = (gain / UNIT for gain in path_gains(shape, level, index))
+        passed = carried * to_total - to_prefix
+        found += [(1, carried - passed), (shape.arity - place - 1, -passed)]
+        found += _below(shape, level, place, 1 - passed)
+        index, carried = upper, passed
+    found += [(1, carried), *_below(shape, shape.height - 1, index, 1.0)]
+    return tuple((number, abs(weight)) for number, weight in found if number and weight)
+
+
+def _below(shape: TreeShape, level: int, number: int, weight: float) -> list[tuple[int, float]]:
+    """Return (number, weight) of the noises in the estimates of `number` finished nodes of a level."""
+    found = []
+    for lower in range(level, 0, -1):
+        to_children = children_gain(shape, lower) / UNIT
+        found.append((number, weight * (1 - to_children)))
+        number, weight = number * shape.arity, weight * to_children
+    return [*found, (number, weight)]
+
+
+@lru_cache(maxsize=KEPT)
+def _known(shape: TreeShape, level: int, index: int) -> tuple[float, float]:
+    """Return the covariance of prefix and total, and the variance of the total, at node `index`.
+
+    Both are for estimates from the node's level and the levels above.
+    """
+    if level == shape.height - 1:
+        return 0.0, 1.0
+    surplus, moved = _surplus(shape, level, index)
+    return moved / surplus, 1 - 1 / surplus
+
+
+def _surplus(shape: TreeShape, level: int, index: int) -> tuple[float, float]:
+    """Return the variance of the parent's surplus, and its covariance with the prefix up to node `index`."""
+    parent, place = divmod(index, shape.arity)
+    cross, total = _known(shape, level + 1, parent)
+    left = place * shape.finished[level]
+    return total + left + (shape.arity - place), cross - left
+
 
 FRACTION_BITS = 14
 LIKELY = 128  # scales: a noise is larger with a probability below e^-127
@@ -152,7 +324,7 @@ class TreeNoise:
         sizes = [self.shape.arity] * levels
         if levels == self.shape.height:
             sizes[-1] = 1
-        drawn = noise.laplace(self.scale, sum(sizes) * self.width).reshape(-1, self.width)
+        drawn = noise.samplers(self.scale, sum(sizes) * self.width).reshape(-1, self.width)
         ends = list(accumulate(sizes))
         return tuple(drawn[at:end] for at, end in pairwise([0, *ends]))
 

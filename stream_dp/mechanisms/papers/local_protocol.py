@@ -17,12 +17,11 @@ import numpy as np
 
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Mechanism, Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
 from stream_dp.core.row_law import RowLaw
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.checks import checked
 
 S = TypeVar("S")
 

@@ -14,25 +14,163 @@ from functools import cached_property
 import numpy as np
 
 from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
-from stream_dp.core.derivation import Derivation
+from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.bounds import index_probability
-from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.hss.hss import COUNTER, SUITE
-from stream_dp.mechanisms.hss.inner_counter import Inner, InnerCounter, error_bound, inner_counter
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
+from stream_dp.mechanisms.hss.hss import (
+    COUNTER,
+    SUITE,
+    Inner,
+    InnerCounter,
+    error_bound,
+    inner_counter,
+)
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
-from stream_dp.mechanisms.hss.survivors import SURVIVAL, interval_share
+from stream_dp.mechanisms.hss.sparse_vector import SURVIVAL, SparseVector, interval_share
+from stream_dp.mechanisms.noise_law import index_probability
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
-from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantity
-from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.serving import CountRows, Deciding
+
+# ---
+# The sparse vector technique as [HSV] prints it (Alg. 3): two-sided noise on the threshold and on each query.
+#
+# `PaperHSS` runs it. The product's own instance (`SparseVector`) draws one-sided noise, half as wide for the same
+# epsilon. Discrete Laplace noise takes the place of the paper's continuous one, as all values are integers.
+
+SOURCE = "[HSV] Lemma 7.4, discrete Laplace noise"
+
+
+@wire("paper-sparse-vector", 1)
+@dataclass(frozen=True, slots=True)
+class PaperSparseVector(SparseVector):
+    """Alg. 3 at its parameter e = threshold_epsilon = query_epsilon: Lap(D / e) once, Lap(2 D / e) at each query.
+
+    Answers as `SparseVector` does. Privacy claim: 2e-DP for such event streams under `neighbors`, adaptively
+    ([HSV] Lemma 7.4, where e is epsilon / 6 and the claim epsilon / 3).
+    """
+
+    @classmethod
+    def at(
+        cls,
+        width: int,
+        epsilon: Fraction,
+        neighbors: Neighbors,
+        offset: tuple[int, ...],
+        quantity: Quantity,
+        ones: int,
+    ) -> "PaperSparseVector":
+        """Return the instance SVT-init(epsilon, quantity, offset) of the paper."""
+        return cls(width, epsilon, epsilon, neighbors, offset, quantity, ones)
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee as `SparseVector` does; the overrides below only exchange the noise and its scales.
+
+        Raises:
+            NotDerivable: a scale is too small.
+        """
+        return SparseVector.derivation(self)
+
+    @property
+    def _source(self) -> str:
+        return SOURCE
+
+    @property
+    def _signs(self) -> int:
+        """Return 2: the paper uses only the sensitivity of q."""
+        return 2
+
+    def _drawn(self, noise: Noise, scale: Fraction) -> int:
+        """Return one two-sided draw at this scale."""
+        return int(noise.samplers(scale, 1)[0])
+
+
+# ---
+# The Laplace mechanism on a quantity of the rows since the last answer: [HSV] Alg. 4 uses it to check a crossing.
+#
+# Rules: rows are forgotten once they were in an answer, so each row is in one answer. `offset` is a public, released
+# value.
+
+NOISY_QUANTITY_SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
+
+
+@wire("noisy-quantity-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisyQuantityState:
+    """`count`: exact sums since the last answer, private."""
+
+    count: IntArray
+
+
+@wire("noisy-quantity", 1)
+@dataclass(frozen=True, slots=True)
+class NoisyQuantity(CountRows):
+    """q(offset + sum of rows) plus discrete Laplace noise of scale D / epsilon; answers of shape (1,).
+
+    Privacy claim: `epsilon`-DP under `neighbors`, adaptively, for events of at most `ones` ones: an event is in one
+    answer, and changes q by at most D there.
+
+    Raises:
+        UsageError: the quantity does not fit such rows or events.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    offset: tuple[int, ...]
+    quantity: Quantity
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        self.quantity.checked(self.neighbors, self.width, self.ones)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon`."""
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    @property
+    def scale(self) -> Fraction:
+        """Scale of the noise."""
+        return self.quantity.sensitivity(self.neighbors, self.width, self.ones) / self.epsilon
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee from the noise on one answer.
+
+        Raises:
+            NotDerivable: the scale is too small.
+        """
+        most = self.quantity.sensitivity(self.neighbors, self.width, self.ones)
+        known = Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}")
+        why = f"an event changes it by at most {most}, in one answer: scale {most}/e"
+        drawn = Condition("noise", self.scale * self.epsilon >= most, why)
+        return leaf("one noisy check", self.guarantee, NOISY_QUANTITY_SOURCE, (known, drawn))
+
+    def init(self, noise: Noise) -> NoisyQuantityState:
+        """Return the first state: nothing counted."""
+        return NoisyQuantityState(np.zeros(self.width, dtype=np.int64))
+
+    def step(
+        self, state: NoisyQuantityState, message: Message, noise: Noise
+    ) -> tuple[NoisyQuantityState, IntArray | None]:
+        """Add a row, or answer and forget the rows.
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        if not isinstance(message, Query):
+            return NoisyQuantityState(state.count + checked(message.row, self.width)), None
+        value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
+        answer = np.array([value], dtype=np.int64) + noise.samplers(self.scale, 1)
+        return self.init(noise), answer
+
 
 RELATION = Neighbors.REPLACE  # with `ones` = width: ~_H, one whole row is another
 

@@ -30,17 +30,15 @@ import numpy as np
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.serving import CountRows, Deciding
 
 SOURCE = "noisy maximum with one-sided noise (McKenna, Sheldon 2020; Ding, Kifer et al. 2021)"

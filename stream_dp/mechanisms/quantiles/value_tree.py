@@ -8,29 +8,188 @@ Rules: an event sets at most one node of each level. This file knows no quantile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, WindowsAndEverState
 from stream_dp.mechanisms.noise_law import NoiseLaw
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.serving import Additive
-from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver, WindowsAndEverState
+
+# ---
+# A tree over value buckets: which node holds which buckets, and the best bucket counts from noisy node counts.
+#
+# Level 0 has the buckets, in the order of their values. `arity` nodes of a level form one node of the next, and the
+# top level has at most `arity` nodes. Rows of node counts begin with level 0. All nodes have equal noise, so least
+# squares needs one pass up and one pass down: the pass up corrects a node's estimate by a part of its surplus over
+# its children, and the pass down distributes that correction to the children in proportion to their variances.
+# Arithmetic is in fixed point: no count moves a surplus, so a correction may be rounded. Rules: gains are integers
+# over 2^GAIN_BITS, computed with fractions. This file knows no noise, no ticks and no quantiles.
+
+GAIN_BITS = 16
+UNIT = 1 << GAIN_BITS
+FRACTION_BITS = 14
+ARITIES = (4, 6, 8, 10, 12, 16, 20, 24, 32, 48)
+MOST_LEVELS = 4
+_BIG = 1 << 30
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@wire("value-levels", 1)
+@dataclass(frozen=True)
+class ValueLevels:
+    """The tree over `leaves` buckets; it has one level where `arity` >= `leaves`.
+
+    Raises:
+        NotDerivable: `leaves` is below 1 or `arity` below 2.
+    """
+
+    leaves: int
+    arity: int
+
+    def __post_init__(self) -> None:
+        if self.leaves < 1 or self.arity < 2:
+            raise NotDerivable("a tree has one bucket or more, and nodes of 2 or more")
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes, by level."""
+        found = [self.leaves]
+        while found[-1] > self.arity:
+            found.append(-(-found[-1] // self.arity))
+        return tuple(found)
+
+    @property
+    def height(self) -> int:
+        """Number of levels; every bucket lies in one node of each."""
+        return len(self.sizes)
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of all levels."""
+        return sum(self.sizes)
+
+    def counted(self, buckets: IntArray) -> IntArray:
+        """Return the counts of all nodes, shape (nodes,), from the bucket counts, shape (leaves,)."""
+        found = [buckets]
+        for _ in self.sizes[1:]:
+            found.append(self._below(found[-1]))
+        return np.concatenate(found)
+
+    def estimates(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the noisy bucket counts and their corrections in units of 2^-FRACTION_BITS.
+
+        `nodes` has shape (nodes, ...); both results have shape (leaves, ...).
+        """
+        levels = np.split(nodes, np.cumsum(self.sizes)[:-1])
+        sums, corrections = [levels[0]], [np.zeros_like(levels[0])]
+        for own, gains in zip(levels[1:], self._gains, strict=True):
+            below, known = self._below(sums[-1]), self._below(corrections[-1])
+            surplus = ((own - below) << FRACTION_BITS) - known
+            sums.append(below)
+            corrections.append(known + _part(gains, surplus))
+        final = corrections.pop()
+        for known, shares in zip(reversed(corrections), reversed(self._shares), strict=True):
+            gap = np.repeat(final - self._below(known), self.arity, axis=0)[: len(known)]
+            final = known + _part(shares, gap)
+        return levels[0], final
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The weight of each node's noise in each bucket's estimate, with rounded gains; shape (leaves, nodes)."""
+        own, more = self.estimates(np.eye(self.nodes, dtype=np.int64) * _BIG)
+        return np.asarray((own + more / (1 << FRACTION_BITS)) / _BIG, dtype=np.float64)
+
+    def spread(self, at: tuple[Fraction, ...]) -> tuple[Floats, Floats]:
+        """Return the sums of squares and of fourth powers of the weights of the nodes' noises in a noisy rank.
+
+        A noisy rank is the rank at a bucket's end less q times the number of events, for each q of `at`. Both
+        results have shape (len(at), leaves).
+        """
+        through = np.cumsum(self.weights, axis=0)
+        squares = [(through - float(q) * through[-1]) ** 2 for q in at]
+        return (
+            np.array([each.sum(axis=1) for each in squares]),
+            np.array([(each**2).sum(axis=1) for each in squares]),
+        )
+
+    @cached_property
+    def _variances(self) -> tuple[tuple[Fraction, ...], ...]:
+        """The variance of a node's estimate from its subtree, by level; a node's own noise has variance 1."""
+        found = [(Fraction(1),) * self.leaves]
+        for _ in self.sizes[1:]:
+            found.append(tuple(below / (1 + below) for below in self._totals(found[-1])))
+        return tuple(found)
+
+    @cached_property
+    def _gains(self) -> tuple[IntArray, ...]:
+        """By level above the buckets: the part of a node's surplus that corrects its estimate."""
+        return tuple(_units(level) for level in self._variances[1:])
+
+    @cached_property
+    def _shares(self) -> tuple[IntArray, ...]:
+        """By level below the highest: the part of the parent's correction that a node receives."""
+        found = []
+        for level in self._variances[:-1]:
+            totals = self._totals(level)
+            found.append(_units([v / totals[i // self.arity] for i, v in enumerate(level)]))
+        return tuple(found)
+
+    def _totals(self, level: tuple[Fraction, ...]) -> list[Fraction]:
+        """Return the sums over the children of each node of the next level; equal sums are computed once."""
+        parts = [level[i : i + self.arity] for i in range(0, len(level), self.arity)]
+        known = {part: sum(part, Fraction(0)) for part in set(parts)}
+        return [known[part] for part in parts]
+
+    def _below(self, level: IntArray) -> IntArray:
+        """Return the sums over the children of each node of the next level."""
+        return np.add.reduceat(level, np.arange(0, len(level), self.arity), axis=0)
+
+
+@lru_cache(maxsize=64)
+def best_levels(leaves: int, at: tuple[Fraction, ...]) -> ValueLevels:
+    """Return the tree with the least worst-case deviation of noisy ranks, at equal shares of its levels.
+
+    The worst case is over all buckets and quantiles, with exact least squares: nobody knows where the quantiles
+    will lie.
+    """
+    flat = ValueLevels(leaves, max(2, leaves))
+    trees = [ValueLevels(leaves, arity) for arity in ARITIES if arity < leaves]
+    return min((flat, *(t for t in trees if t.height <= MOST_LEVELS)), key=lambda t: _worst(t, at))
+
+
+def _worst(levels: ValueLevels, at: tuple[Fraction, ...]) -> float:
+    """Return height squared times the largest variance, rounded so that every machine makes the same choice."""
+    squares, _ = levels.spread(at)
+    return round(float(squares.max()) * levels.height**2, 6)
+
+
+def _units(fractions: "tuple[Fraction, ...] | list[Fraction]") -> IntArray:
+    return np.array([round(each * UNIT) for each in fractions], dtype=np.int64)
+
+
+def _part(gains: IntArray, surplus: IntArray) -> IntArray:
+    """Return gains times surplus, rounded; computed in two parts because the product may exceed 64 bits."""
+    gains = gains.reshape(-1, *(1,) * (surplus.ndim - 1))
+    low = (surplus & (UNIT - 1)) * gains
+    return (surplus >> GAIN_BITS) * gains + ((low + UNIT // 2) >> GAIN_BITS)
+
 
 Over: TypeAlias = WindowForest | WindowsAndEver | Counter | HybridCounter
 OverState: TypeAlias = WindowForestState | WindowsAndEverState | CounterState | HybridState

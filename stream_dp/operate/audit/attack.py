@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.accounting.amounts import UNITS, number
-from stream_dp.accounting.filters.basic import by_ticks
+from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Create
 from stream_dp.core.derivation import Derivation
@@ -17,16 +17,16 @@ from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.errors import BudgetRefused, FailClosed
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.operate.run.series_claim import series_claim
+from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.budget import opened
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.promise import unit_words
-from stream_dp.verify.games.ledger_filter import LedgerFilter
+from stream_dp.pipeline.yaml import load
+from stream_dp.verify.games.game import LedgerFilter
 from stream_dp.verify.games.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
-from stream_dp.verify.relations.compositions import filtered, fixed_mechanisms
 from stream_dp.verify.relations.creation import own_or
+from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms
 
 TOGETHER = "all series together"
 

@@ -4,28 +4,165 @@ Rules: everything shown is public; it is derived again from the pipeline file an
 nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from stream_dp.accounting.amounts import text
-from stream_dp.accounting.filters.pure import PURE
+from msgspec import UNSET
+
+from stream_dp.accounting.amounts import cost_units, text
+from stream_dp.accounting.filters.linear import PURE, by_ticks
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
+from stream_dp.accounting.subledgers import MAIN
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.progress import Progress, unseen
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.admission import Admission, charge_of
+from stream_dp.engine.history import JournalSummary, read_summary, unsealed
+from stream_dp.engine.series import Registry
+from stream_dp.errors import FailClosed, NotDerivable
+from stream_dp.journal.answer_body import RefusedMessage, read_answer
+from stream_dp.journal.commit import Answer, Created, Halted, Header
+from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import sealed_commits
-from stream_dp.operate.audit.ledger_check import derived_again, header_of, spans
 from stream_dp.operate.budget_view import budget_json
-from stream_dp.operate.operator_key import sealer_for
-from stream_dp.operate.run.awaited_brokers import source_there
+from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.run.settings import source_there
+from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.report import condition_json, derivation_json
-from stream_dp.verify.odometers.concurrent_loss import FAILS, loss_bound
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.yaml import load
+from stream_dp.verify.odometers import FAILS, loss_bound
+
+# ---
+# The total of a journal's ledger, derived again from the pipeline file and the recorded definitions.
+#
+# Rules: each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks
+# at which each was alive. This file changes nothing and shows nothing.
+
+
+def header_of(built: Built, summary: JournalSummary) -> Header:
+    """Return the journal's header after checking that it fits this pipeline and its file's charges.
+
+    Raises:
+        FailClosed: the journal is empty, belongs to another pipeline, or begins with other charges.
+    """
+    if summary.header is None:
+        raise FailClosed(
+            f"the journal of {built.spec.name} is empty: it never ran. If it has releases all the same, the journal "
+            "was lost, and what was spent with it: restore it"
+        )
+    if summary.header.fingerprint != built.fingerprint:
+        raise FailClosed(
+            "the journal was written for another version of this pipeline file; use the one it was run with"
+        )
+    first = [charge for commit, charge in summary.charges if commit == 0]
+    if first != [charge_of(entry) for entry in built.ledger.entries]:
+        raise FailClosed("the journal's charges differ from what the pipeline file derives")
+    return summary.header
+
+
+def derived_again(
+    built: Built, summary: JournalSummary
+) -> tuple[Admission, Derivation, list[tuple[Derivation, Alive]]]:
+    """Return the admission after all recorded changes, the derivation of the total, and the parts of that total.
+
+    Raises:
+        FailClosed: a charge differs from its derivation or would be refused, or the two totals differ.
+    """
+    config = built.run_config(0)
+    planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
+    admission = Admission(Registry(config.series, config.made), built.subledgers(), planner)
+    for commit in summary.changing:
+        admission.replay(commit)
+    parts = [*built.frozen, *_asked(planner, summary)]
+    return admission, _total(built, admission.subledgers.main, parts), parts
+
+
+def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) -> Derivation:
+    """Return the guarantee of all parts, derived from mechanisms and ticks; compare it with the ledger."""
+    try:
+        total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
+    except NotDerivable as refusal:
+        raise FailClosed(
+            f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
+        ) from None
+    if by_ticks(main.filter):
+        alive = sum((_epsilon(part) for part in total.premises), Fraction(0))
+        if cost_units(alive) > main.peak.amount:
+            raise FailClosed(
+                f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms alive at one tick add "
+                f"up to {text(alive)}; stop using this journal and report this"
+            )
+    return total
+
+
+def _epsilon(part: Derivation) -> Fraction:
+    return differential_privacy(part.guarantee.measure).epsilon
+
+
+def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
+    """Return, by number of a live series, its first tick and the first tick after its end (None: it still runs)."""
+    changes = [change for commit in summary.changing for change in commit.changes]
+    ends = {change.number: change.end for change in changes if isinstance(change, Halted)}
+    return {c.number: (c.start, ends.get(c.number)) for c in changes if isinstance(c, Created)}
+
+
+def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[Derivation, Alive]]:
+    """Return the live series that the main ledger paid for, with the ticks during which each is alive."""
+    found, span = [], spans(summary)
+    for commit in summary.changing:
+        created = [change for change in commit.changes if isinstance(change, Created)]
+        for one, charge in zip(created, commit.charges, strict=True):
+            start, end = span[one.number]
+            if charge.analyst == MAIN and (end is None or end > start):
+                proposal = planner.propose(one.definition, one.start)
+                found.append((proposal.derivation, Alive(start, None if end is None else end - 1)))
+    return found
+
+
+# ---
+# The messages answered in a pipeline's journal, one by one: who asked, what kind, and when.
+#
+# Rules: everything shown is public: ids, analysts, names of series, ticks and kinds of refusals. Parameters and
+# answers are not shown. The journal is checked while it is read, and never held whole in memory. This file changes
+# nothing.
+
+
+async def message_trail(
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield all answered messages in order; the engine may run meanwhile.
+
+    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
+
+    Raises:
+        UsageError: there is no journal, or no key.
+        FailClosed: the journal is damaged or belongs to another pipeline.
+    """
+    spec = load(pipeline)
+    sealer = sealer_for(spec, key_file)
+    await source_there(spec, tell)
+    async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
+        for answer in commit.answers:
+            yield _told(commit.sequence, answer)
+
+
+def _told(commit: int, answer: Answer) -> dict[str, Any]:
+    """Return the public entry of an answer; `records` counts the records that were not valid messages."""
+    said = read_answer(answer.body)
+    refused = said.refused.kind if isinstance(said.refused, RefusedMessage) else None
+    records = {} if answer.id is not None or said.places is UNSET else {"records": said.records}
+    return {
+        "commit": commit, "number": answer.number, "id": answer.id, "analyst": answer.analyst, "do": answer.do,
+        "series": answer.series, "tick": said.tick, "end": said.end, "refused": refused, **records,
+    }  # fmt: skip
 
 
 async def read_ledger(

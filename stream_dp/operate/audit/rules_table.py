@@ -9,8 +9,7 @@ from stream_dp.core.guarantee import NAMES, parameters
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import FailClosed
 from stream_dp.verify.counterexamples.naive_books import NaiveBook, books
-from stream_dp.verify.exact_checks.constructed import constructed
-from stream_dp.verify.exact_checks.table import RuleFinding, findings
+from stream_dp.verify.exact_checks.table import RuleFinding, constructed, findings
 
 
 def rules_json(progress: Progress = unseen) -> dict[str, Any]:

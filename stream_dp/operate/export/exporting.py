@@ -6,13 +6,18 @@ from pathlib import Path
 from stream_dp import __version__
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.public_sequence import RELEASES
-from stream_dp.operate.export.databases import DuckdbTable, PostgresqlTable
-from stream_dp.operate.export.row_files import CsvFolder, ParquetFolder
-from stream_dp.operate.export.row_target import Newest, RowTarget
 from stream_dp.operate.export.rows import Row, rows_of
+from stream_dp.operate.export.targets import (
+    CsvFolder,
+    DuckdbTable,
+    Newest,
+    ParquetFolder,
+    PostgresqlTable,
+    RowTarget,
+)
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.published_bodies import published
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 _ROWS = 10_000
 FORMS = "postgresql://USER@HOST/DATABASE, duckdb:FILE, parquet:FOLDER or csv:FOLDER"

@@ -9,11 +9,16 @@ durable commits. This file prints nothing.
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 from stream_dp.engine.ports import Journal, Ports, Positions, closing
+from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Commit
+from stream_dp.journal.keys import Sealer, read_token
+from stream_dp.server.metrics import Described, Gauges, content_type
 
 FEWEST = 20
 """No share is computed over fewer records, because single records would decide it."""
@@ -136,3 +141,117 @@ class _Told:
 
     async def close(self) -> None:
         await self._journal.close()
+
+
+# ---
+# The operator's figures as metrics: exact and NOT PRIVATE, as each name and help text says.
+#
+# Rules: only the guarded operator's port serves them (`figures_beside`), never the public port. They count the
+# durable commits of this process and start at 0 with it.
+
+_MARK = "NOT PRIVATE: "
+_PREFIX = "stream_dp_not_private_"
+_LABELS = ("pipeline",)
+_FIGURES = {
+    "records_total": Described("Records that were counted, late ones too.", _LABELS),
+    "late_records_total": Described("Records that came after their tick was closed.", _LABELS),
+    "dead_records_total": Described(
+        "Records that could not be used, by reason and field.", (*_LABELS, "reason", "field")
+    ),
+    "capped_records_total": Described(
+        "Records that count nowhere, for their user had as many as count.", _LABELS
+    ),
+    "commits_total": Described("Durable commits of the journal.", _LABELS),
+    "restarts_total": Described("Attempts after the first, each after an outage.", _LABELS),
+    "since_commit_seconds": Described("Seconds since the last durable commit.", _LABELS),
+    "lag": Described(
+        "Places of the topic between the last commit and what the brokers are known to hold.",
+        _LABELS,
+    ),
+}
+FAMILIES = {
+    f"{_PREFIX}{name}": each._replace(help=f"{_MARK}{each.help}") for name, each in _FIGURES.items()
+}
+"""Every family of the operator's port."""
+
+
+def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tuple[bytes, str]:
+    """Return the figures in a format that this `Accept` header allows, and the content type of that format."""
+    gauges = Gauges(FAMILIES)
+
+    def tell(name: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            gauges.set(f"{_PREFIX}{name}", value, pipeline, *labels)
+
+    tell("records_total", figures.records)
+    tell("late_records_total", figures.late)
+    for (reason, field), records in sorted(figures.dead_by_reason.items()):
+        tell("dead_records_total", records, reason, field)
+    tell("capped_records_total", figures.capped)
+    tell("commits_total", figures.commits)
+    tell("restarts_total", figures.restarts)
+    tell("since_commit_seconds", figures.since_commit)
+    tell("lag", figures.lag)
+    return gauges.written(accepted), content_type(accepted)
+
+
+# ---
+# The operator's port of a run: figures that are NOT PRIVATE, for holders of the operator's token.
+#
+# Rules: the port exists only if it was asked for. If other machines can reach it, it needs a token of its own: the
+# operator's token can spend the budget, so a scraper must not carry it. The port is open as long as the process runs,
+# also while the engine stands by or catches up, because operators look at the figures then.
+
+LOCAL = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresPort:
+    """Port and host of the figures (0: any free port). Readers need the token in `token_file`, else the operator's.
+
+    `opened` receives the address. `hosts` are further host names that a scraper may use.
+    """
+
+    port: int
+    token_file: Path | None = None
+    opened: Callable[[str], None] = lambda url: None
+    host: str = LOCAL
+    hosts: frozenset[str] = frozenset()
+
+
+@asynccontextmanager
+async def figures_told(
+    asked: FiguresPort | None, pipeline: str, figures: OperatorFigures, sealer: Sealer
+) -> AsyncIterator[None]:
+    """Serve the figures while the context is open, if they were asked for.
+
+    Raises:
+        UsageError: the token file has no token, or others can read it; there is no own token although other
+        machines can reach the address; or the extra `serve` is missing.
+        WorldError: the port is taken.
+    """
+    if asked is None:
+        yield
+        return
+    from stream_dp.server.server import (
+        OperatorServer,  # loaded only if asked for
+        require_extra,
+    )
+
+    require_extra()
+    if asked.host != LOCAL and asked.token_file is None:
+        raise UsageError(
+            f"--operator-host {asked.host}: others reach it there, so it takes a token of its own: name it with "
+            "--operator-token-file"
+        )
+
+    token = sealer.query_token() if asked.token_file is None else read_token(asked.token_file)
+    server = OperatorServer(
+        lambda accepted: figures_text(pipeline, figures, accepted), token, asked.hosts
+    )
+    await server.start(asked.port, asked.host)
+    try:
+        asked.opened(server.url)
+        yield
+    finally:
+        await server.stop()

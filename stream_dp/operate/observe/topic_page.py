@@ -21,8 +21,8 @@ from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.published_bodies import published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 

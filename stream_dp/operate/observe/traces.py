@@ -7,13 +7,114 @@ is taken from a request, and none is passed on. This file is loaded only if trac
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
-from stream_dp.engine.ports import Note
-from stream_dp.errors import StreamDPError
+from stream_dp import __version__
+from stream_dp.engine.ports import Note, Spans, untold
+from stream_dp.errors import StreamDPError, UsageError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+# ---
+# The traces of a run, sent to the collector that OpenTelemetry's own variables name.
+#
+# Rules: traces are sent only if they were asked for. A variable alone switches nothing on, because a cluster may set
+# it for every program in it. A thread of their own sends the spans from a queue that drops what does not fit, so a
+# collector that hangs or is gone costs only spans; the end of the run waits for it `LAST_S` at most. Log messages of
+# the SDK are not repeated: a collector's answer has no place in a log, and `span_sender` reports once that the
+# collector is unreachable.
+
+LAST_S = 1.0
+_BASE, _WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_DEFAULT = "http://localhost:4318"
+_FORM = "http/protobuf"
+_THEIRS = logging.getLogger("opentelemetry")
+
+
+@asynccontextmanager
+async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIterator[Spans]:
+    """Yield the tracer of a run's work, and send its spans while the context is open.
+
+    `told` (None: no traces) receives the address of the collector.
+
+    Raises:
+        UsageError: the extra `otel` is not installed, or the variables name no collector that speaks OTLP over
+        HTTP.
+    """
+    if told is None:
+        yield untold
+        return
+    endpoint = _endpoint()
+    try:
+        from stream_dp.operate.observe.span_sender import provider_for
+
+    except ImportError:
+        raise UsageError("traces need OpenTelemetry: pip install 'stream_dp[otel]'") from None
+    provider = provider_for(endpoint, shown := _shown(endpoint), pipeline)
+    told(shown)
+    with _unheard():
+        try:
+            yield Traces(provider.get_tracer("stream_dp", __version__))
+        finally:
+            await _ended(provider)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Discard the SDK's log messages."""
+    nowhere, propagated = logging.NullHandler(), _THEIRS.propagate
+    _THEIRS.addHandler(nowhere)
+    _THEIRS.propagate = False
+    try:
+        yield
+    finally:
+        _THEIRS.propagate = propagated
+        _THEIRS.removeHandler(nowhere)
+
+
+async def _ended(provider: "TracerProvider") -> None:
+    """Send the remaining spans, waiting `LAST_S` at most."""
+    ending = Thread(target=provider.shutdown, name="the last traces", daemon=True)
+    ending.start()
+    await asyncio.to_thread(ending.join, LAST_S)
+
+
+def _endpoint() -> str:
+    """Return the address from OpenTelemetry's variables.
+
+    Raises:
+        UsageError: the address is not an HTTP address, or the variables ask for another form of OTLP.
+    """
+    asked = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _FORM)
+    if asked != _FORM:
+        raise UsageError(f"--traces: sends OTLP as {_FORM} only; unset {_PROTOCOLS[1]} ({asked})")
+    base = os.environ.get(_BASE) or _DEFAULT
+    endpoint = os.environ.get(_WHOLE) or f"{base.removesuffix('/')}/v1/traces"
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--traces: {_BASE} is no address like {_DEFAULT}")
+    return endpoint
+
+
+def _shown(endpoint: str) -> str:
+    """The address without what it may hold of secrets.
+
+    >>> _shown("https://ann:secret@collector:4318/v1/traces?key=secret")
+    'https://collector:4318/v1/traces'
+    """
+    parts = urlsplit(endpoint)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
 
 SPANS: Mapping[str, frozenset[str]] = {
     "recovery": frozenset(),

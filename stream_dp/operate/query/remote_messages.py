@@ -21,12 +21,11 @@ from stream_dp.errors import UsageError
 from stream_dp.journal.answer_body import read_answer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.live.planner import canonical_series
-from stream_dp.operate.query.query_token import token_for
+from stream_dp.operate.keys import token_for
 from stream_dp.operate.query.remote_series import accepting, definition_of, watch_json
-from stream_dp.operate.run.awaited_brokers import brokers_there
-from stream_dp.operate.run.settings import settings_at
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.operate.run.settings import brokers_there, settings_at
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.records.endpoints import KafkaJournalSpec
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.ASCII)

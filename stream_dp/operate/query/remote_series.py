@@ -5,18 +5,41 @@ repeat no value of the definition, but the errors raised here may.
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stream_dp.client.live_series import LiveSeriesClient
+from stream_dp.client.live_series import LiveSeriesClient, nobody_listens
 from stream_dp.errors import UsageError
-from stream_dp.operate.query.awaited_page import page_there
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load, load_live, load_series
-from stream_dp.server.live_series import LARGEST_DEFINITION
-from stream_dp.statistics.parts.false_alarm import FalseAlarm
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load, load_live, load_series
+from stream_dp.server.view import LARGEST_DEFINITION
+from stream_dp.statistics.parts.choice import FalseAlarm
+
+# ---
+# Waits for the page of an engine that is about to run, so that lines for two terminals can be pasted at once.
+#
+# Rules: only a port without a listener is waited for; a server that answers reports its own errors.
+
+WAIT_S = 60.0
+"""How long to wait for a listener."""
+_AGAIN_S = 0.3
+
+
+def page_there(url: str, tell: Callable[[str], None]) -> None:
+    """Return when a server listens at the address, or after `WAIT_S` seconds; `tell` once that it waits.
+
+    Raises:
+        UsageError: the address is not the address of an engine.
+    """
+    deadline, told = time.monotonic() + WAIT_S, False
+    while nobody_listens(url) and time.monotonic() < deadline:
+        if not told:
+            tell(f"Waiting for the page of an engine at {url}, for {WAIT_S:.0f} s at most")
+            told = True
+        time.sleep(_AGAIN_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +122,7 @@ class RemoteSeries:
 
     def token(self) -> str:
         """Return the analyst's token, or the operator's if no analyst is named, made from the key."""
-        from stream_dp.operate.query.query_token import token_of
+        from stream_dp.operate.keys import token_of
 
         return token_of(self.spec, self.key_file, self.analyst)
 
@@ -118,7 +141,7 @@ class RemoteSeries:
         )
 
     def _engine(self) -> LiveSeriesClient:
-        from stream_dp.operate.query.query_token import (
+        from stream_dp.operate.keys import (
             token_for,  # `queries` needs no key and no cipher
         )
 

@@ -2,32 +2,247 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
-from stream_dp.engine.ports import Ports
-from stream_dp.errors import TakenOver, UsageError
-from stream_dp.kafka.log.lease import Holder
+from stream_dp.core.time import moment_text
+from stream_dp.engine.ports import Ports, Spans, untold
+from stream_dp.errors import StreamDPError, TakenOver, UsageError
+from stream_dp.kafka.client.clients import backing_off
+from stream_dp.kafka.log.lease import Holder, Presence
 from stream_dp.operate.audit.journal_access import require_own
-from stream_dp.operate.check.new_ledger import require_fitting
-from stream_dp.operate.observe.figures_beside import FiguresPort, figures_told
+from stream_dp.operate.check_pipeline import require_fitting
+from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
-from stream_dp.operate.observe.operator_figures import OperatorFigures
-from stream_dp.operate.observe.page_beside import served
-from stream_dp.operate.observe.traces_beside import traced
-from stream_dp.operate.operator_key import sealer_for
-from stream_dp.operate.run.awaited_brokers import source_there
+from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
+from stream_dp.operate.observe.traces import traced
+from stream_dp.operate.published_bodies import TickTimes
 from stream_dp.operate.run.running import PRODUCT, Run, Setup, signals
-from stream_dp.operate.run.standby import presence_of, standing_by
-from stream_dp.operate.run.start_line import start_line, told_start
-from stream_dp.operate.run.ticks_told import ticks_told
+from stream_dp.operate.run.settings import settings_for, source_there
 from stream_dp.operate.run.wiring import known_ends
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import (
+    FileSourceSpec,
+    KafkaJournalSpec,
+    KafkaSourceSpec,
+    ReplayClock,
+    SourceSpec,
+)
+from stream_dp.server.server import PageServer
+
+# ---
+# The page of a run, served beside the engine once the engine is ready.
+
+
+@asynccontextmanager
+async def served(
+    run: Run,
+    port: int | None,
+    opened: Callable[[str], None] = lambda url: None,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
+    spans: Spans = untold,
+) -> AsyncIterator[None]:
+    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` receives its address.
+
+    `hosts` are further host names, without a port, that clients may use. `spans` traces requests.
+    """
+    if port is None:
+        yield
+        return
+    page = PageServer(run.view(), hosts, spans=spans)
+
+    async def serve() -> None:
+        await run.ready.wait()
+        await page.start(host, port)
+        opened(page.url)
+
+    def done(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            run.stop()
+
+    starting = asyncio.create_task(serve())
+    starting.add_done_callback(done)
+    try:
+        yield
+    finally:
+        starting.cancel()
+        await asyncio.wait({starting})
+        await page.stop()
+    if not starting.cancelled():
+        starting.result()
+
+
+# ---
+# Presence of an engine, for which standbys wait; and a standby's wait until no engine is present.
+#
+# Rules: an engine announces its presence before it runs, else a standby that starts at the same time would fence it.
+# If the announcement takes too long, the engine runs all the same. Only a pipeline with its journal in Kafka has
+# presence.
+
+_LONGEST_WAIT_S = 5.0
+_JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
+_LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
+
+
+def presence_of(spec: PipelineSpec) -> Presence | None:
+    """Return the presence group of this pipeline's engines; None if it has none."""
+    if isinstance(spec.journal, KafkaJournalSpec) and isinstance(spec.source, KafkaSourceSpec):
+        return Presence(settings_for(spec.source), spec.name)
+    return None
+
+
+@asynccontextmanager
+async def standing_by(
+    presence: Presence | None, stopped: asyncio.Event, waits: Callable[[], None] | None
+) -> AsyncIterator[bool]:
+    """Be present while the context is open; yield whether to run.
+
+    A standby passes `waits`, which is called first; its context is entered once no other engine is present. If
+    `stopped` is set before, the context yields False.
+
+    Raises:
+        UsageError: a standby of a pipeline without a Kafka journal.
+        WorldError: a standby that has no right to look.
+    """
+    if presence is None:
+        if waits is not None:
+            raise UsageError("--standby: only a pipeline with a Kafka journal has a standby")
+        yield True
+        return
+    if waits is not None:
+        waits()
+        if not await _permitted(presence, stopped):
+            await presence.leave()
+            yield False
+            return
+    being, stop = asyncio.create_task(_be_there(presence)), asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait({being, stop}, timeout=_JOINING_S, return_when=asyncio.FIRST_COMPLETED)
+        yield True
+    finally:
+        stop.cancel()
+        being.cancel()
+        await asyncio.wait({being, asyncio.create_task(presence.leave())}, timeout=_LEAVING_S)
+
+
+async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
+    """Wait until no other engine is present; return False if the run is told to stop before."""
+    waiting = asyncio.create_task(presence.alone())
+    stop = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            waiting.result()
+        return waiting.done() and not stopped.is_set()
+    finally:
+        for task in (waiting, stop):
+            task.cancel()
+        await asyncio.wait({waiting, stop})
+
+
+async def _be_there(presence: Presence) -> None:
+    """Join, and retry on errors: presence only informs standbys, so a failure is harmless."""
+    waits = backing_off(_LONGEST_WAIT_S)
+    while True:
+        with suppress(StreamDPError):
+            return await presence.join()
+        await asyncio.sleep(next(waits))
+
+
+# ---
+# One line for the operator: from where a run counts, and which part of the backlog it reads.
+#
+# Rules: everything shown is public: the grid, and the first tick that is not public yet. No offset and no lag.
+
+
+def start_line(run: Run, origin: int | None) -> str:
+    """Return the line for a run whose engine is ready; `origin` is where the ledger begins if this run began it."""
+    spec = run.built.spec
+    where = _named(spec.source)
+    if origin is None:
+        return f"{spec.name}: {_goes_on(run, where)}"
+    if isinstance(spec.clock, ReplayClock):
+        end = spec.clock.grid.end_text(spec.clock.horizon - 1)
+        return f"{spec.name}: a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
+    return f"{spec.name}: a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+
+
+def told_start(run: Run, origin: int | None) -> dict[str, str | int]:
+    """Return log fields: whether the ledger is new, and where it begins or continues."""
+    if origin is not None:
+        return {"ledger": "new", "origin": moment_text(origin)}
+    return {"ledger": "goes on", "tick": run.ticks}
+
+
+def _goes_on(run: Run, where: str) -> str:
+    spec, tick = run.built.spec, run.ticks
+    if tick == spec.clock.horizon:
+        return "all its ticks are public already"
+    begin = TickTimes(spec, run.log)(tick)
+    first = "its first tick" if begin is None else f"the tick that begins at {begin}"
+    return f"goes on with {first}, and catches up on {where} from there"
+
+
+def _named(source: SourceSpec) -> str:
+    if isinstance(source, KafkaSourceSpec):
+        return f"topic {source.topic}"
+    return source.path.name if isinstance(source, FileSourceSpec) else f"its {source.kind}"
+
+
+# ---
+# Reports each tick once it is public: its number only.
+#
+# Rules: reports begin with the newest public tick when the engine runs. If many ticks are published within a moment,
+# only the newest of them is reported.
+
+_MOMENT_S = 0.1
+_LOOK_S = 60.0
+
+
+@asynccontextmanager
+async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
+    """Report ticks while the context is open, and the last one at its end."""
+    told = _Told(run, tell)
+    telling = asyncio.create_task(told.go_on())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.wait({telling})
+        told.look()
+    if not telling.cancelled():
+        telling.result()
+
+
+class _Told:
+    """The newest reported tick."""
+
+    def __init__(self, run: Run, tell: TellEvent) -> None:
+        self._run, self._tell = run, tell
+        self._ticks = 0
+
+    async def go_on(self) -> None:
+        """Report ticks from the time on when the engine runs."""
+        await self._run.ready.wait()
+        while True:
+            self.look()
+            seen = self._run.log.last_sequence
+            await asyncio.sleep(_MOMENT_S)
+            await self._run.log.wait_beyond(seen, _LOOK_S)
+
+    def look(self) -> None:
+        """Report the newest tick unless it was reported before."""
+        if self._run.ready.is_set() and self._run.ticks > self._ticks:
+            self._ticks = self._run.ticks
+            self._tell("tick published", tick=self._ticks - 1)
+
 
 KEPT_RELEASES = 10_000  # per series, in memory, for the page
 

@@ -8,40 +8,112 @@ engine runs.
 import asyncio
 import os
 import signal
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories.seen_memory import SeenMemory
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Ports
-from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.engine.run_config import GROUP
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.errors import Outage, WorldError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import backing_off
 from stream_dp.kafka.log.lease import Holder
-from stream_dp.live.message_reader import SignedMessages
+from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream
+from stream_dp.operate.keys import issued_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import public_view
-from stream_dp.operate.query.fired_watches import FiredWatches
-from stream_dp.operate.query.query_token import issued_for
-from stream_dp.operate.query.series_words import SeriesWords
-from stream_dp.operate.run.attempt import Attempt
+from stream_dp.operate.published_bodies import TickTimes
+from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
 from stream_dp.operate.run.deriving import DerivingProcess
-from stream_dp.operate.run.live_series import EngineLiveSeries
-from stream_dp.operate.run.riding_out import Patience
+from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.operate.run.settings import patience_of
 from stream_dp.operate.run.wiring import open_ports
-from stream_dp.operate.tick_times import TickTimes
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
+
+# ---
+# Riding out: when a run tries again after an outage, and when it gives up.
+#
+# Rules: the wait grows with each attempt. A run gives up after its patience without a durable commit. The number of
+# attempts that ran is limited too, so that repeated failures end. The final error names the first cause, not its
+# consequences. An error before the first attempt ran is not an outage: a wrong address is reported at once. This file
+# knows no engine and no broker.
+
+RESTARTS, WINDOW_S = 30, 3600.0
+"""The number of attempts that may fail after they ran, within a window of seconds."""
+STEADY_S = 60.0
+"""After this many seconds of running, earlier failures are over, even if there was nothing to commit."""
+_LONGEST_WAIT_S = 5.0
+
+
+class Patience:
+    """Rides out `seconds` without a durable commit; with `from_the_start`, also before any attempt ran."""
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        from_the_start: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._now = now
+        self._tried = from_the_start
+        self._running: float | None = None
+        self._failing: float | None = None
+        self._first = ""
+        self._waits = backing_off(_LONGEST_WAIT_S)
+        self._failed: deque[float] = deque()
+
+    def runs(self) -> None:
+        """Note that an attempt has begun to run."""
+        self._tried = True
+        self._running = self._now()
+
+    def wait(self, error: Outage, advanced: bool) -> float:
+        """Return the seconds to wait before the next attempt; `advanced`: the failed attempt made a commit durable.
+
+        Raises:
+            Outage: `error`, if no attempt ran yet.
+            WorldError: patience or attempts are used up.
+        """
+        if not self._tried:
+            raise error
+        now, running = self._now(), self._running
+        self._running = None
+        got_over = running is not None and (advanced or now - running > STEADY_S)
+        if got_over or self._failing is None:
+            self._failing, self._first = now, str(error)
+            self._waits = backing_off(_LONGEST_WAIT_S)
+        if running is not None:
+            self._failed.append(now)
+        while self._failed and now - self._failed[0] > WINDOW_S:
+            self._failed.popleft()
+        if now - self._failing > self._seconds:
+            raise self._given_up(error, f"nothing could be committed for {self._seconds:g} s")
+        if len(self._failed) > RESTARTS:
+            raise self._given_up(error, f"it failed {RESTARTS} times within an hour")
+        return next(self._waits)
+
+    def _given_up(self, error: Outage, why: str) -> WorldError:
+        began = "" if str(error) == self._first else f"; it began with: {self._first}"
+        return WorldError(
+            f"{error}. Given up after trying again, for {why}{began}. What was published stays valid, a new start goes "
+            "on there"
+        )
+
 
 INTERRUPTED = 130
 STOPPING_S = 7.0

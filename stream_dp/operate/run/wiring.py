@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from stream_dp.broker.places import state_dir
+from stream_dp.broker.jars import state_dir
 from stream_dp.engine.ports import (
     Answers,
     Clock,
@@ -16,20 +16,18 @@ from stream_dp.engine.ports import (
 )
 from stream_dp.files.files import FileSink, FileSource
 from stream_dp.files.highwater import HighWater
-from stream_dp.files.sqlite import SqliteJournal
-from stream_dp.files.sqlite_messages import SqliteAnswers, SqliteQuestions
+from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.tick_marks import TickMarks
-from stream_dp.kafka.log.answers import KafkaAnswers
 from stream_dp.kafka.log.append_clock import clock_topic
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease
+from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
-from stream_dp.kafka.log.sink import KafkaSink
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.operate.run.settings import fields_of, settings_for, settled
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.watches.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.mechanisms.watches.watch_noise import WatchNoise
 from stream_dp.records.amount_units import Amount, Clamp, clamp_problems
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import milliseconds, problem
-from stream_dp.statistics.parts.false_alarm import TOLERATED, Compared
+from stream_dp.statistics.parts.choice import TOLERATED, Compared
 from stream_dp.statistics.parts.windows import length_problems
 
 DAY = 86_400_000  # ms

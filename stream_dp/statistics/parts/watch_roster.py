@@ -13,15 +13,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from stream_dp.core.messages import IntArray, Query
-from stream_dp.core.near_names import near_names
+from stream_dp.core.mechanism import IntArray, Query
+from stream_dp.core.wording import near_names
 from stream_dp.engine.series import entry_bytes
 from stream_dp.errors import NoRoom, UsageError
 from stream_dp.journal.release import told_number
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, is_threshold, thresholds
+from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery, is_threshold, thresholds
 from stream_dp.records.groupings import decimal_text
-from stream_dp.statistics.parts.live_room import BYTES
+from stream_dp.statistics.parts.series_spec import BYTES
 
 _S = TypeVar("_S")
 _TAKEN = ("threshold", "watch")

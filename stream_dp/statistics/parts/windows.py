@@ -12,15 +12,15 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.how_many import how_many
+from stream_dp.core.wording import how_many
+from stream_dp.mechanisms.linear.noisy_forest import ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.mechanisms.serving import Answer, Bands
-from stream_dp.mechanisms.windows.forest_shape import ForestShape, best_forest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
-from stream_dp.statistics.choice.choice import Choice, Setting, tree_counter
+from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
 
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8

@@ -18,39 +18,38 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.optimal import least_epsilon
-from stream_dp.accounting.rules.first_pair import first_pair_renyi
+from stream_dp.accounting.rules.parallel import first_pair_renyi, sparse_delta
 from stream_dp.accounting.rules.rule import Rule, epsilon_of
-from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.guarantee import ApproxDP, Guarantee, ProbabilisticDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All
 from stream_dp.errors import NotDerivable
-from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary
-from stream_dp.verify.counterexamples.waiting import WaitingAdversary
-from stream_dp.verify.exact.exact_delta import exact_delta
-from stream_dp.verify.exact.exact_renyi import exact_moment
-from stream_dp.verify.exact.finite import Law
+from stream_dp.verify.counterexamples.renyi_parallel import (
+    NoisyLeak,
+    RenyiAdversary,
+    WaitingAdversary,
+)
+from stream_dp.verify.exact.enumeration import Verified
+from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
+from stream_dp.verify.exact.finite import Law, Sampled
 from stream_dp.verify.exact.randomized_response import LeakyBit
-from stream_dp.verify.exact.sampled import Sampled
-from stream_dp.verify.exact.verified import Verified
-from stream_dp.verify.exact_checks.grouped import one_interval
+from stream_dp.verify.exact_checks.alive import one_interval
 from stream_dp.verify.exact_checks.instance import (
     ADD,
     OneBitDiffers,
     Part,
     composed,
     known,
+    ratio,
     sent,
 )
 from stream_dp.verify.exact_checks.parallel import at_most, leaky, measure_of
-from stream_dp.verify.exact_checks.verdict import ratio
-from stream_dp.verify.odometers.boundaries import FilterBoundary
-from stream_dp.verify.odometers.odometer import Odometer
-from stream_dp.verify.relations.compositions import k_sparse
+from stream_dp.verify.odometers import FilterBoundary, Odometer
+from stream_dp.verify.relations.pair_conditions import k_sparse
 
 ONE = Fraction(1)
 

@@ -7,17 +7,20 @@ whose laws are known (`Lawful`) draws from these instead and leaves nothing out.
 contents (`contents`). This file knows no mechanism by name.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.core.sealed import SealedState, inside_of
+from stream_dp.core.composition import Ask, Create
+from stream_dp.core.mechanism import IntArray, Query, Update
+from stream_dp.core.relation import Relation
+from stream_dp.core.serial import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 from stream_dp.verify.exact.finite import FiniteMachine, Law
+from stream_dp.verify.games.game import Verifier
 
 T = TypeVar("T")
 Plain: TypeAlias = (
@@ -189,3 +192,55 @@ def _message(query: Plain) -> Any:
     if isinstance(query, tuple):
         return Update(np.array(query, dtype=np.int64))
     return Query(query) if query is None or isinstance(query, int) else query
+
+
+# ---
+# The verifier of games and production, presented to the exact oracle as a list of moves.
+#
+# An adversary of `exact_delta` may send what V[f] ([HSV] Def 3.5) lets pass; here V is the core's own `Verifier`
+# around a core `Relation`, and the adversary picks from a finite menu of pairs. Rules: the menu must hold every pair
+# that could help; what the verifier refuses is no move (halting earlier never helps). This file knows no mechanism.
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """The pairs of `menu` that `verifier` lets pass; equal where menus and the verifiers' contents are equal."""
+
+    verifier: Verifier
+    menu: tuple[tuple[Any, Any], ...]
+    _held: Hashable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Remember the verifier's content."""
+        object.__setattr__(self, "_held", contents(self.verifier))
+
+    def __hash__(self) -> int:
+        return hash(self._held)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether both have the same menu, and verifiers with equal contents."""
+        if not isinstance(other, Verified):
+            return NotImplemented
+        return self.menu is other.menu and self._held == other._held
+
+    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Verified"]]:
+        """Yield the pairs that are allowed next."""
+        for pair in self.menu:
+            after = self.verifier.verify(pair)
+            if not after.halted:
+                yield pair, Verified(after, self.menu)
+
+
+def behind(
+    relation: Relation,
+    creations: Iterable[Create],
+    queries: Iterable[tuple[Any, Any]],
+    indices: int,
+) -> Verified:
+    """Return the moves of a composition behind V[relation]: creations, and pairs to the first `indices` ones."""
+    asked = tuple(queries)
+    menu = (
+        *((create, create) for create in creations),
+        *((Ask(i, left), Ask(i, right)) for i in range(indices) for left, right in asked),
+    )
+    return Verified(Verifier(relation), menu)

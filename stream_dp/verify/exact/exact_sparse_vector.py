@@ -5,11 +5,13 @@ comparisons that failed since tau was drawn, and the chance of the next answer i
 nothing is truncated, and the state of each copy is known exactly. This file knows no real mechanism.
 """
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stream_dp.verify.exact.finite import Law
 
@@ -116,3 +118,225 @@ class BelowThreshold:
                 stays = all_below(margins, self.tau, self.nu) / before
                 return {(0, (row, margins)): stays, (1, None): 1 - stays}
         raise ValueError("a data set first, then subsets with a threshold")
+
+
+# ---
+# HSS as finite machines with exact laws ([HSV] Alg. 4): the histogram form, and the form of the paper.
+#
+# `SmallHSS`, with relative thresholds: a sparse vector watches the largest growth of a column against the public
+# `gamma`; where it says "above", the interval's sums are released, each with one fresh discrete Laplace sample: a
+# counter with one node per update. The noisy threshold is summed out as in `exact_sparse_vector`. `SmallPaperHSS`:
+# written from the paper alone, it shows all answers of sub-mechanisms: crossings, outcomes of checks, noisy interval
+# sums; the noisy threshold, unbounded and two-sided, is summed out in closed form.
+#
+# Rules: releases are clamped to [low, high], which loses nothing while the sums stay inside, for outside the ratio of
+# two laws is constant. Where the samples are discrete Gaussian, clamping is a post-processing that may lose
+# something: the result is then a lower bound, near the truth where the range is wide. This file knows no real
+# mechanism.
+
+QUIET = "quiet"
+REACH = 12  # least deviations of a discrete Gaussian that are listed: the rest is below 1e-31
+HSSPoint: TypeAlias = tuple[Row, tuple[int, ...]]  # the open interval's sums, its failed margins
+OfTime: TypeAlias = Callable[[int, int], int]
+Q: TypeAlias = Callable[[Sequence[int]], int]
+
+
+def clamped_laplace(centre: int, decay: Fraction, low: int, high: int) -> dict[int, Fraction]:
+    """Return the law of centre + discrete Laplace noise, clamped to [low, high], low <= centre <= high; exact."""
+    share = 1 / (1 + decay)
+    inside = {v: (1 - decay) * share * decay ** abs(v - centre) for v in range(low + 1, high)}
+    return {low: share * decay ** (centre - low), **inside, high: share * decay ** (high - centre)}
+
+
+@lru_cache(maxsize=1 << 10)
+def clamped_gaussian(centre: int, decay: Fraction, low: int, high: int) -> dict[int, Fraction]:
+    """Return the law of centre + discrete Gaussian noise with weights decay^(x^2), clamped to [low, high]; adds up
+    to 1.
+
+    decay = e^(-1 / (2 variance)): a shift by one costs ln(1 / decay) in zCDP (Canonne, Kamath, Steinke 2020, Prop.
+    5).
+    """
+    deviation = math.sqrt(-0.5 / math.log(decay))
+    reach = math.ceil(REACH * deviation) + high - low
+    weights = {x: decay ** (x * x) for x in range(-reach, reach + 1)}
+    whole = sum(weights.values())
+    law = dict.fromkeys(range(low, high + 1), Fraction(0))
+    for x, weight in weights.items():
+        law[min(high, max(low, centre + x))] += weight / whole
+    return law
+
+
+@dataclass(frozen=True, slots=True)
+class SmallHSS:
+    """Answers a tick's row with QUIET, or with the clamped noisy sums of the interval that it closes.
+
+    `tau` = e^(-e1), `nu` = e^(-e2 / s) and `node` = e^(-e_c / L0) are the decays of the three noises. Privacy claim:
+    (e1 + e2 + e_c)-DP for one-hot events, with s = 1, L0 = 1 under add_remove and s = 2, L0 = 2 under replace.
+    """
+
+    width: int
+    tau: Fraction
+    nu: Fraction
+    node: Fraction
+    gamma: int
+    low: int
+    high: int
+
+    def initial(self) -> Mapping[HSSPoint, Fraction]:
+        """Return the law of the first state: an empty interval."""
+        return {((0,) * self.width, ()): Fraction(1)}
+
+    def step(self, state: HSSPoint, query: Row) -> Law[HSSPoint]:
+        """Add the row, compare, and close the interval where the comparison succeeds.
+
+        Raises:
+            ValueError: the sums leave [low, high], so clamping would hide some loss.
+        """
+        counts = tuple(c + x for c, x in zip(state[0], query, strict=True))
+        if max(counts) > self.high or min(counts) < self.low:
+            raise ValueError("the interval's sums leave [low, high]; choose wider bounds")
+        margins = (*state[1], self.gamma + 1 - max(counts))
+        below = all_below(margins, self.tau, self.nu) / all_below(state[1], self.tau, self.nu)
+        law: dict[tuple[Hashable, HSSPoint], Fraction] = {(QUIET, (counts, margins)): below}
+        fresh: HSSPoint = ((0,) * self.width, ())
+        laws = [self.released(c).items() for c in counts]
+        for values in itertools.product(*laws):
+            chance = math.prod((p for _, p in values), start=1 - below)
+            law[tuple(v for v, _ in values), fresh] = chance
+        return law
+
+    def released(self, count: int) -> Mapping[int, Fraction]:
+        """Return the law of the released value of a column's sum over the interval."""
+        return clamped_laplace(count, self.node, self.low, self.high)
+
+
+class SmallGaussianHSS(SmallHSS):
+    """HSS whose counter draws discrete Gaussian samples, of weights `node`^(x^2); the sparse vector stays pure.
+
+    Privacy claim: (e tanh(e/2) + L0 ln(1 / node))-zCDP, e = e1 + e2, with s and L0 as for `SmallHSS`.
+    """
+
+    __slots__ = ()
+
+    def released(self, count: int) -> Mapping[int, Fraction]:
+        """Return the law of the released value of a column's sum over the interval."""
+        return clamped_gaussian(count, self.node, self.low, self.high)
+
+
+@lru_cache(maxsize=1 << 16)
+def all_at_most(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction:
+    """Return P[nu_i <= m_i + tau for all i], two-sided discrete Laplace of these decays: tau once, nu_i each;
+    exact.
+
+    Where tau >= max(-m_i, 0) every factor is 1 - nu^(m + tau + 1) / (1 + nu), where tau < -max(m_i, 0) it is nu^(-m
+    - tau) / (1 + nu): geometric series both. Between the two it is a finite sum.
+    """
+    if not margins:
+        return ONE
+    mass = (1 - tau) / (1 + tau)
+    high, low = max(0, *(-m for m in margins)), min(0, *(-m for m in margins))
+    middle = sum(
+        (mass * tau ** abs(x) * _given(margins, nu, x) for x in range(low, high)), Fraction(0)
+    )
+    polynomial = [ONE]
+    for m in margins:
+        raised = [Fraction(0), *(c * nu ** (m + 1) / (1 + nu) for c in polynomial)]
+        polynomial = [c - r for c, r in zip([*polynomial, Fraction(0)], raised, strict=True)]
+    above = sum(
+        (c * (tau * nu**k) ** high / (1 - tau * nu**k) for k, c in enumerate(polynomial)),
+        Fraction(0),
+    )
+    number = len(margins)
+    scale = nu ** (-sum(margins)) / (1 + nu) ** number  # at tau = x < low: scale * nu^(-number x)
+    ratio = tau * nu**number
+    below = scale * ratio ** (1 - low) / (1 - ratio)
+    return middle + mass * (above + below)
+
+
+def _given(margins: tuple[int, ...], nu: Fraction, tau: int) -> Fraction:
+    """Return the product of P[nu <= m + tau] over the margins m."""
+    ks = [m + tau for m in margins]
+    return math.prod(
+        (1 - nu ** (k + 1) / (1 + nu) if k >= 0 else nu**-k / (1 + nu) for k in ks), start=ONE
+    )
+
+
+def exceeds(value: int, bound: int, decay: Fraction) -> Fraction:
+    """Return P[value + discrete Laplace > bound], exactly."""
+    k = bound - value
+    return decay ** (k + 1) / (1 + decay) if k >= 0 else 1 - decay**-k / (1 + decay)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperPoint:
+    """State: public t, j, Thresh and raw h; hidden c and the margins of the failed comparisons."""
+
+    t: int
+    j: int
+    threshold: int
+    raw: Row
+    c: Row
+    margins: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SmallPaperHSS:
+    """Algorithm 4 as a finite machine: `tau`, `nu`, `check`, `node` are the decays of its four noises.
+
+    With x = e^(-epsilon / 12) the paper has tau = x^2, nu = x, check = x^4 and node = x^(4 / width).
+    """
+
+    width: int
+    q: Q
+    tau: Fraction
+    nu: Fraction
+    check: Fraction
+    node: Fraction
+    gamma: OfTime
+    xi: OfTime
+    low: int
+    high: int
+
+    def initial(self) -> Mapping[PaperPoint, Fraction]:
+        """Return the law of the first state."""
+        zeros = (0,) * self.width
+        return {PaperPoint(0, 1, self.gamma(1, 1), zeros, zeros, ()): ONE}
+
+    def step(self, state: PaperPoint, query: Row) -> dict[tuple[Hashable, PaperPoint], Fraction]:
+        """Do one step of the paper; the answer has all answers of its sub-mechanisms."""
+        t, j = state.t + 1, state.j
+        c = tuple(a + b for a, b in zip(state.c, query, strict=True))
+        if max(c) > self.high or min(c) < self.low:
+            raise ValueError("the interval's sums leave [low, high]; choose wider bounds")
+        h = [max(0, v) for v in state.raw]
+        value = self.q([a + b for a, b in zip(c, h, strict=True)])
+        margins = (*state.margins, state.threshold - value)
+        below = all_at_most(margins, self.tau, self.nu) / all_at_most(
+            state.margins, self.tau, self.nu
+        )
+        quiet = state.threshold - self.gamma(t, j) + self.gamma(t + 1, j)
+        law: dict[tuple[Hashable, PaperPoint], Fraction] = {
+            ("quiet", PaperPoint(t, j, quiet, state.raw, c, margins)): below
+        }
+        passes = exceeds(value, state.threshold - self.xi(t, j), self.check)
+        for passed, chance in ((True, passes), (False, 1 - passes)):
+            threshold = state.threshold + self.gamma(t, j) * passed
+            threshold += self.gamma(t + 1, j + 1) - self.gamma(t, j)
+            laws = [self.released(v).items() for v in c]
+            for values in itertools.product(*laws):
+                shown = tuple(v for v, _ in values)
+                raw = tuple(a + b for a, b in zip(state.raw, shown, strict=True))
+                after = PaperPoint(t, j + 1, threshold, raw, (0,) * self.width, ())
+                share = math.prod((p for _, p in values), start=(1 - below) * chance)
+                law[(passed, shown), after] = share
+        return law
+
+    def released(self, count: int) -> Mapping[int, Fraction]:
+        """Return the law of the released value of a column's sum over the interval."""
+        return clamped_laplace(count, self.node, self.low, self.high)
+
+
+def whole_rows(width: int) -> tuple[tuple[Row, ...], tuple[tuple[Any, Any], ...]]:
+    """Return ~_H: all rows of {0,1}^width, and all pairs of different rows."""
+    rows = tuple(itertools.product((0, 1), repeat=width))
+    return rows, tuple(itertools.permutations(rows, 2))

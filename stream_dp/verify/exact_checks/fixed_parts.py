@@ -1,20 +1,42 @@
 """Concurrent composition of fixed mechanisms and of fixed parameters ([HSV] Thm 4.10, 4.12; Cor 13.4, 14.7)."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
-from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.amounts import Interval, cost_units, exact
+from stream_dp.accounting.conversions import pure_to_renyi
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import pure_to_gaussian
-from stream_dp.accounting.situations import Fixed
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.situations import Composite, Filtered, Fixed, Parallel, Touched
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
+    ZCDP,
     GaussianDP,
+    Guarantee,
+    Measure,
     PureDP,
     RenyiDP,
     TruncatedZCDP,
     differential_privacy,
 )
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.verify.counterexamples.renyi_parallel import bit_moment
+from stream_dp.verify.exact.exact_sparse_vector import (
+    SmallGaussianHSS,
+    SmallHSS,
+    SmallPaperHSS,
+    whole_rows,
+)
+from stream_dp.verify.exact.finite import DifferAtMost
 from stream_dp.verify.exact.randomized_response import RareAnswer
 from stream_dp.verify.exact_checks.instance import (
+    ADD,
     ZERO,
     Instance,
     Part,
@@ -22,12 +44,152 @@ from stream_dp.verify.exact_checks.instance import (
     irr,
     known,
     logarithm,
+    private,
     related,
     rr,
     sent,
 )
-from stream_dp.verify.relations.compositions import fixed_mechanisms, fixed_parameters
-from stream_dp.verify.relations.static import single_pair
+from stream_dp.verify.games.game import LedgerFilter
+from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms, fixed_parameters
+from stream_dp.verify.relations.streams import single_pair
+
+# ---
+# Composite mechanisms ([HSV] Thm 6.1, Cor 6.6): small forms of HSS: pure, with Gaussian counters, and of the paper.
+
+HALF, FINE = Fraction(1, 2), Fraction(9, 10)
+SMALL = SmallHSS(2, HALF, HALF, HALF, gamma=0, low=0, high=4)
+ROWS = ((0, 0), (0, 1), (2, 0))
+ADDED = (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 0), (2, 0)))
+SUITE = "tests/unit/verify/exact/test_small_hss.py"
+
+
+def once(pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> DifferAtMost:
+    """Return equal rows at all times but one, where one of these pairs or its mirror image may come."""
+    return DifferAtMost(ROWS, (*pairs, *((b, a) for a, b in pairs)))
+
+
+def _part(name: str, measure: Measure, relation: Neighbors = ADD) -> Derivation:
+    """Return a part with a claim that holds for it."""
+    return leaf(name, Guarantee(measure, relation), "verify.exact_checks")
+
+
+def _one_after_the_other(part: Derivation) -> Derivation:
+    """Return any number of such parts, where an event lies in one of them."""
+    one = Touched.intervals(part.guarantee.neighbors, "one at a time", SUITE)
+    return derive((part,), Parallel(part.subject, one))
+
+
+def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
+    """Return all parts composed, and the composite situation around them."""
+    why = "thresholds, intervals and releases depend on answers only"
+    both = derive(parts, Fixed("parts"))
+    return (both,), Composite("hss", why, "a row goes to each part as it is", SUITE)
+
+
+def pure_hss() -> Instance:
+    """Return two columns under add_remove; the price is attained."""
+    vectors = _one_after_the_other(_part("sparse vectors", private(Fraction(4))))
+    columns = Parallel("counters", Touched.columns(ADD, SMALL.width), (2,))
+    counters = derive((_part("counters", private(Fraction(2))),), columns)
+    words = "HSS on 2 columns, 2 ticks, all three noises of ln 2"
+    return Instance(words, *_behind_hss(vectors, counters), SMALL, once(ADDED), 2)
+
+
+def gaussian_inside() -> Instance:
+    """Return one column with a Gaussian counter of rho = ln 2 behind pure sparse vectors, under add_remove."""
+    machine = SmallGaussianHSS(1, FINE, FINE, HALF, gamma=0, low=-4, high=9)
+    vectors = _one_after_the_other(_part("sparse vectors", private(1 / FINE**2)))
+    counter = _part("a Gaussian counter", ZCDP(logarithm(1 / HALF)))
+    pairs = (((0,), (1,)), ((2,), (3,)))
+    there = DifferAtMost(((0,), (1,), (3,)), (*pairs, *((b, a) for a, b in pairs)))
+    words = "HSS on 1 column, 2 ticks, sparse vectors of ln 1.23, a Gaussian counter of rho ln 2"
+    return Instance(words, *_behind_hss(vectors, counter), machine, there, 2)
+
+
+def paper_hss() -> Instance:
+    """Return [HSV] Alg. 4 on one column under ~_H, two steps.
+
+    In two steps a sparse vector alone cannot show all of its third of epsilon.
+    """
+    machine = SmallPaperHSS(
+        1, max, HALF**2, HALF, HALF**4, HALF**4, lambda t, j: 1 + (t + j) // 2, lambda *_: 1, 0, 2
+    )
+    third = private(1 / HALF**4)
+    parts = [_part(name, third, Neighbors.REPLACE) for name in ("instances", "checks", "counters")]
+    made = (*map(_one_after_the_other, parts[:2]), parts[2])
+    words = "HSS of [HSV] Alg. 4 under ~_H, 1 column, 2 steps, all thirds of ln 16"
+    return Instance(words, *_behind_hss(*made), machine, DifferAtMost(*whole_rows(1)), 2)
+
+
+def hss() -> tuple[Instance, ...]:
+    """Return the instances of the composite rule."""
+    return pure_hss(), gaussian_inside(), paper_hss()
+
+
+# ---
+# Filters ([HSV] Thm 12.4, Cor 13.8): creations chosen adaptively, through the product's own ledger (Def 12.2).
+
+FILTERS_TWO, FILTERS_THREE, FILTERS_TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
+FILTERS_ORDER, SLACK = Fraction(2), Fraction(2, 5)
+MORE = 2
+Kind: TypeAlias = Fraction | tuple[Fraction, Fraction]  # odds, and a delta where there is one
+
+
+def behind_ledger(
+    words: str, filter_: Filter, kinds: Sequence[Kind], admitted: Sequence[Kind]
+) -> Instance:
+    """Return RR of these odds and deltas, as many as the ledger admits; `admitted` is a longest sequence of them.
+
+    The game allows `MORE` creations than that, so that a ledger that admits too many would be detected.
+    """
+    parts = tuple(_filters_part(kind) for kind in kinds)
+    relation = filtered(LedgerFilter(Ledger.under(filter_)), truth=known)
+    most = len(admitted) + MORE
+    return Instance(
+        words,
+        tuple(_filters_part(kind).leaf for kind in admitted),
+        Filtered("asked for", filter_),
+        composed(),
+        sent(relation, parts, most),
+        2 * most,
+    )
+
+
+def _filters_part(kind: Kind) -> Part:
+    return rr(*kind) if isinstance(kind, tuple) else rr(kind)
+
+
+def admitted() -> tuple[Instance, ...]:
+    """Return the instances of the filter rule: filters that take DP, proven for concurrent mechanisms."""
+    both = exact(cost_units(logarithm(FILTERS_THREE)) + cost_units(logarithm(FILTERS_TWO)))
+    at_order = pure_to_renyi(PureDP(logarithm(FILTERS_THREE)), FILTERS_ORDER)
+    twice = RenyiDP(FILTERS_ORDER, 2 * exact(cost_units(at_order.epsilon)))
+    return (
+        behind_ledger(
+            "pure filter of ln 6; RR of ln 2 or ln 3, by past answers",
+            PureFilter.of(both), (FILTERS_THREE, FILTERS_TWO), (FILTERS_THREE, FILTERS_TWO),
+        ),
+        behind_ledger(
+            "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), by past answers",
+            BasicFilter.of(both, FILTERS_TENTH), ((FILTERS_THREE, FILTERS_TENTH), FILTERS_TWO), ((FILTERS_THREE, FILTERS_TENTH), FILTERS_TWO),
+        ),
+        behind_ledger(
+            "tight approximate filter of 1, delta 0.4; RR of ln 2 or ln 3",
+            TightApproximateFilter.of(Fraction(1), SLACK, ZERO), (FILTERS_TWO, FILTERS_THREE), (FILTERS_TWO,) * 3,
+        ),
+        behind_ledger(
+            "zCDP filter of 0.6; RR of ln 2 or ln 3",
+            ZCDPFilter.of(Fraction(3, 5)), (FILTERS_TWO, FILTERS_THREE), (FILTERS_TWO,) * 2,
+        ),
+        behind_ledger(
+            "GDP filter of 1.5; RR of ln 2 or ln 3, each at its mu",
+            GaussianFilter.of(Fraction(3, 2)), (FILTERS_TWO, FILTERS_THREE), (FILTERS_TWO,) * 3,
+        ),
+        behind_ledger(
+            "RDP filter at order 2, two of RR(ln 3)", RenyiFilter.of(twice), (FILTERS_THREE, FILTERS_TWO), (FILTERS_THREE,) * 2,
+        ),
+    )  # fmt: skip
+
 
 TINY = Fraction(1, 10**9)
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)

@@ -20,14 +20,14 @@ from stream_dp.verify.exact_checks.instance import (
     rr,
     sent,
 )
-from stream_dp.verify.relations.compositions import (
+from stream_dp.verify.relations.creation import Parameters, Renyi, approximate, privacy_function
+from stream_dp.verify.relations.pair_conditions import (
+    CreatedWithin,
     k_sparse,
     k_sparse_first_pair,
     k_sparse_with_delta_budget,
     randomized_response_only,
 )
-from stream_dp.verify.relations.creation import Parameters, Renyi, approximate, privacy_function
-from stream_dp.verify.relations.pair_conditions import CreatedWithin
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 DATA_FIRST = "its data set is its first message"

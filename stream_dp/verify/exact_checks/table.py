@@ -5,37 +5,254 @@ entry is listed as not certified, never left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
 
 from stream_dp.accounting.derive import RULES
-from stream_dp.accounting.rules.best_fixed import optimal
-from stream_dp.accounting.rules.composite import composite
-from stream_dp.accounting.rules.filtered import filtered
-from stream_dp.accounting.rules.first_arrivals import first_arrivals
-from stream_dp.accounting.rules.first_pair import first_pair, first_pair_renyi, first_pair_zcdp
-from stream_dp.accounting.rules.fixed import concurrent
+from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.group import group
-from stream_dp.accounting.rules.local import local
-from stream_dp.accounting.rules.moved import moved
-from stream_dp.accounting.rules.of_users import of_users
-from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
-from stream_dp.accounting.rules.sparse_delta import sparse_delta
-from stream_dp.accounting.rules.sparse_pure import sparse_pure
-from stream_dp.accounting.rules.ticks import ticks
-from stream_dp.core.guarantee import Measure
-from stream_dp.verify.exact_checks import (
-    alive,
-    arrived,
-    composites,
-    filters,
-    fixed_parts,
-    grouped,
-    parallel,
-    protocols,
+from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users
+from stream_dp.accounting.rules.parallel import (
+    first_pair,
+    first_pair_renyi,
+    first_pair_zcdp,
+    local,
+    sparse_delta,
+    sparse_pure,
 )
-from stream_dp.verify.exact_checks.instance import Instance
-from stream_dp.verify.exact_checks.verdict import Comparison, Verdict, compare
+from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
+from stream_dp.accounting.rules.rule import composite, leaf
+from stream_dp.accounting.rules.time import ticks
+from stream_dp.accounting.situations import FirstArrivals
+from stream_dp.core.guarantee import Guarantee, Measure
+from stream_dp.core.neighbors import Users
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.verify.exact.decomposition import Answered, Decomposition, ResponsePostProcessor
+from stream_dp.verify.exact.exact_delta import ZERO
+from stream_dp.verify.exact.finite import (
+    BIT_PAIRS,
+    DifferAtMost,
+    FiniteMachine,
+    FirstPair,
+    Law,
+    Pairs,
+)
+from stream_dp.verify.exact.randomized_response import (
+    ASK,
+    InteractiveRandomizedResponse,
+    LateResponse,
+    LeakyBit,
+    NoisyBits,
+    RandomizedResponse,
+    TornLeak,
+    noisy_bit,
+)
+from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
+from stream_dp.verify.exact_checks.instance import (
+    ADD,
+    Comparison,
+    Instance,
+    Verdict,
+    compare,
+    private,
+)
+
+# ---
+# Identifiers that are counted at their first tick: raw events are played, with the memory in front of the answers.
+#
+# One identifier is enough: every other identifier is the same in both streams, and its units are added independently.
+
+THREE = Fraction(3)
+GONE, COME = (1, 0), (0, 1)
+FirstState = tuple[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBits:
+    """Takes at each tick whether the identifier is there, and answers by a noisy bit whether this is its first time
+    in the window of `window` ticks (None: for ever).
+    """
+
+    odds: Fraction
+    window: int | None
+
+    def initial(self) -> Mapping[FirstState, Fraction]:
+        """Return the law of the first state: (ticks so far, not seen)."""
+        return {(0, False): Fraction(1)}
+
+    def step(self, state: FirstState, query: int) -> Law[FirstState]:
+        """Return the law of the answer to a tick."""
+        tick, seen = state
+        if self.window is not None and tick % self.window == 0:
+            seen = False
+        after = (tick + 1, seen or bool(query))
+        first = int(bool(query) and not seen)
+        return {(bit, after): chance for bit, chance in noisy_bit(first, self.odds).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OneUserWindow:
+    """One user's events, at most `cap` in each window of `window` ticks; in one window the two streams may differ.
+
+    In that window, named by `differs`, one stream has all of its differing events and the other none. `used` counts
+    the events of the current window; `kept` says that both streams have events in it.
+    """
+
+    window: int
+    cap: int
+    tick: int = 0
+    differs: int | None = None
+    used: int = 0
+    kept: bool = False
+
+    def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneUserWindow"]]:
+        """Yield the pairs that are allowed next."""
+        now, begins = self.tick // self.window, self.tick % self.window == 0
+        used, kept = (0, False) if begins else (self.used, self.kept)
+        after = replace(self, tick=self.tick + 1, used=used, kept=kept)
+        yield (0, 0), after
+        if used == self.cap:
+            return
+        if not kept and self.differs in (None, now):
+            yield COME, replace(after, differs=now, used=used + 1)
+        if self.differs != now:
+            yield (1, 1), replace(after, used=used + 1, kept=True)
+
+
+def _instance(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
+    premise = leaf("bits", Guarantee(private(THREE), ADD), "verify.exact_checks")
+    machine = FirstBits(THREE, arrivals.window)
+    situation = FirstArrivals("arrivals", arrivals)
+    return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
+
+
+def arrived() -> tuple[Instance, ...]:
+    """Return the instances of the rule for first arrivals."""
+    event = DifferAtMost((0, 1), (GONE, COME))
+    day, overall = Users(2, 2), Users(3)
+    return (
+        _instance("one event moves an identifier's first tick", Arrivals(), event, 3),
+        _instance("the same in windows of two ticks", Arrivals(2), event, 4),
+        _instance("single ticks", Arrivals(1), event, 3),
+        _instance(f"{overall}", Arrivals(None, overall), DifferAtMost((0,), (COME,), 3), 4),
+        _instance(
+            f"{overall}, in each tick", Arrivals(1, overall), DifferAtMost((0,), (COME,), 3), 4
+        ),
+        _instance(f"{day}, so far", Arrivals(None, day), OneUserWindow(2, 2), 4),
+        _instance(f"{day}, in windows of as much", Arrivals(2, day), OneUserWindow(2, 2), 4),
+        _instance(f"{day}, in each tick", Arrivals(1, day), OneUserWindow(2, 2), 4),
+    )
+
+
+# ---
+# Construction of the reduction to randomized response: [Lyu] Thm 3 and [HSV] Lemma 4.7, 5.6 for mechanisms of the
+# audit.
+#
+# Every theorem of concurrent composition rests on this reduction. This file computes the four systems of each
+# mechanism, and compares IRR behind its post-processor with the mechanism itself: the laws over all transcripts must
+# be exactly equal.
+
+TWO, CONSTRUCTED_THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
+ONE_BIT = DifferAtMost((0,), BIT_PAIRS[1:3])
+ONE_WAY = DifferAtMost((0,), BIT_PAIRS[1:2])
+
+
+@dataclass(frozen=True, slots=True)
+class Universal:
+    """A mechanism that is (ln ratio, delta)-DP w.r.t. `pairs`; `words` describe it."""
+
+    words: str
+    machine: FiniteMachine[Any, Any]
+    pairs: Pairs
+    ratio: Fraction
+    delta: Fraction
+    rounds: int
+
+    def taken_apart(self) -> Decomposition:
+        """Return its four systems."""
+        return Decomposition(self.machine, self.pairs, self.ratio, self.delta, self.rounds)
+
+    def law(self, b: int) -> dict[Answered, Fraction]:
+        """Return the probability of every transcript of the mechanism, given its queries."""
+        start = dict(self.machine.initial())
+        return dict(played(self.machine, start, self.pairs, b, self.rounds))
+
+
+@dataclass(frozen=True, slots=True)
+class Constructed:
+    """`decomposed`: the four systems are valid, nowhere negative, and add up to the mechanism ([Lyu] Thm 3).
+
+    `equal`: IRR behind the post-processor is the mechanism. `asked`: the most questions to IRR while pairs are
+    equal.
+    """
+
+    words: str
+    decomposed: bool
+    equal: bool
+    asked: int
+
+
+MACHINES: tuple[Universal, ...] = (
+    Universal("RR(ln 3, 0.1)", RandomizedResponse(CONSTRUCTED_THREE, TENTH), FirstPair(BIT_PAIRS), CONSTRUCTED_THREE, TENTH, 1),
+    Universal(
+        "IRR(ln 3, 0.1)", InteractiveRandomizedResponse(CONSTRUCTED_THREE, TENTH), FirstPair(BIT_PAIRS, (ASK,)), CONSTRUCTED_THREE, TENTH, 3
+    ),
+    Universal("a failure told before the bit differs", LateResponse(TWO, TENTH), ONE_BIT, TWO, TENTH, 2),
+    Universal("the leaky bit of Thm 5.2, at ln 2", LeakyBit(TENTH), ONE_BIT, TWO, TENTH, 2),
+    Universal("three bits by RR(ln 3)", NoisyBits(CONSTRUCTED_THREE), ONE_BIT, CONSTRUCTED_THREE, ZERO, 3),
+    Universal("the same at (ln 2, 1/4)", NoisyBits(CONSTRUCTED_THREE), ONE_BIT, TWO, Fraction(1, 4), 3),
+    Universal("a coin before a leak, both ways", TornLeak(TENTH), ONE_BIT, TWO, 2 * TENTH, 2),
+    Universal("a coin before a leak, one way (erratum of Lemma 5.6)", TornLeak(TENTH), ONE_WAY, TWO, TENTH, 2),
+)  # fmt: skip
+
+
+def played(
+    machine: FiniteMachine[Any, Any], states: dict[Any, Fraction], pairs: Pairs, b: int, rounds: int,
+    before: Answered = (),
+) -> Iterator[tuple[Answered, Fraction]]:  # fmt: skip
+    """Yield every transcript of the machine that is possible under b, with its probability."""
+    yield before, sum(states.values(), ZERO)
+    for pair, later in pairs.moves() if rounds else ():
+        split: dict[Any, dict[Any, Fraction]] = {}
+        for state, mass in states.items():
+            for (answer, after), chance in machine.step(state, pair[b]).items():
+                if chance:
+                    part = split.setdefault(answer, {})
+                    part[after] = part.get(after, ZERO) + mass * chance
+        for answer, part in split.items():
+            here = (*before, (pair, answer))
+            yield from played(machine, part, later, b, rounds - 1, here)
+
+
+def adds_up(found: Decomposition) -> bool:
+    """Say whether the four systems are valid, with no negative mass, and add up to the mechanism."""
+    true, false = found.ratio / (1 + found.ratio), 1 / (1 + found.ratio)
+    for transcript, masses in found.masses.items():
+        for b in (0, 1):
+            here = masses.bad[b] + true * masses.good[b] + false * masses.good[1 - b]
+            if min(masses.bad[b], masses.good[b]) < 0 or here != masses.whole[b]:
+                return False
+            for pair in found.queries(transcript):
+                behind = [m for _, m in found.answers(transcript, pair)]
+                bad, good = (
+                    sum((m.bad[b] for m in behind), ZERO),
+                    sum((m.good[b] for m in behind), ZERO),
+                )
+                if (bad, good) != (masses.bad[b], masses.good[b]):
+                    return False
+    return True
+
+
+def constructed() -> Iterator[Constructed]:
+    """Decompose every mechanism, and reconstruct it from IRR."""
+    for one in MACHINES:
+        found = one.taken_apart()
+        processor = ResponsePostProcessor(found)
+        equal = all(processor.law(b) == one.law(b) for b in (0, 1))
+        asked = [n for t, n in processor.asked().items() if all(a == b for (a, b), _ in t)]
+        yield Constructed(one.words, adds_up(found), equal, max(asked))
+
 
 Instances = Callable[[], tuple[Instance, ...]]
 
@@ -52,13 +269,13 @@ INSTANCES: Mapping[str, Instances] = {
     first_pair_zcdp.name: parallel.first_pair_concentrated,
     first_pair_renyi.name: parallel.first_pair_renyi,
     gaussian_first_pair.name: parallel.first_pair_gaussian,
-    composite.name: composites.hss,
+    composite.name: fixed_parts.hss,
     local.name: protocols.local,
-    filtered.name: filters.admitted,
-    group.name: grouped.events,
+    filtered.name: fixed_parts.admitted,
+    group.name: alive.events,
     moved.name: alive.moved_events,
-    of_users.name: grouped.users,
-    first_arrivals.name: arrived.arrived,
+    of_users.name: alive.users,
+    first_arrivals.name: arrived,
     ticks.name: alive.ticks,
 }
 

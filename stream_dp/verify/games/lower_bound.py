@@ -11,29 +11,357 @@ the same parameters ([HSV] Cor 5.7). It is computed from its laws, not played, a
 run may exceed. This file knows no pipeline.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stream_dp.accounting.directed import Interval, floor_units
-from stream_dp.accounting.rules.convert import DELTALESS, price
-from stream_dp.core.composition import ConcurrentComposition, Create
+from stream_dp.accounting.amounts import Interval, floor_units
+from stream_dp.accounting.rules.rule import DELTALESS, price
+from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Measure, differential_privacy
-from stream_dp.core.how_many import how_many
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_law import RowLaw
+from stream_dp.core.row_relations import AmountRows, EventRows, HalvedRows, MovedRows, Stream
+from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
-from stream_dp.verify.games.adversaries import OneEventAdversary, answers, mechanism_l0, moves
-from stream_dp.verify.games.events import Event, evidence, labels, proven_epsilon, statistics
-from stream_dp.verify.games.game import Game
-from stream_dp.verify.relations.compositions import fixed_mechanisms
+from stream_dp.verify.games.game import HALT, Game, View
 from stream_dp.verify.relations.creation import own_or
+from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
+
+# ---
+# The adversary of `stream-dp audit`: rows that are equal except for one event per mechanism, where it shows most.
+#
+# Where a claim is for users, the difference is all counted events of one user, in one tick.
+#
+# The best place follows from public structure, and each mechanism states it (`opening`): noise protects a decision
+# least where it is nearly taken, so counts that decide are filled up to their threshold first. Rules: the adversary
+# is deterministic; the verifier decides whether its pairs are neighbours. This file knows no statistics and no data.
+
+RowPair: TypeAlias = tuple[IntArray, IntArray]
+
+
+@dataclass(frozen=True, slots=True)
+class OneEventAdversary:
+    """Creates `mechanisms` in a composition; at each tick it sends every mechanism its pair of rows, then asks
+    every mechanism.
+
+    `pairs[tick][i]` is what mechanism i gets, `claims[i]` is the claim in its creation query (None: its own
+    guarantee).
+    """
+
+    mechanisms: tuple[ServingMechanism[Any], ...]
+    pairs: tuple[tuple[RowPair, ...], ...]
+    claims: tuple[Claim | None, ...]
+
+    @classmethod
+    def against(
+        cls,
+        mechanisms: Sequence[ServingMechanism[Any]],
+        ticks: int,
+        claims: Sequence[Claim | None] | None = None,
+    ) -> "OneEventAdversary":
+        """Return the adversary with the event in the first of `ticks` ticks; the later rows are empty.
+
+        Where the claim lets a replacement move to another tick, the other stream has the event in the second tick.
+
+        Every second mechanism gets its pair with sides exchanged: noise that two mechanisms share cancels in the
+        difference of their answers, where an equal change in both would cancel too.
+        """
+        said = tuple(claims or [None] * len(mechanisms))
+        each = list(zip(mechanisms, said, strict=True))
+        begun = _turned(
+            [worst_pair(mechanism, events_of(mechanism, claim)) for mechanism, claim in each]
+        )
+        quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
+        moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in each])
+        later = (moved, *[quiet] * (ticks - 2)) if ticks > 1 else ()
+        return cls(tuple(mechanisms), (begun, *later), said)
+
+    @property
+    def rounds(self) -> int:
+        """Number of messages that it sends, HALT included."""
+        return len(self.mechanisms) * (1 + 2 * len(self.pairs)) + 1
+
+    def init(self, noise: Noise) -> int:
+        """Return the first state: nothing sent."""
+        return 0
+
+    def step(self, sent: int, message: Any, noise: Noise) -> tuple[int, Any]:
+        """Create all mechanisms, then send an update and a query to each at every tick, then HALT."""
+        number = len(self.mechanisms)
+        if sent < number:
+            return sent + 1, (Create(self.mechanisms[sent], self.claims[sent]),) * 2
+        tick, place = divmod(sent - number, 2 * number)
+        if tick == len(self.pairs):
+            return sent, HALT
+        if place >= number:
+            return sent + 1, (Ask(place - number, Query()),) * 2
+        left, right = self.pairs[tick][place]
+        return sent + 1, (Ask(place, Update(left)), Ask(place, Update(right)))
+
+
+def answers(view: View) -> list[IntArray]:
+    """Return all answers of a view, in their order."""
+    return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
+
+
+def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
+    """Return how many columns of the mechanism's rows one event can change."""
+    law = mechanism.rows
+    return mechanism.guarantee.neighbors.l0(law.width, law.ones)
+
+
+def moves(claim: Claim | None) -> bool:
+    """Say whether the claim is for replacements that may lie in another tick."""
+    rows = _rows(claim)
+    return isinstance(rows, MovedRows) or (isinstance(rows, AmountRows) and rows.moves)
+
+
+def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
+    """Return how many events of one user the claim is for; 1 for claims about events.
+
+    For rows that count identifiers at their first tick: the units by which neighbours differ.
+    """
+    rows = _rows(claim) or mechanism.rows.relation(mechanism.guarantee.neighbors)
+    if isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves):
+        return rows.most
+    return 1
+
+
+def _rows(claim: Claim | None) -> Relation | None:
+    rows = claim.relation.rows if claim and isinstance(claim.relation, Stream) else None
+    return rows.first if isinstance(rows, HalvedRows) else rows
+
+
+def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
+    """Return the pairs with every second one exchanged."""
+    return tuple(pair[::-1] if place % 2 else pair for place, pair in enumerate(pairs))
+
+
+def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPair:
+    """Return the rows of the second tick: the left row has the event if it may have moved; otherwise both are empty."""
+    left, right = np.zeros((2, mechanism.width), dtype=np.int64)
+    left[: mechanism.rows.ones] = int(moves(claim)) * mechanism.rows.contents[1]
+    return left, right
+
+
+def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
+    """Return the rows of the tick with the event, each of shape (width,).
+
+    The right row has the event in the first columns, as many as one event may set. The left row has it in the next
+    columns where the relation allows that, otherwise not at all. All `events` of a user are equal.
+    """
+    halves = [_worst_half(mechanism, law, events) for law in mechanism.rows.halves]
+    left, right = (np.concatenate(sides) for sides in zip(*halves, strict=True))
+    return left, right
+
+
+def _worst_half(mechanism: ServingMechanism[Any], law: RowLaw, events: int) -> RowPair:
+    """Return the part of these rows that this law is for."""
+    left = np.zeros(law.width, dtype=np.int64)
+    neighbors = mechanism.guarantee.neighbors
+    set_, touched = min(law.ones, law.width), neighbors.l0(law.width, law.ones)
+    here, beside = mechanism.opening()
+    left[:set_] = here
+    left[set_ : max(touched, set_ + 1)] = beside
+    right = left.copy()
+    other, one = law.contents
+    right[:set_] += one * events
+    if touched > set_:
+        left[set_:touched] += one * events
+    elif neighbors is Neighbors.REPLACE:
+        left[:set_] += other * events
+    return left, right
+
+
+# ---
+# Which event tells two samples of answers apart, and how much epsilon it proves.
+#
+# An event is chosen on one part of the plays and judged on the other part, where only its two rates count. The
+# candidates are fixed: every answer of a touched column at or above a cut, or below; the difference of two touched
+# columns, or the sum of those that one event raises less those that it would raise instead; the difference of two
+# ticks where an event may move between them; and the sum of all answers' log-likelihood ratios (naive Bayes), cut
+# likewise. Rules: a bad choice costs power, never correctness. This file knows no mechanism.
+
+FloatArray = NDArray[np.float64]
+CUTS = 40  # most cuts per statistic
+COLUMNS = 4  # most touched columns that are used one by one
+CAUTION = 0.01  # failure probability of the bounds by which an event is chosen
+GRAIN = 1000  # log-likelihood ratios are kept as integers of 1/1000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`statistic` >= `cut` (< where not `above`); `swapped`: more likely under the left stream."""
+
+    statistic: int
+    cut: int
+    above: bool
+    swapped: bool
+
+    def count(self, values: IntArray) -> int:
+        """Count the plays in which the event happened; `values` has shape (plays, statistics)."""
+        return (
+            int((values[:, self.statistic] >= self.cut).sum())
+            if self.above
+            else int((values[:, self.statistic] < self.cut).sum())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Naive Bayes over the indicators value >= cut: integer weights for yes and for no, each of shape (statistics,)."""
+
+    cuts: IntArray
+    yes: IntArray
+    no: IntArray
+
+    @classmethod
+    def fit(cls, left: IntArray, right: IntArray) -> "Score":
+        """Return the cut of each statistic where the two samples differ most, and the log-likelihood ratios there."""
+        cuts = np.array([_best_cut(a, b) for a, b in zip(left.T, right.T, strict=True)])
+        p, q = (_smoothed((sample >= cuts).sum(axis=0), len(sample)) for sample in (right, left))
+        yes, no = np.log(p / q), np.log((1 - p) / (1 - q))
+        return cls(cuts, _grains(yes), _grains(no))
+
+    def extended(self, values: IntArray) -> IntArray:
+        """Return `values` with the score as one more column."""
+        score = np.where(values >= self.cuts, self.yes, self.no).sum(axis=1, keepdims=True)
+        return np.concatenate([values, score], axis=1)
+
+
+def statistics(
+    answers: IntArray, columns: int, raised: int = 1, *, changes: bool = False
+) -> IntArray:
+    """Return plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays,
+    statistics).
+
+    One event touches the first `columns` entries, of which it raises the first `raised`. With `changes`, the only
+    statistics are the sum of the raised entries and its change since the tick before.
+    """
+    touched = answers[:, :, :columns]
+    up, down = (
+        part.sum(axis=2, keepdims=True) for part in (touched[:, :, :raised], touched[:, :, raised:])
+    )
+    if changes:
+        shown = np.concatenate([up, np.diff(up, axis=1, prepend=0)], axis=2)
+    elif touched.shape[2] > 1:
+        shown = np.concatenate([touched[:, :, :COLUMNS], up - down], axis=2)
+    else:
+        shown = touched
+    return shown.reshape(len(answers), -1)
+
+
+def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
+    """Return the names of the `each` statistics of a tick, in the order of `statistics`."""
+    if changes:
+        return ["entry 0" if raised == 1 else f"sum of entries 0 to {raised - 1}", "change"]
+    entries = [f"entry {place}" for place in range(each - 1 or 1)]
+    both = "difference" if (each, raised) == (3, 1) else "signed sum of what one event sets"
+    return entries if each == 1 else [*entries, both]
+
+
+def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
+    """Return the event with the best cautious estimate on these samples, each of shape (plays, statistics)."""
+    best, most = Event(0, 0, above=True, swapped=False), -math.inf
+    for statistic, (a, b) in enumerate(zip(left.T, right.T, strict=True)):
+        cuts = _cuts(a, b)
+        low, high = ((sample[:, None] >= cuts).sum(axis=0) for sample in (a, b))
+        for above, swapped in ((True, False), (True, True), (False, False), (False, True)):
+            x, y = (high, low) if above else (len(b) - high, len(a) - low)
+            if swapped:
+                x, y = y, x
+            found = epsilon_bound(x, y, len(a), delta, CAUTION)
+            at = int(found.argmax())
+            if found[at] > most:
+                best, most = Event(statistic, int(cuts[at]), above, swapped), float(found[at])
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """`event` was chosen on one half of the plays; `rates` are its two rates in the other half, the larger first.
+
+    `lower` is the lower bound of epsilon that they prove, rounded down to four digits and at least 0.
+    """
+
+    event: Event
+    rates: tuple[float, float]
+    lower: float
+
+
+def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> Evidence:
+    """Return the best event on samples of shape (plays, statistics), with their score as one more statistic.
+
+    `lower` exceeds an epsilon for which the plays are (epsilon, delta)-indistinguishable with probability at most
+    `failure`.
+    """
+    half = len(left) // 2
+    score = Score.fit(left[:half], right[:half])
+    left, right = score.extended(left), score.extended(right)
+    event = choose_event(left[:half], right[:half], delta)
+    counts = [event.count(sample[half:]) for sample in (right, left)]
+    likely, rare = counts[::-1] if event.swapped else counts
+    judged = len(left) - half
+    lower = proven_epsilon(likely, rare, judged, delta, failure)
+    return Evidence(event, (likely / judged, rare / judged), lower)
+
+
+def proven_epsilon(likely: int, rare: int, plays: int, delta: float, failure: float) -> float:
+    """Return `epsilon_bound` of one event, rounded down to four digits; 0 where it proves nothing."""
+    found = float(epsilon_bound(np.array([likely]), np.array([rare]), plays, delta, failure)[0])
+    return max(0.0, math.floor(found * 1e4) / 1e4) if math.isfinite(found) else 0.0
+
+
+def epsilon_bound(
+    likely: IntArray, rare: IntArray, plays: int, delta: float, failure: float
+) -> FloatArray:
+    """Return a lower bound of epsilon from the counts of one event in `plays` plays under each stream; may be
+    negative.
+
+    P <= e^eps Q + delta, with Clopper-Pearson bounds, P from below and Q from above, each failing with probability
+    at most failure / 2.
+    """
+    from scipy.special import (
+        betaincinv,  # imported here: no other command needs it, and it takes longer than their imports together
+    )
+
+    p = np.where(likely > 0, betaincinv(np.maximum(likely, 1), plays - likely + 1, failure / 2), 0)
+    spare = np.maximum(plays - rare, 1)
+    q = np.where(rare < plays, betaincinv(rare + 1, spare, 1 - failure / 2), 1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(p - delta, 0)) - np.log(q), dtype=np.float64)
+
+
+def _cuts(a: IntArray, b: IntArray) -> IntArray:
+    """Return the values that occur, reduced to CUTS quantiles."""
+    values = np.unique(np.concatenate([a, b]))
+    places = np.unique(np.linspace(0, len(values) - 1, CUTS).astype(int))
+    return np.asarray(values[places], dtype=np.int64)
+
+
+def _best_cut(a: IntArray, b: IntArray) -> int:
+    cuts = _cuts(a, b)
+    gap = np.abs((a[:, None] >= cuts).mean(axis=0) - (b[:, None] >= cuts).mean(axis=0))
+    return int(cuts[gap.argmax()])
+
+
+def _smoothed(count: IntArray, plays: int) -> FloatArray:
+    return np.asarray((count + 0.5) / (plays + 1), dtype=np.float64)
+
+
+def _grains(ratio: FloatArray) -> IntArray:
+    return np.asarray(np.rint(ratio * GRAIN), dtype=np.int64)
+
 
 GRID = 1 << 16  # odds are multiples of 1 / GRID
 MOST = Fraction(40)  # no audit can distinguish odds of e^40 from larger ones

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Update
-from stream_dp.core.sealed import inside_of
+from stream_dp.core.mechanism import IntArray, Noise, Update
+from stream_dp.core.serial import inside_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP, RenyiDP
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.row_relations import RowSpace, Stream

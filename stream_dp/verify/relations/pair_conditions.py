@@ -14,10 +14,87 @@ from typing import Any, Protocol, TypeAlias
 
 from pyrsistent import PMap, PVector, pmap, pvector
 
-from stream_dp.core.composition import Ask, Create
+from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
-from stream_dp.core.relation import same
-from stream_dp.verify.relations.creation import Parameters, approximate, claim_of
+from stream_dp.core.relation import All, Relation, same
+from stream_dp.verify.relations.creation import (
+    Parameters,
+    Truth,
+    approximate,
+    claim_of,
+    epsilon,
+    own,
+    takes,
+)
+
+# ---
+# Suitable sequences of messages to a composition ([HSV] Def 4.5), also of compositions inside it.
+#
+# Rules: the verification function of a mechanism's creation query judges the messages to that mechanism. It may be
+# that of a composition; the messages are then Ask(i, Ask(j, m)). Indices count creations from 0. Persistent vectors
+# hold the created mechanisms, because a game may go back to an earlier message. This file knows no budget.
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMechanism:
+    """A mechanism, and its verification function after the pairs it has received."""
+
+    mechanism: Any
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Suitable:
+    """Conditions (i) to (v) of [HSV] Def 4.5; `created` holds None for a halted mechanism.
+
+    (i) identical creation queries, or two queries with one index; (ii) of a mechanism that exists (and has not been
+    halted); (iii) both in its query space; (iv) its claim is true; (v) f-valid for its own verification function. A
+    pair of equal halts ends a mechanism.
+    """
+
+    truth: Truth = own
+    created: PVector[LiveMechanism | None] = pvector()  # noqa: RUF009  an immutable value
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """False: the first pair is a creation."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "Suitable | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
+        match left, right:
+            case Ask(), Ask() if same(left.index, right.index):
+                return self._ask(left.index, left.message, right.message)
+            case Create(), Create() if same(left, right):
+                return self._create(left)
+            case Halt(), Halt() if same(left, right) and self._live(left.index):
+                return Suitable(self.truth, self.created.set(left.index, None))
+            case _:
+                return None
+
+    def _create(self, query: Create) -> "Suitable | None":
+        claim = claim_of(query)
+        if claim is None or not self.truth(query):
+            return None
+        child = LiveMechanism(query.mechanism, claim.relation)
+        return Suitable(self.truth, self.created.append(child))
+
+    def _ask(self, index: int, left: Any, right: Any) -> "Suitable | None":
+        child = self._live(index)
+        if child is None or not takes(child.mechanism, left):
+            return None
+        if right is not left and not takes(child.mechanism, right):
+            return None
+        after = child.relation.accept(left, right)
+        if after is None or after is child.relation:
+            return None if after is None else self
+        moved = LiveMechanism(child.mechanism, after)
+        return Suitable(self.truth, self.created.set(index, moved))
+
+    def _live(self, index: Any) -> LiveMechanism | None:
+        exists = type(index) is int and 0 <= index < len(self.created)
+        return self.created[index] if exists else None
+
 
 Multiset: TypeAlias = PMap[Hashable, int]  # number of remaining copies of each item
 _EXACT_BITS = 1024  # a product with more digits is rounded down to a multiple of 2^-1024
@@ -212,3 +289,58 @@ def _rounded_down(product: Fraction) -> Fraction:
     if product.denominator.bit_length() <= _EXACT_BITS:
         return product
     return Fraction((product.numerator << _EXACT_BITS) // product.denominator, 1 << _EXACT_BITS)
+
+
+# ---
+# The verification functions of the paper's compositions: suitability and their numbered conditions.
+#
+# Rules: each function here is one definition. `parameters` chooses the version: `approximate` for (epsilon, delta),
+# `Renyi(alpha)` for [HSV] section 13, `privacy_function` for f-DP (section 14). A relation states what an adversary
+# may send, never its price: the theorems are in the accounting, and 5.1 has no theorem for a delta (Thm 5.2, 13.5).
+
+
+def fixed_mechanisms(queries: Iterable[Create], truth: Truth = own) -> All:
+    """f^(alpha_1..alpha_k) ([HSV] Def 4.9): these creation queries first, then only queries to these mechanisms."""
+    return All((CreatedFirst(tuple(queries)), Suitable(truth)))
+
+
+def fixed_parameters(
+    allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
+) -> All:
+    """f^(eps_1, delta_1..) ([HSV] Def 4.11): the parameters of all created mechanisms are a sub-multiset."""
+    return All((Suitable(truth), CreatedWithin.of(allowed, parameters)))
+
+
+def k_sparse(
+    allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
+) -> All:
+    """f_infinity ([HSV] Def 5.1): any number of mechanisms, the touched ones' parameters are a sub-multiset."""
+    return All((Suitable(truth), TouchedWithin.of(allowed, parameters)))
+
+
+def k_sparse_with_delta_budget(
+    epsilons: Iterable[Fraction], budget: Fraction, truth: Truth = own
+) -> All:
+    """f_(infinity, delta') ([HSV] Def 5.3): the touched ones' epsilons, and a budget for the deltas of all created."""
+    return All((Suitable(truth), TouchedWithin.of(epsilons, epsilon), DeltaBudget(budget)))
+
+
+def k_sparse_first_pair(
+    allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
+) -> All:
+    """f_(infinity, FPC) ([HSV] Def 5.13): k-sparse over first-pair consistent mechanisms, such as static data sets."""
+    return All((Suitable(truth), FirstPairConsistent(), TouchedWithin.of(allowed, parameters)))
+
+
+def randomized_response_only(
+    kind: Callable[[Create], bool], budget: Fraction, truth: Truth = own
+) -> All:
+    """f_RR ([HSV] Def 5.8): each creation is RR_(0, delta_j) by `kind`; a budget for the deltas of all created."""
+    return All((Suitable(truth), OnlyKind(kind), DeltaBudget(budget)))
+
+
+def filtered(
+    filter_: ParameterFilter, parameters: Parameters = approximate, truth: Truth = own
+) -> All:
+    """f^Filt ([HSV] Def 12.2): the filter admits the parameters of all created mechanisms, in their order."""
+    return All((Suitable(truth), CreatedThroughFilter(filter_, parameters)))

@@ -20,7 +20,7 @@ from oracles.divergences import (
 )
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Situation, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (

@@ -12,17 +12,16 @@ import pytest
 from scipy.stats import norm
 
 from stream_dp.accounting.amounts import UNITS
-from stream_dp.accounting.entry import Entry
-from stream_dp.accounting.filters.basic import BasicFilter
-from stream_dp.accounting.filters.filter import Spend
-from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.filter import Entry, Spend
+from stream_dp.accounting.filters.linear import BasicFilter
+from stream_dp.accounting.filters.squares import GaussianFilter
 from stream_dp.accounting.gaussian_curve import (
     gaussian_budget,
     gaussian_delta,
     pure_to_gaussian,
 )
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import truncated_odometer_at as bound_at
+from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.verify.exact.exact_delta import exact_delta

@@ -16,9 +16,9 @@ from functools import cache
 import pytest
 from oracles.filtered import Counts, Filtered, SecretBit, below_log, least_epsilon
 
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.filters.squares import TightApproximateFilter
 from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, NotDerivable

@@ -11,7 +11,7 @@ from oracles.deltas import renyi_delta, zcdp_delta
 from scipy import stats
 
 from stream_dp.accounting import conversions as convert
-from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx, normal_cdf
 from stream_dp.core.guarantee import (
     ZCDP,

@@ -23,6 +23,7 @@ from oracles.divergences import (
     zcdp_bracket,
 )
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.conversions import (
     pure_to_renyi,
     pure_to_zcdp,
@@ -30,9 +31,8 @@ from stream_dp.accounting.conversions import (
     zcdp_budget,
     zcdp_epsilon,
 )
-from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
-from stream_dp.accounting.rules.orders import concentrated
+from stream_dp.accounting.rules.renyi import concentrated
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP, RenyiDP
 from stream_dp.verify.exact_checks.instance import logarithm
 

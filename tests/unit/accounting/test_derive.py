@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from oracles.compositions import closed_form
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.derive import RULES, derive
-from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.rules.convert import at_delta, price
-from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.rules.ticks import loads
+from stream_dp.accounting.rules.rule import at_delta, leaf, price
+from stream_dp.accounting.rules.time import loads
 from stream_dp.accounting.situations import (
     Alive,
     Fixed,

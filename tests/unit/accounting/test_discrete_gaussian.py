@@ -10,8 +10,7 @@ from fractions import Fraction
 import pytest
 from scipy.special import ndtri_exp
 
-from stream_dp.accounting.discrete_gaussian import discrete_gaussian
-from stream_dp.accounting.gaussian_curve import gaussian_delta
+from stream_dp.accounting.gaussian_curve import discrete_gaussian, gaussian_delta
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.errors import NotDerivable
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.filters.squares import GaussianFilter
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee, Measure, PureDP

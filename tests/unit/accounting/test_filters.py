@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 
 from stream_dp.accounting.amounts import UNITS, cost_units
 from stream_dp.accounting.conversions import zcdp_budget
-from stream_dp.accounting.entry import GAUSSIAN_FINITE
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.basic import BasicFilter
-from stream_dp.accounting.filters.concurrent import CONCURRENT, Standing
-from stream_dp.accounting.filters.filter import SQUARED, Filter, Spend, charge
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
-from stream_dp.accounting.ledger import Entry, Ledger
+from stream_dp.accounting.filters.filter import GAUSSIAN_FINITE, SQUARED, Filter, Spend, charge
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
+from stream_dp.accounting.ledger import CONCURRENT, Entry, Ledger, Standing
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,

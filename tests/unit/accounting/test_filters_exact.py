@@ -9,11 +9,9 @@ import pytest
 from oracles.compositions import adaptive, adaptive_renyi, brute_force, closed_form
 from oracles.deltas import zcdp_delta
 
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.guarantee import ZCDP, ApproxDP, PureDP, RenyiDP
 

@@ -11,12 +11,12 @@ from fractions import Fraction
 import pytest
 
 from stream_dp.accounting.derive import RULES, derive
-from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.squares import GaussianFilter
 from stream_dp.accounting.gaussian_curve import gaussian_delta, pure_to_gaussian
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules import gaussian as rule_file
-from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.rules.sparse_pure import sparse_pure
+from stream_dp.accounting.rules.parallel import sparse_pure
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import (
     Alive,
     Composite,

@@ -16,9 +16,9 @@ import pytest
 from oracles.divergences import gaussian_delta, gdp, moment, quantised_gaussian, zcdp_bracket
 from oracles.static import Accepted, Answering, Composed, Data, Rounded, rounded_odds
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.derivation import Derivation
@@ -27,13 +27,12 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
-from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import BIT_PAIRS, FiniteComposition, FirstPair, SparsePairs
 from stream_dp.verify.exact_checks.instance import logarithm
-from stream_dp.verify.relations.compositions import k_sparse_first_pair
 from stream_dp.verify.relations.creation import Parameters, Renyi, approximate, privacy_function
-from stream_dp.verify.relations.static import StaticDataSet
+from stream_dp.verify.relations.pair_conditions import k_sparse_first_pair
+from stream_dp.verify.relations.streams import StaticDataSet
 
 ADD = Neighbors.ADD_REMOVE
 UP = Fraction(1, 10**6)

@@ -15,14 +15,13 @@ from functools import cache
 import pytest
 from oracles.divergences import gaussian_delta
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee, Measure, RenyiDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.verify.exact.exact_delta import exact_delta
-from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
 from stream_dp.verify.exact.finite import DifferAtMost, FiniteComposition, Law, SparsePairs
 from stream_dp.verify.exact_checks.instance import logarithm
 

@@ -14,7 +14,7 @@ from oracles.filtered import Counts, Filtered, SecretBit
 from oracles.static import Answering
 
 from stream_dp.accounting.filters.filter import Spend
-from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.squares import GaussianFilter
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.verify.exact.exact_delta import exact_delta
 

@@ -27,9 +27,9 @@ from oracles.divergences import (
     zcdp_bracket,
 )
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Group
 from stream_dp.core.guarantee import (
     ZCDP,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stream_dp.accounting.amounts import UNITS, budget_units, cost_units, exact, text
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, InvalidCost

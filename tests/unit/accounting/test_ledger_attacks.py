@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Alive, Ticks
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation

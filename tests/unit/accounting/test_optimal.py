@@ -10,7 +10,7 @@ from oracles.compositions import brute_force, closed_form
 from oracles.universal import composed_delta
 
 from stream_dp.accounting import optimal
-from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.optimal import (
     grid_epsilon,
     joint_delta,

@@ -25,18 +25,15 @@ from stream_dp.accounting.conversions import (
     renyi_epsilon,
     zcdp_epsilon,
 )
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
 from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import (
+from stream_dp.accounting.ledger import (
     truncated_odometer as bound,
 )
-from stream_dp.accounting.truncated_odometer import (
+from stream_dp.accounting.ledger import (
     truncated_odometer_at as bound_at,
 )
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Measure, PureDP, RenyiDP

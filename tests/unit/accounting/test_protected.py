@@ -10,18 +10,16 @@ import pytest
 
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter
+from stream_dp.accounting.filters.squares import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Group, Moved, OfUsers
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Protected, PureDP
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import BudgetRefused
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.finite import DifferAtMost, OnceEach

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream_dp.accounting.derive import derive as tightest
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP

@@ -13,7 +13,7 @@ from oracles.universal import composed_delta
 from stream_dp.accounting.amounts import budget_units, cost_units
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.optimal import least_epsilon
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Group, Local, Parallel, Situation, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP, differential_privacy
@@ -35,8 +35,7 @@ from stream_dp.verify.exact.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.verify.exact_checks.instance import logarithm, private
-from stream_dp.verify.exact_checks.verdict import ratio
+from stream_dp.verify.exact_checks.instance import logarithm, private, ratio
 
 ADD = Neighbors.ADD_REMOVE
 ONE, ZERO, TENTH = Fraction(1), Fraction(0), Fraction(1, 10)

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from stream_dp.accounting.amounts import UNITS
-from stream_dp.accounting.entry import Entry
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.filter import Entry
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.filters.squares import TightApproximateFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.guarantee import PureDP

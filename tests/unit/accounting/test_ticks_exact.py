@@ -6,8 +6,8 @@ came before, differ for every mechanism alive then (`verify.exact_checks.alive`)
 
 from fractions import Fraction
 
+from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact_checks.alive import LIVES, ODDS, TICKS, lives

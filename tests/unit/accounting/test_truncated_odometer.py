@@ -23,18 +23,14 @@ from oracles.filtered import (
 from scipy.stats import norm
 
 from stream_dp.accounting.amounts import UNITS
-from stream_dp.accounting.entry import Entry
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.filter import Entry, Filter, Spend
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import (
+from stream_dp.accounting.ledger import (
     truncated_odometer as bound,
 )
-from stream_dp.accounting.truncated_odometer import (
+from stream_dp.accounting.ledger import (
     truncated_odometer_at as bound_at,
 )
 from stream_dp.core.guarantee import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.broker.config import (
+from stream_dp.broker.node import (
     NodePorts,
     bootstrap,
     controller_properties,

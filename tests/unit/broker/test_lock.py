@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from stream_dp.broker import LocalKafka, cache_dir, state_dir
-from stream_dp.broker.lock import take
-from stream_dp.broker.process import read_or_decide
+from stream_dp.broker.process import read_or_decide, take
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.testing.kafka import fresh_topic_name, missing
 

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.audit import attack as audit_module
 from stream_dp.operate.audit.attack import game_filter
-from stream_dp.operate.example_files import flights_folder
+from stream_dp.operate.demo import flights_folder
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.games.lower_bound import Finding
 

@@ -10,17 +10,14 @@ import pytest
 
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.filters.filter import Spend
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import ZCDPFilter
 from stream_dp.accounting.optimal import least_epsilon
-from stream_dp.accounting.rules.filtered import filtered
-from stream_dp.accounting.rules.fixed import concurrent
-from stream_dp.accounting.rules.group import group
-from stream_dp.accounting.rules.moved import moved
+from stream_dp.accounting.rules.fixed import concurrent, filtered
+from stream_dp.accounting.rules.groups import group, moved
+from stream_dp.accounting.rules.parallel import sparse_delta
 from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
-from stream_dp.accounting.rules.sparse_delta import sparse_delta
-from stream_dp.accounting.rules.ticks import ticks
+from stream_dp.accounting.rules.time import ticks
 from stream_dp.accounting.situations import Filtered
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.operate.audit import rules_table as command

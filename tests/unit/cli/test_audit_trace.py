@@ -13,9 +13,9 @@ from fixtures.old_journals import FOLDERS, KEY_FILE, ready
 from stream_dp.cli.main import code_of
 from stream_dp.files.sqlite import read_sealed
 from stream_dp.journal.commit import decode, digest, encode
-from stream_dp.operate.audit import journal_copy
-from stream_dp.operate.operator_key import sealer_for
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.operate.audit import trace_check
+from stream_dp.operate.keys import sealer_for
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.__main__ import app as kit
 
 
@@ -106,7 +106,7 @@ def test_where_there_is_no_journal_there_is_no_copy(live_series: Any) -> None:
 def test_a_long_journal_is_copied_a_part_at_a_time(
     ran: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_copy, "_AT_ONCE", 1)
+    monkeypatch.setattr(trace_check, "_AT_ONCE", 1)
     copy = ran.folder / "copy.journal"
     said = ran.say("audit", "--trace", str(ran.pipeline), "--copy", str(copy))
     assert (said.code, said.err) == (0, "")

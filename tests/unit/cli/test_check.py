@@ -95,7 +95,7 @@ def test_one_record_that_fits_is_enough_to_begin(
     live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However far behind it lies; the operator is warned, and the share and no count is told."""
-    monkeypatch.setattr("stream_dp.operate.check.new_ledger.RECORDS", 10)
+    monkeypatch.setattr("stream_dp.operate.check_pipeline.RECORDS", 10)
     table(live_series, [*(row.replace("Z,", ",") for row in ROWS), ROWS[0]])
     said = live_series.command("run", "--until-end")
     assert said.code == 0

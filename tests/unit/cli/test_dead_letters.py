@@ -6,8 +6,8 @@ import pytest
 from unit.cli.conftest import LiveSeriesService
 
 from stream_dp.journal.commit import DeadLetter
-from stream_dp.operate.audit import refused_records
-from stream_dp.operate.audit.refused_records import _Kind
+from stream_dp.operate.audit import journal_access
+from stream_dp.operate.audit.journal_access import _Kind
 
 JUNK = [
     "too,many,cells",
@@ -78,7 +78,7 @@ def test_no_journal_and_a_damaged_one(live_series: LiveSeriesService) -> None:
 
 
 def test_the_newest_ranges_are_kept_and_all_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_records, "RANGES", 2)
+    monkeypatch.setattr(journal_access, "RANGES", 2)
     kind = _Kind()
     for ranges in (((1, 2), (4, 4)), ((5, 9),), ((20, 20),)):
         kind.take(DeadLetter(0, "not_json", None, 10, ranges))

@@ -18,15 +18,13 @@ import pytest
 import stream_dp.cli.commands.demo as demo_command
 import stream_dp.operate.demo as module
 from stream_dp.cli.commands.demo import print_results
+from stream_dp.engine.history import JournalSummary
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.engine.recovery.journal_summary import JournalSummary
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.demo_figures import DemoFigures
-from stream_dp.operate.example_files import DATA, flights_folder
-from stream_dp.operate.run.paced import Paced
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.operate.demo import DATA, DemoFigures, Paced, flights_folder
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 
 Say = Callable[..., Any]
 KEYS = ["broker", "events", "dead_letters", "ticks", "releases", "seconds", "events_per_second",
@@ -251,7 +249,7 @@ def _marks(count: int) -> list[Batch]:
 
 
 async def test_a_paced_source_gives_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_dp.operate.run.paced.PAUSE", 0.001)
+    monkeypatch.setattr("stream_dp.operate.demo.PAUSE", 0.001)
     batches = _marks(20)
     paced = Paced(MemorySource(batches, name="flights"), 1000)
     assert paced.name == "flights"
@@ -276,7 +274,7 @@ class _Whole(MemorySource):
 
 async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("stream_dp.operate.run.paced.PAUSE", 0)
+    monkeypatch.setattr("stream_dp.operate.demo.PAUSE", 0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     paced = Paced(_Whole(_marks(9)), ticks_per_second=2)
     await paced.open(0)

@@ -10,8 +10,7 @@ import pytest
 from unit.cli.conftest import LiveSeriesService
 
 from stream_dp.kafka.log.append_clock import Difference
-from stream_dp.operate.doctor.diagnosis import judged
-from stream_dp.operate.doctor.observation import Level
+from stream_dp.operate.doctor import Level, judged
 
 KAFKA = """source:
   kind: kafka

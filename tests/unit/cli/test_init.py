@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
-from stream_dp.operate.init.column import Column
+from stream_dp.operate.init import Column
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.json_schema import pipeline_schema
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.json_schema import pipeline_schema
+from stream_dp.pipeline.yaml import load
 
 Say = Callable[..., Any]
 COUNTRIES = ("DE", "FR", "PL")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stream_dp.journal.keys import KEY_BYTES, read_key
-from stream_dp.pipeline.file.json_schema import pipeline_schema
+from stream_dp.pipeline.json_schema import pipeline_schema
 
 Say = Callable[..., Any]
 

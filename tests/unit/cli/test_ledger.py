@@ -10,10 +10,10 @@ import pytest
 from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
-from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
+from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.audit import ledger_check
+from stream_dp.operate.audit import ledger_view
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.budget_view import api_budget
 from stream_dp.operate.run.live_series import EngineLiveSeries
@@ -101,7 +101,7 @@ async def test_a_total_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     world = World()
     await two_in_turn(world)
     found = await summary_of(world)
-    monkeypatch.setattr(ledger_check, "spans", lambda _: {1: (3, None), 2: (3, None)})
+    monkeypatch.setattr(ledger_view, "spans", lambda _: {1: (3, None), 2: (3, None)})
     with pytest.raises(FailClosed, match=r"does not add up: .* exceed the filter's capacity"):
         ledger_json(world.built, found)
 
@@ -112,7 +112,7 @@ async def test_a_total_above_the_ledgers_is_said_also_where_the_budget_has_room(
     world = World(pipeline=PIPELINE | {"privacy": {"epsilon": "5"}})
     await two_in_turn(world)
     found = await summary_of(world)
-    monkeypatch.setattr(ledger_check, "spans", lambda _: {1: (3, None), 2: (3, None)})
+    monkeypatch.setattr(ledger_view, "spans", lambda _: {1: (3, None), 2: (3, None)})
     with pytest.raises(FailClosed, match=r"says 2 at most, but .* add up to 3"):
         ledger_json(world.built, found)
 

@@ -16,7 +16,7 @@ import typer
 from unit.cli.conftest import LiveSeriesService, Said
 
 import stream_dp.operate.run.run_pipeline as run_module
-from stream_dp.cli.logged import LogForm, logged
+from stream_dp.cli.options import LogForm, logged
 from stream_dp.errors import WorldError
 from stream_dp.journal.commit import Commit
 from stream_dp.operate.observe import lifecycle_log
@@ -198,7 +198,7 @@ def leaking(monkeypatch: pytest.MonkeyPatch, field: str, what: Callable[[Commit]
         take(self, commit)
         tells[-1]("running", **{field: what(commit)})
 
-    monkeypatch.setattr("stream_dp.cli.logged.lifecycle_log", making)
+    monkeypatch.setattr("stream_dp.cli.options.lifecycle_log", making)
     monkeypatch.setattr(OperatorFigures, "take", taking)
 
 

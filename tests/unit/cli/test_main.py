@@ -15,8 +15,8 @@ from stream_dp import __version__, errors
 from stream_dp.cli.commands.plan import _fitting
 from stream_dp.cli.main import Commands, code_of, main
 from stream_dp.journal.keys import make_key
-from stream_dp.operate import plan_view as plan_module
-from stream_dp.operate.example_files import flights_folder
+from stream_dp.operate import budget_view as plan_module
+from stream_dp.operate.demo import flights_folder
 
 Say = Callable[..., Any]
 COMMANDS = (

@@ -20,7 +20,7 @@ from stream_dp.cli.progress_line import EVERY_S, QUIET_S, Line, progress
 from stream_dp.core.progress import percent
 from stream_dp.operate.observe.topic_page import READING, TopicPage
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 REDRAW = "\r\x1b[K"
 

@@ -18,11 +18,9 @@ from stream_dp import errors
 from stream_dp.cli.printing import answer_text
 from stream_dp.client import live_series as client
 from stream_dp.journal.keys import Sealer
-from stream_dp.operate.query import awaited_page
-from stream_dp.server.holders import TokenHolder
-from stream_dp.server.live_series import Sender
+from stream_dp.operate.query import remote_series
 from stream_dp.server.server import PageServer
-from stream_dp.server.view import PublicView, ReleaseLog
+from stream_dp.server.view import PublicView, ReleaseLog, Sender, TokenHolder
 
 KEY = bytes(range(32))
 ERROR = "Expected error: ± 17 at tick 99 with 95% confidence."
@@ -309,7 +307,7 @@ def test_errors_of_the_engine_keep_their_exit_code(
 
 
 def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaited_page, "WAIT_S", 0.0)
+    monkeypatch.setattr(remote_series, "WAIT_S", 0.0)
     url = "http://127.0.0.1:9"
     said = live_series.say(
         "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url

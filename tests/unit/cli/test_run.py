@@ -16,10 +16,10 @@ from unit.cli.conftest import HORIZON, LiveSeriesService, Said
 
 import stream_dp.cli.commands.run as run_module
 import stream_dp.operate.audit.ledger_view as ledger_module
-import stream_dp.operate.observe.page_beside as page_module
+import stream_dp.operate.run.run_pipeline as page_module
 from stream_dp.cli.main import code_of
 from stream_dp.cli.progress_line import Line
-from stream_dp.engine.recovery.journal_summary import read_summary
+from stream_dp.engine.history import read_summary
 from stream_dp.files.sqlite import read_sealed
 from stream_dp.operate.run.running import Run
 from stream_dp.server.server import PageServer

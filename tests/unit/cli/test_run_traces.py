@@ -17,7 +17,7 @@ from unit.cli.conftest import LiveSeriesService
 from stream_dp.engine.gate import Gate
 from stream_dp.errors import WorldError
 from stream_dp.journal.commit import Commit
-from stream_dp.operate.observe import traces, traces_beside
+from stream_dp.operate.observe import traces
 from stream_dp.operate.observe.traces import ERROR, NAMED, OUTCOME, SPANS
 
 HIDDEN = "hunter2"
@@ -73,7 +73,7 @@ def senders() -> Iterator[None]:
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
     """A collector that the environment names; however slow the machine is, the last spans come."""
-    monkeypatch.setattr(traces_beside, "LAST_S", 100.0)
+    monkeypatch.setattr(traces, "LAST_S", 100.0)
     with collector() as found:
         monkeypatch.setenv(ENDPOINT, found.url)
         yield found
@@ -139,7 +139,7 @@ def test_what_fails_is_told_by_the_class_of_its_error(
 def test_json_lines_say_where_traces_go(
     secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces_beside, "LAST_S", 100.0)
+    monkeypatch.setattr(traces, "LAST_S", 100.0)
     with collector() as found:
         monkeypatch.setenv(ENDPOINT, found.url.replace("//", f"//ann:{HIDDEN}@"))
         said = secretive.command(*RUN, "--traces", "--log-format", "json")

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from stream_dp.journal.keys import read_token
-from stream_dp.operate.operator_key import sealer_for
-from stream_dp.operate.query.query_token import issued_for
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.operate.keys import issued_for, sealer_for
+from stream_dp.pipeline.yaml import load
 
 Say = Callable[..., Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from oracles.first_arrivals import apart, first_arrivals
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Users
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import InvalidCost
 
 TICKS, NAMES = 4, "uv"

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.moments import SPELLINGS, kolkata, local_times, oracle, paris, texts
 
-from stream_dp.core import moments
-from stream_dp.core.moments import TimeForm, moment_text, own_time, parse_moment, parse_moments
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core import time
+from stream_dp.core.time import (
+    TickGrid,
+    TimeForm,
+    moment_text,
+    own_time,
+    parse_moment,
+    parse_moments,
+)
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
@@ -126,7 +132,7 @@ def test_the_table_is_wide_enough() -> None:
 
 
 def test_a_parser_that_rounds_up_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moments, "_to_microseconds", lambda text: text)
+    monkeypatch.setattr(time, "_to_microseconds", lambda text: text)
     wrong = [text for text in SPELLINGS if parse_moment(text) != oracle(text)]
     assert "2024-05-01T00:59:59.9999996Z" in wrong
 
@@ -235,5 +241,5 @@ def test_a_twin_that_looks_at_midnights_alone_is_caught(monkeypatch: pytest.Monk
     some = [f"2024-03-31 0{hour}:30:00" for hour in range(6)] * 6
     right = [parse_moment(text, PARIS) for text in some]
     assert parse_moments(some, PARIS) == right
-    monkeypatch.setattr(moments, "_offset_of_day", careless)
+    monkeypatch.setattr(time, "_offset_of_day", careless)
     assert parse_moments(some, PARIS) != right

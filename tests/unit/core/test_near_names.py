@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_dp.core.near_names import LONGEST, SKIMMED, alike_names, meant, near_names
+from stream_dp.core.wording import LONGEST, SKIMMED, alike_names, meant, near_names
 
 KEYS = ("name", "statistic", "epsilon", "where", "by", "windows", "expected_events")
 

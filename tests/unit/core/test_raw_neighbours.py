@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import MOST_EVENTS, event, user
-from stream_dp.engine.guard import Guard
+from stream_dp.engine.actor import Guard
 from stream_dp.errors import FailClosed
-from stream_dp.verify.games.verifier import Verifier
+from stream_dp.verify.games.game import Verifier
 
 WIDTH, TICKS = 3, 6
 ADD, REPLACE, ANY = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK

@@ -22,7 +22,7 @@ from unit.verify.relations.symbols import (
     update,
 )
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Identical, Relation, same
 from stream_dp.core.row_relations import (
@@ -35,8 +35,8 @@ from stream_dp.core.row_relations import (
     user,
 )
 from stream_dp.errors import UsageError
-from stream_dp.verify.relations import paper_streams
-from stream_dp.verify.relations.static import StaticDataSet
+from stream_dp.verify.relations import streams
+from stream_dp.verify.relations.streams import StaticDataSet
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 
@@ -136,16 +136,16 @@ CASES: dict[str, Case] = {
     **{f"user 2 in windows of 2 {n}": users(n, 2, 2) for n in (ADD, REPLACE)},
     "user 2 in every window of 2": users(ADD, 2, 2, None),
     "user 1 in two windows of 1": users(REPLACE, 1, 1, 2),
-    "~_H": Case(paper_streams.histogram(2), lambda p: oracle.one_step(p, 2, 0, 1), BITS),
-    "~_C": Case(paper_streams.counter(2), lambda p: oracle.one_step(p, 2, -(10**9), 10**9), BITS),
+    "~_H": Case(streams.histogram(2), lambda p: oracle.one_step(p, 2, 0, 1), BITS),
+    "~_C": Case(streams.counter(2), lambda p: oracle.one_step(p, 2, -(10**9), 10**9), BITS),
     "rows(1, 2)": Case(
         StepRows(1, 2, RowSpace(2)),
         lambda p: oracle.one_step(p, 2, 0, 10**9, l0=1, linf=2),
         [*BITS, (row(5, 0), row(1, 0))],
     ),
-    "~_S": Case(paper_streams.sparse_vector(2), lambda p: oracle.sparse_vector(p, 2), MESSAGES, 4),
+    "~_S": Case(streams.sparse_vector(2), lambda p: oracle.sparse_vector(p, 2), MESSAGES, 4),
     "~_L": Case(
-        paper_streams.laplace(),
+        streams.laplace(),
         lambda p: not any("no number" in pair or "a" in pair for pair in p) and oracle.laplace(p),
         VALUES,
         3,
@@ -292,7 +292,7 @@ TWINS: dict[str, tuple[str, Relation]] = {
     "any width": ("~_C", StepRows(None, 1, RowSpace(None, -MOST_EVENTS))),
     "l0 forgotten": ("rows(1, 2)", StepRows(None, 2, RowSpace(2))),
     "linf forgotten": ("rows(1, 2)", StepRows(1, 9, RowSpace(2))),
-    "thresholds differ": ("~_S", Unchecked(paper_streams.histogram(2))),
+    "thresholds differ": ("~_S", Unchecked(streams.histogram(2))),
     "two data sets": ("static", AlwaysData(near)),
     "no property": ("static with a property", StaticDataSet(near)),
     "Laplace twice": ("~_L", StaticDataSet(near)),

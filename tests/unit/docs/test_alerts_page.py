@@ -7,11 +7,11 @@ from pathlib import Path
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import read
-from stream_dp.mechanisms.watches.false_alarms import crossing_chance
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
+from stream_dp.mechanisms.watches.watch_noise import crossing_chance
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 from stream_dp.statistics.alerts import AlertsSeries
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 

@@ -16,7 +16,7 @@ from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp import __version__
 from stream_dp.accounting.derive import RULES
-from stream_dp.accounting.filters.concurrent import CONCURRENT
+from stream_dp.accounting.ledger import CONCURRENT
 from stream_dp.server.api import create_app
 from stream_dp.server.view import PublicView, ReleaseLog
 

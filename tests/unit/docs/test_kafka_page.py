@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stream_dp.operate.doctor.diagnosis import NEEDED
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec
-from stream_dp.records.security import Security
+from stream_dp.operate.doctor import NEEDED
+from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import KafkaSourceSpec, Security
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "kafka.md").read_text()
 REST = """

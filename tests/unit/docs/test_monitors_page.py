@@ -8,9 +8,8 @@ from pathlib import Path
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.watches.kinds import SumMonitor
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.statistics.monitor import MonitorSeries
-from stream_dp.statistics.parts.watch_spec import WatchSpec
+from stream_dp.pipeline.yaml import load
+from stream_dp.statistics.monitor import MonitorSeries, WatchSpec
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "monitors.md").read_text()
 

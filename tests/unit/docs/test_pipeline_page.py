@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,

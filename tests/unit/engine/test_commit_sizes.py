@@ -20,8 +20,8 @@ from stream_dp.engine.phases import ENGINE, Lifecycle
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.run_config import COMMIT_BYTES, GROUP, RunConfig
 from stream_dp.engine.series import Series
-from stream_dp.engine.ticks.reader import Reader
-from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut, Routed
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, Routed
+from stream_dp.engine.tick_reader import Reader
 from stream_dp.files.memory import MemorySource
 from stream_dp.journal import dead_letters
 from stream_dp.journal.commit import encode

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from unit.journal.runtime_worlds import HORIZON, HeldJournal, Router, Waiting, World, batches, plan
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.actor import Actor, Halt, Snapshot
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_assembler import Routed
+from stream_dp.engine.tick_assembler import Routed
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySource
 from stream_dp.journal.commit import DeadLetter

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.made_series import MadeSeries, with_made
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.series import MadeSeries, with_made
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import Released, Shape, WindowPart, read
 

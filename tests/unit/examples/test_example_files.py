@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stream_dp.errors import WorldError
-from stream_dp.operate import example_files
+from stream_dp.operate import demo
 
 
 class RecordedFile(PackagePath):
@@ -26,13 +26,11 @@ def recorded(base: Path, name: str) -> RecordedFile:
 
 @pytest.fixture
 def no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        example_files, "__file__", str(tmp_path / "site" / "stream_dp" / "cli" / "x.py")
-    )
+    monkeypatch.setattr(demo, "__file__", str(tmp_path / "site" / "stream_dp" / "cli" / "x.py"))
 
 
 def test_checkout() -> None:
-    folder = example_files.flights_folder()
+    folder = demo.flights_folder()
     assert folder == Path(__file__).parents[3] / "examples" / "01_flights"
 
 
@@ -42,12 +40,12 @@ def test_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir(parents=True)
     (folder / "flights.csv.gz").touch()
     file = recorded(tmp_path / "site", "../share/01_flights/flights.csv.gz")
-    monkeypatch.setattr(example_files, "files", lambda _: [file])
-    assert example_files.flights_folder() == folder
+    monkeypatch.setattr(demo, "files", lambda _: [file])
+    assert demo.flights_folder() == folder
 
 
 @pytest.mark.usefixtures("no_checkout")
 def test_missing_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(example_files, "files", lambda _: [])
+    monkeypatch.setattr(demo, "files", lambda _: [])
     with pytest.raises(WorldError, match=r"flights\.csv\.gz is missing"):
-        example_files.flights_folder()
+        demo.flights_folder()

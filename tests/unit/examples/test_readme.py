@@ -12,7 +12,7 @@ from typer.main import get_command
 from stream_dp.cli.main import app
 from stream_dp.core.guarantee import PureDP
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.pipeline.yaml import load, load_series
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()

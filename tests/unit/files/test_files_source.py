@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files import records

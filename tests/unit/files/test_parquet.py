@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.moments import oracle
 
-from stream_dp.core.moments import ISO, TimeForm
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.errors import UsageError
 from stream_dp.files.files import FileSource
 from stream_dp.files.records import FieldType, Record, load_records

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.core.moments import own_time
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid, own_time
 from stream_dp.errors import UsageError
 from stream_dp.files.records import FieldType, Record, load_records, ticked
 

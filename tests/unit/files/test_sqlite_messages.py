@@ -10,8 +10,8 @@ import pytest
 from stream_dp.engine.ports import Question
 from stream_dp.errors import FailClosed, UnknownFormat, WorldError
 from stream_dp.files.memory import MemoryAnswers, MemoryQuestions
-from stream_dp.files.sqlite_messages import SqliteAnswers, SqliteQuestions, put_question
-from stream_dp.testing.message_checks import (
+from stream_dp.files.sqlite import SqliteAnswers, SqliteQuestions, put_question
+from stream_dp.testing.sequence_checks import (
     check_answers,
     check_answers_versions,
     check_questions,

@@ -12,9 +12,8 @@ from unit.integrations.test_faust_release_check import body
 
 from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.integrations.faust import EngineStopped, attach, releases
-from stream_dp.integrations.faust.attached import EngineService
-from stream_dp.integrations.faust.enriched import payload_of, refuse_reordered
-from stream_dp.integrations.faust.stopping import stop_app
+from stream_dp.integrations.faust.attached import EngineService, payload_of, refuse_reordered
+from stream_dp.integrations.faust.release_stream import stop_app
 
 PIPELINE = """
 version: 1

@@ -7,7 +7,7 @@ import pytest
 from stream_dp.errors import FailClosed
 from stream_dp.integrations.faust import release_stream
 from stream_dp.integrations.faust.release_stream import ReleaseCheck
-from stream_dp.python.public_release import PublicRelease
+from stream_dp.python.tick_release import PublicRelease
 
 
 def body(sequence: int, value: int = 1) -> bytes:

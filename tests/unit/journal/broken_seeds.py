@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.recovery.recovery import Recovered, initial_states
-from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.engine.recovery import Recovered, initial_states
+from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.journal.commit import Commit, Header
 
 ZEROS = bytes(32)

@@ -11,12 +11,12 @@ import numpy as np
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.ports import Audience, Batch, Ports, Source
-from stream_dp.engine.recovery.journal_summary import JournalSummary, read_summary
-from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Series
-from stream_dp.engine.ticks.tick_assembler import Routed
+from stream_dp.engine.tick_assembler import Routed
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Charge, Commit, Release, decode

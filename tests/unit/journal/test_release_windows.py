@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.release_asks import selected
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series, SeriesView
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.release import Shape, read

@@ -12,14 +12,12 @@ import pytest
 from rich.console import Console
 from rich.pretty import pretty_repr
 
-from stream_dp.core.messages import Query
+from stream_dp.core.mechanism import Query
 from stream_dp.engine.actor import Ask, Tick
+from stream_dp.engine.history import History, JournalSummary
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.engine.recovery.history import History
-from stream_dp.engine.recovery.journal_summary import JournalSummary
-from stream_dp.engine.recovery.recovery import Coming, Recovered
-from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
-from stream_dp.engine.ticks.tick_rows import OpenRow, ThinRow
+from stream_dp.engine.recovery import Coming, Recovered
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, OpenRow, Routed, ThinRow, TickAssembler
 from stream_dp.journal.commit import (
     Answer,
     Commit,

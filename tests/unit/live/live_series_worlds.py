@@ -9,18 +9,17 @@ from typing import Any
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Batch, Journal, Ports
-from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, decode
 from stream_dp.journal.keys import Sealer
-from stream_dp.live.message_reader import SignedMessages
+from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.operate.query.fired_watches import FiredWatches
-from stream_dp.operate.query.series_words import SeriesWords
+from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 
 HORIZON = 12

@@ -13,8 +13,7 @@ import pytest
 from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.engine import Engine
@@ -25,14 +24,13 @@ from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.files.memory import MemoryAnswers
 from stream_dp.journal.commit import Answer, Asked
 from stream_dp.journal.release import Shape
+from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.envelope import write_envelope
-from stream_dp.live.message_reader import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.noise import NoiseStream
-from stream_dp.operate.query.fired_watches import FiredWatches
-from stream_dp.operate.query.series_words import SeriesWords
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
+from stream_dp.pipeline.router import OpenRouter
 from stream_dp.testing.manual_clock import ManualClock
 
 NOW = 1_760_000_000_000

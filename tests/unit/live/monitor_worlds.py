@@ -19,11 +19,10 @@ from unit.live.message_worlds import (
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Ports
-from stream_dp.live.message_reader import SignedMessages
+from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.query.fired_watches import FiredWatches
-from stream_dp.operate.query.series_words import SeriesWords
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
+from stream_dp.pipeline.router import OpenRouter
 from stream_dp.testing.noise import ZeroNoise
 
 WATCHES: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from unit.live.monitor_worlds import FR, MonitorWorld, message
 
-from stream_dp.engine.recovery import history, recovery
+from stream_dp.engine import history, recovery
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import ThresholdAnswer
 from stream_dp.journal.commit import Asked, Halted, Unwatched, Watched

@@ -11,7 +11,7 @@ from stream_dp.engine.cut_changes import CutChanges, FreshNoise
 from stream_dp.engine.gate import Gate
 from stream_dp.engine.messages.answering import Answering
 from stream_dp.engine.messages.conversation import Conversation
-from stream_dp.engine.recovery.recovery import Recovered
+from stream_dp.engine.recovery import Recovered
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 

@@ -21,7 +21,7 @@ from unit.live.monitor_worlds import (
 
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.registry import LiveSeries
+from stream_dp.engine.series import LiveSeries
 from stream_dp.server.models.asked import Query
 
 ONCE = {**FR, "rearm": False}  # 2 orders from FR a tick

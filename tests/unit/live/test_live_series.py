@@ -16,7 +16,7 @@ from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.journal.commit import Commit
 from stream_dp.live import planner as live_series
 from stream_dp.pipeline import builder
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
 
 
 async def at_a_cut(engine: Engine) -> None:

@@ -153,8 +153,8 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     from dataclasses import replace
 
     from stream_dp.mechanisms.linear.counter import Counter
-    from stream_dp.statistics.choice.choice import Choice, Setting
     from stream_dp.statistics.count import CountSeries
+    from stream_dp.statistics.parts.choice import Choice, Setting
 
     monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
     world = World()
@@ -187,7 +187,7 @@ async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     import msgspec
     from unit.live.live_series_worlds import SEALER
 
-    from stream_dp.engine.recovery.journal_summary import read_summary
+    from stream_dp.engine.history import read_summary
     from stream_dp.journal.commit import digest, encode
 
     world = World()

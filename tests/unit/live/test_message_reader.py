@@ -10,8 +10,8 @@ from stream_dp.engine.messages.addressed import Wanted
 from stream_dp.engine.messages.issued_tokens import IssuedToken
 from stream_dp.errors import FailClosed, NotAccepted, UsageError
 from stream_dp.journal.keys import Sealer
+from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.envelope import Envelope, read_envelope, write_envelope
-from stream_dp.live.message_reader import SignedMessages
 
 SEALER = Sealer(bytes(range(32)), "orders")
 READER = SignedMessages("orders", SEALER.query_token)

@@ -6,8 +6,8 @@ from pathlib import Path
 from stream_dp.live.planner import LiveSeriesPlanner, canonical_series
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.yaml import load
 
 FILE = """\
 version: 1

@@ -12,17 +12,17 @@ from unit.journal.runtime_worlds import Crash, Fuse
 from unit.live.live_series_worlds import HORIZON, batches
 from unit.live.monitor_worlds import PIPELINE_M, MonitorWorld, message, no_noise
 
-from stream_dp.core.messages import Query, Update
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.mechanism import Query, Update
+from stream_dp.core.time import TickGrid
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import read
-from stream_dp.mechanisms.watches.false_alarms import crossing_chance
 from stream_dp.mechanisms.watches.kinds import SumMonitor
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
+from stream_dp.mechanisms.watches.watch_noise import crossing_chance
 from stream_dp.pipeline.builder import Chosen, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import ZeroNoise
 
 FILE = """\

@@ -4,10 +4,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.testing.noise import ZeroNoise
 
 
@@ -40,7 +39,7 @@ class FreshForEachWindow(WindowForest):
             return super().step(state, message, ZeroNoise())
         after, answer = super().step(state, message, noise)
         assert answer is not None
-        return after, answer + noise.laplace(self.scales[0], answer.size)
+        return after, answer + noise.samplers(self.scales[0], answer.size)
 
 
 class NeverForgets(WindowForest):
@@ -58,7 +57,7 @@ class BeforeItsTime(WindowForest):
         after, span = super()._taken(state, row, noise), self.shape.spans[1]
         if after.updates % span != span - 1:
             return after
-        early = after.open[0] + noise.laplace(self.scales[1], self.width)
+        early = after.open[0] + noise.samplers(self.scales[1], self.width)
         last = after.sums[0][-1].copy()
         last[-1] += early  # shows in the answers of this tick and of all after it
         return replace(after, sums=((*after.sums[0][:-1], last), *after.sums[1:]))

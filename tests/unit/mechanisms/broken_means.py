@@ -4,10 +4,9 @@ from fractions import Fraction
 from functools import cached_property
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, SumsAndCountsState
-from stream_dp.mechanisms.windows.window_forest import SumForest
+from stream_dp.mechanisms.linear.window_forest import SumForest
 from stream_dp.testing.noise import ZeroNoise
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
     TumblingQuantiles,
     TumblingQuantilesState,

@@ -3,10 +3,9 @@
 from fractions import Fraction
 from functools import cached_property
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.window_forest import SumForest
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.mechanisms.linear.window_forest import SumForest
 from stream_dp.testing.noise import ZeroNoise
 
 

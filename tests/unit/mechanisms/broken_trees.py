@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.mechanism import IntArray, Message, Noise
 from stream_dp.mechanisms.linear.counter import (
     HandOverCounter,
     HandOverState,

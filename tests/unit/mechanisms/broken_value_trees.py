@@ -5,10 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import ValueTree, ValueTreeState
+from stream_dp.core.mechanism import IntArray, Message, Noise
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, ValueTreeState
 
 
 class LevelsForgotten(ValueTree):

@@ -9,23 +9,21 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from stream_dp.core.composition import Child, CompositionState
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.core.sealed import SealedState, inside_of
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
+from stream_dp.core.serial import SealedState, inside_of
 from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
 from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffState
-from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState
-from stream_dp.mechanisms.linear.lattice_noise import LatticeState
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState
-from stream_dp.mechanisms.papers.noisy_quantity import NoisyQuantityState
-from stream_dp.mechanisms.papers.paper_hss import PaperHSSState
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState
+from stream_dp.mechanisms.papers.paper_hss import NoisyQuantityState, PaperHSSState
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
 from stream_dp.mechanisms.watches.monitor_state import (
@@ -34,8 +32,6 @@ from stream_dp.mechanisms.watches.monitor_state import (
     WatchersState,
     WatchWindow,
 )
-from stream_dp.mechanisms.windows.noisy_forest import WindowForestState
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
 
 Band: TypeAlias = Callable[[int, Any], int]

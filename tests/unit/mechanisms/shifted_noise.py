@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise
 
 SPREAD = 1 << 24

@@ -18,12 +18,11 @@ from oracles.tree_privacy import least_shift
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import FirstArrivals, Group
-from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.mechanism import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import ArrivalLaw
-from stream_dp.core.users import Users
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter

@@ -12,38 +12,34 @@ import numpy as np
 import pytest
 from unit.mechanisms.private_parts import Band, check_band, private_parts, states
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.messages import IntArray
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.sealed import inside_of
-from stream_dp.core.users import Users
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.core.serial import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
-from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import ValueTree
-from stream_dp.mechanisms.serving import Bands
-from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
+from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3

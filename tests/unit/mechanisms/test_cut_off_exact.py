@@ -16,13 +16,11 @@ from oracles.cut_users import cut_users
 from oracles.tree_privacy import least_shift
 from oracles.user_caps import Event, Mark
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.mechanism import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 

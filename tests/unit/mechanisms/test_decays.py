@@ -11,11 +11,10 @@ from fractions import Fraction
 import pytest
 from oracles.blt import coefficients, inverse_sums, squares
 
-from stream_dp.mechanisms.linear.decay_table import ENDLESS, TUNED
-from stream_dp.mechanisms.linear.decays import GUARD, Decays, decays_for
+from stream_dp.mechanisms.linear.gaussian_counter import ENDLESS, GUARD, TUNED, Decays, decays_for
 
 SMALL = [Decays((1,), (64,)), Decays((3, 1), (150, 11)), Decays(*TUNED[4]), Decays(*TUNED[6])]
-GAINS = 1 << 23  # what 64 bits leave room for (mechanisms/linear/lattice_noise.py)
+GAINS = 1 << 23  # what 64 bits leave room for (mechanisms/linear/gaussian_counter.py)
 
 
 def optimum(steps: int) -> float:

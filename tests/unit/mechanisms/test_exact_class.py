@@ -13,26 +13,23 @@ import numpy as np
 import pytest
 
 from stream_dp.accounting.derive import RULES, derive
-from stream_dp.accounting.entry import Entry
-from stream_dp.accounting.filters.concurrent import CLASSES, CONCURRENT
-from stream_dp.accounting.filters.filter import Spend
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.filters.filter import Entry, Spend
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.ledger import CLASSES, CONCURRENT, Ledger
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Filtered, Fixed, Touched
 from stream_dp.core.composition import CompositionMessage, CompositionState, ConcurrentComposition
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.mechanism import IntArray, Message, Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire
+from stream_dp.core.serial import wire
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Maximum, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, CounterState
-from stream_dp.mechanisms.papers.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.papers.paper_hss import PaperSparseVector
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.mechanisms.watches.monitor_state import AlertsState

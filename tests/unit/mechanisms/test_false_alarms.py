@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.watches.false_alarms import WIDEST, crossing_chance, exceeding
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.noise.digits import MAX_SCALE
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
+from stream_dp.mechanisms.watches.watch_noise import WIDEST, crossing_chance, exceeding
+from stream_dp.noise.samplers import MAX_SCALE
 from stream_dp.testing.noise import SeededNoise
 
 ADD = Neighbors.ADD_REMOVE

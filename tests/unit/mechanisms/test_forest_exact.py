@@ -18,20 +18,20 @@ from oracles.tree_privacy import least_shift
 from unit.mechanisms import broken_forests as broken
 from unit.mechanisms.shifted_noise import Drawn, Shifted
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.windows.forest_decoding import ForestDecoding
-from stream_dp.mechanisms.windows.forest_shape import (
+from stream_dp.mechanisms.linear.noisy_forest import (
     FLAT,
+    MOST_HELD,
+    ForestDecoding,
     ForestShape,
+    WindowForestState,
     best_forest,
     window_variances,
 )
-from stream_dp.mechanisms.windows.noisy_forest import MOST_HELD, WindowForestState
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import Draw, ScriptedNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

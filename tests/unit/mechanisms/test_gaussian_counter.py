@@ -18,17 +18,21 @@ from scipy.stats import norm
 
 from stream_dp.accounting.conversions import zcdp_budget, zcdp_epsilon
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.discrete_gaussian import discrete_gaussian
-from stream_dp.accounting.gaussian_curve import gaussian_delta
+from stream_dp.accounting.gaussian_curve import discrete_gaussian, gaussian_delta
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, FailClosed, NotDerivable, RejectedMessage
 from stream_dp.mechanisms.linear.counter import HybridCounter
-from stream_dp.mechanisms.linear.decays import Decays, decays_for
-from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
-from stream_dp.mechanisms.linear.lattice_noise import LatticeNoise, LatticeState
+from stream_dp.mechanisms.linear.gaussian_counter import (
+    Decays,
+    GaussianCounter,
+    GaussianCounterState,
+    LatticeNoise,
+    LatticeState,
+    decays_for,
+)
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import derived
 from stream_dp.noise import NoiseStream

@@ -18,14 +18,14 @@ from unit.mechanisms.shifted_noise import Drawn, Shifted
 from unit.mechanisms.test_forest_exact import FOURS, PAIRS, SHAPES, THREE, nodes
 
 from stream_dp.core.guarantee import ZCDP
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.window_forest import GaussianForest
+from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.windows_and_ever import GaussianAndEver
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

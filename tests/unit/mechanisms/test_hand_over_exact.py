@@ -16,8 +16,7 @@ from oracles import decoded_tree as oracle
 from unit.mechanisms import broken_trees as broken
 from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.linear.counter import (
@@ -27,7 +26,7 @@ from stream_dp.mechanisms.linear.counter import (
     HandOverState,
     HybridCounter,
 )
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeShape
 from stream_dp.mechanisms.noise_quantiles import sum_variance
 from stream_dp.testing.noise import ZeroNoise
 

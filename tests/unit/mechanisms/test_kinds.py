@@ -20,15 +20,13 @@ import pytest
 import stream_dp.core
 import stream_dp.mechanisms
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import content_fields
-from stream_dp.core.wire import wire, wire_of
-from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
+from stream_dp.core.serial import content_fields, wire, wire_of
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.lattice_noise import LatticeNoise
+from stream_dp.mechanisms.linear.gaussian_counter import LatticeNoise
 from stream_dp.mechanisms.linear.tree import TreeNoise
-from stream_dp.mechanisms.states import STATES, UPGRADES
+from stream_dp.mechanisms.states import STATES, UPGRADES, mechanism_fingerprint
 
 FROZEN = {
     ("alerts", 1): "epsilon neighbors ones=1 threshold width",

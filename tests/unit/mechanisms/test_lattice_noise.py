@@ -13,9 +13,15 @@ import pytest
 from oracles.blt import coefficients, inverse_sums
 
 from stream_dp.errors import FailClosed, NotDerivable
-from stream_dp.mechanisms.linear.decay_table import ENDLESS, TUNED
-from stream_dp.mechanisms.linear.decays import Decays
-from stream_dp.mechanisms.linear.lattice_noise import LIMIT, LatticeNoise, LatticeState, covered
+from stream_dp.mechanisms.linear.gaussian_counter import (
+    ENDLESS,
+    LIMIT,
+    TUNED,
+    Decays,
+    LatticeNoise,
+    LatticeState,
+    covered,
+)
 from stream_dp.noise import NoiseStream
 from stream_dp.testing.noise import ScriptedNoise
 

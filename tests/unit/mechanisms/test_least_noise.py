@@ -14,14 +14,14 @@ import pytest
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.noisy_forest import ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
-from stream_dp.mechanisms.windows.forest_shape import ForestShape
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 FIFTH, TENTH = Fraction(1, 5), Fraction(1, 10)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.testing.noise import Draw, ScriptedNoise, SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -10,8 +10,7 @@ import pytest
 
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
-from stream_dp.core.mechanism import Mechanism, Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim
 from stream_dp.errors import NotDerivable, RejectedMessage, TaintError, UsageError
@@ -32,11 +31,16 @@ from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
-from stream_dp.verify.exact.finite import DifferAtMost, FiniteComposition, FirstPair, SparsePairs
+from stream_dp.verify.exact.finite import (
+    DifferAtMost,
+    FiniteComposition,
+    FirstPair,
+    Sampled,
+    SparsePairs,
+)
 from stream_dp.verify.exact.randomized_response import LeakyBit
-from stream_dp.verify.exact.sampled import Sampled
-from stream_dp.verify.relations.local_messages import LocalMessages, SparseDataSets
-from stream_dp.verify.relations.static import StaticDataSet
+from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
+from stream_dp.verify.relations.streams import StaticDataSet
 
 ADD, REPLACE, ONE, HALF = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1), Fraction(1, 2)
 TRIANGLE = ((0, 1), (0, 2), (1, 2))  # vertices that hold the edges 01, 02, 12

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
-from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.inner_counter import error_bound
+from stream_dp.mechanisms.hss.hss import HSS, error_bound
 from stream_dp.mechanisms.hss.quantities import ErrorLaw
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.tree_shape import TreeShape, sampled
+from stream_dp.mechanisms.linear.tree import TreeShape, sampled
+from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise

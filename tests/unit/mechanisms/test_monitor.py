@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import Message, Query, Update
+from stream_dp.core.mechanism import Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.states import STATES
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.watch_messages import (
+from stream_dp.mechanisms.watches.monitor_state import (
     ArmQuery,
     DisarmQuery,
     ThresholdQuery,

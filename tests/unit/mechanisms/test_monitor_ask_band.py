@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream
 from stream_dp.testing.noise import ZeroNoise
 

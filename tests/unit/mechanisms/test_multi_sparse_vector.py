@@ -8,7 +8,7 @@ import pytest
 from oracles.svt import Decays, directional_loss, loss, pattern_probability
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.papers.multi_sparse_vector import (

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from unit.mechanisms.test_noise_quantiles import law, terms
 
-from stream_dp.mechanisms import noise_contrasts
-from stream_dp.mechanisms.noise_contrasts import BITS, SMOOTH, contrast_widths
-from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
+from stream_dp.mechanisms import noise_law
+from stream_dp.mechanisms.noise_law import BITS, NOTHING, SMOOTH, NoiseLaw, contrast_widths
 from stream_dp.mechanisms.noise_quantiles import Term, Terms
 from stream_dp.mechanisms.quotients import Widths
 
@@ -153,7 +152,7 @@ def test_a_width_is_rounded_up(deviation: float) -> None:
     assert 1e-4 <= b < 1e-3
 
 
-def by_halves(summed: noise_contrasts._Sum, failure: float) -> Fraction:
+def by_halves(summed: noise_law._Sum, failure: float) -> Fraction:
     """The quantile from the transform at all angles, searched for by halves: in thirty times the time."""
     deviation = math.sqrt(summed.variance)
     unlikely = math.log(2 / (failure * 1e-6))
@@ -172,8 +171,8 @@ def by_halves(summed: noise_contrasts._Sum, failure: float) -> Fraction:
     return Fraction(high << max(0, summed.bits), 1 << max(0, -summed.bits))
 
 
-def some_sums(number: int) -> list[tuple[noise_contrasts._Sum, float]]:
-    choose, found = random.Random(7), list[tuple[noise_contrasts._Sum, float]]()
+def some_sums(number: int) -> list[tuple[noise_law._Sum, float]]:
+    choose, found = random.Random(7), list[tuple[noise_law._Sum, float]]()
     while len(found) < number:
         terms = tuple(
             Term(
@@ -184,7 +183,7 @@ def some_sums(number: int) -> list[tuple[noise_contrasts._Sum, float]]:
             for _ in range(choose.choice((0, 1, 1, 3, 9)))
         )
         normal = choose.choice((0.0, choose.random() * 10 ** choose.randint(0, 8)))
-        summed = noise_contrasts._Sum.of(NoiseLaw(terms, normal))
+        summed = noise_law._Sum.of(NoiseLaw(terms, normal))
         if summed.variance:
             found.append((summed, choose.choice((0.5, 0.05, 1 - 0.95, 1e-3, 1e-6, 1e-9))))
     return found
@@ -195,9 +194,9 @@ def test_a_quantile_is_that_of_all_angles_and_of_halves(monkeypatch: pytest.Monk
     sums = some_sums(120)
     right = [by_halves(*each) for each in sums]
     assert [summed.quantile(failure) for summed, failure in sums] == right
-    monkeypatch.setattr(noise_contrasts, "FEW", 4)
+    monkeypatch.setattr(noise_law, "FEW", 4)
     assert [summed.quantile(failure) for summed, failure in sums] == right
-    monkeypatch.setattr(noise_contrasts, "LEFT_OUT", 1e9)
+    monkeypatch.setattr(noise_law, "LEFT_OUT", 1e9)
     assert [summed.quantile(failure) for summed, failure in sums] == right
-    monkeypatch.setattr(noise_contrasts, "ROUNDING", -np.inf)
+    monkeypatch.setattr(noise_law, "ROUNDING", -np.inf)
     assert [summed.quantile(failure) for summed, failure in sums] != right

@@ -8,27 +8,23 @@ from typing import Any
 
 import pytest
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.noise_contrasts import contrast_widths
-from stream_dp.mechanisms.noise_law import NOTHING
-from stream_dp.mechanisms.serving import Answer, Contrasts
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.noise_law import NOTHING, contrast_widths
+from stream_dp.mechanisms.serving import Answer, Contrasts
 
 ADD, TENTH, SMALL = Neighbors.ADD_REMOVE, Fraction(1, 10), Fraction(1, 500)
 WINDOWS = (1, 6)

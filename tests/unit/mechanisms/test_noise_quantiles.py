@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_dp.mechanisms import noise_quantiles
-from stream_dp.mechanisms.linear.tree import TreeNoise
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape
 from stream_dp.mechanisms.noise_quantiles import (
     Term,
     Terms,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.quantiles.rank_margins import rank_margins
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
+from stream_dp.mechanisms.quantiles.sliding_quantiles import rank_margins
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels
 
 TIMES: list[tuple[Term | tuple[Fraction, int], ...]] = [
     ((Fraction(10), 1),),

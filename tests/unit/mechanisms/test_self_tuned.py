@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.mechanisms.hss.self_tuned import LEAST, NODES, SHORTEST, SelfTuned, ceil_root
+from stream_dp.mechanisms.hss.sparse_vector import LEAST, NODES, SHORTEST, SelfTuned, ceil_root
 
 SCALES = st.fractions(Fraction(1, 100), 1_000, max_denominator=1_000)
 

@@ -17,8 +17,7 @@ import pytest
 from oracles import decoded_tree as oracle
 from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import HandOverSchedule
 from stream_dp.mechanisms.linear.separate_counters import (
@@ -26,7 +25,7 @@ from stream_dp.mechanisms.linear.separate_counters import (
     SeparateCounters,
     SeparateState,
 )
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeShape
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 
 EPSILON = Fraction(2, 3)

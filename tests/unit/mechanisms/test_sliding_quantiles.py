@@ -10,17 +10,16 @@ from oracles import value_tree as oracle
 from unit.mechanisms import broken_value_trees as broken
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

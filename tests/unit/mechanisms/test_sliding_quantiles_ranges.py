@@ -10,17 +10,21 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.quantiles.rank_margins import rank_margins
-from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, RUNNING, SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import FRACTION_BITS, ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.quantiles.sliding_quantiles import (
+    EACH,
+    PARTS,
+    RUNNING,
+    SlidingQuantiles,
+    rank_margins,
+)
+from stream_dp.mechanisms.quantiles.value_tree import FRACTION_BITS, Over, ValueLevels, ValueTree
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, HALF, SURE = Neighbors.ADD_REMOVE, Fraction(1, 2), Fraction(19, 20)

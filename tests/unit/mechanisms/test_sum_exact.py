@@ -14,7 +14,7 @@ import pytest
 from oracles.event_contents import differences
 from unit.mechanisms.broken_sums import EPSILON, TWINS
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import MOST_UNITS
 from stream_dp.core.row_relations import AMOUNTS, AmountRows

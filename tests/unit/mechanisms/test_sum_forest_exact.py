@@ -14,17 +14,17 @@ import pytest
 from oracles.event_contents import Row, differences
 from unit.mechanisms import broken_sum_forests as broken
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import MOST_UNITS
 from stream_dp.core.row_relations import AmountRows
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape, best_forest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.testing.noise import ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK

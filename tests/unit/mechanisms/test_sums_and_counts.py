@@ -13,17 +13,17 @@ from oracles.mean_contents import Row, pairs
 from unit.mechanisms.broken_means import ScaleOfCounts
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.messages import Update
+from stream_dp.core.mechanism import Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import HalvedRows
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.windows.forest_shape import ForestShape
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver, WindowsAndEver
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, TWO = Fraction(1), Fraction(2)

@@ -14,11 +14,10 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.serving import Bands, Differences, all_at_once
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 
 ADD = Neighbors.ADD_REMOVE
 HALF = Fraction(1, 2)

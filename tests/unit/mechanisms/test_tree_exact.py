@@ -17,12 +17,17 @@ from oracles import tree as walk
 from unit.mechanisms import broken_trees as broken
 from unit.mechanisms.shifted_noise import Drawn, check_counter, check_tree
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise
-from stream_dp.mechanisms.linear.tree_shape import TreeShape, sampled, worst_prefix
+from stream_dp.mechanisms.linear.tree import (
+    FRACTION_BITS,
+    TreeNoise,
+    TreeShape,
+    sampled,
+    worst_prefix,
+)
 from stream_dp.mechanisms.noise_quantiles import sum_variance
 
 SCALE = Fraction(7, 2)

@@ -8,7 +8,7 @@ from oracles.exact import decay
 from oracles.noisy_maximum import noisy_maximum, rank_losses
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.messages import Message, Query, Update
+from stream_dp.core.mechanism import Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles

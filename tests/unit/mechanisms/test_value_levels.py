@@ -7,7 +7,7 @@ import pytest
 from oracles import value_tree as oracle
 
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.quantiles.value_levels import FRACTION_BITS, ValueLevels, best_levels
+from stream_dp.mechanisms.quantiles.value_tree import FRACTION_BITS, ValueLevels, best_levels
 
 SHAPES = [(1, 2), (2, 2), (5, 5), (4, 2), (7, 2), (9, 3), (10, 3), (22, 8), (65, 4)]
 HALF, HIGH = Fraction(1, 2), Fraction(99, 100)

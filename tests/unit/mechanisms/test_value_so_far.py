@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.serving import Differences
-from stream_dp.mechanisms.windows.forest_shape import FLAT, best_forest
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import (
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.serving import Differences
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, ONE, WIDTH, TICKS = Neighbors.ADD_REMOVE, Fraction(1), 2, 12

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from unit.mechanisms import broken_value_trees as broken
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable, RejectedMessage
+from stream_dp.mechanisms.checks import LARGEST
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
-from stream_dp.mechanisms.row_check import LARGEST
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.testing.noise import ZeroNoise
 
 ADD, ONE, HALF = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 2)

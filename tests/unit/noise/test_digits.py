@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream
-from stream_dp.noise.digits import DIGIT_BITS, MAX_SCALE, TAIL_SCALES, TOP_SCALE, Sampler, Split
-from stream_dp.noise.laplace import geometric_sampler, laplace_sampler
+from stream_dp.noise.samplers import (
+    DIGIT_BITS,
+    MAX_SCALE,
+    TAIL_SCALES,
+    TOP_SCALE,
+    Sampler,
+    Split,
+    geometric_sampler,
+    laplace_sampler,
+)
 from stream_dp.noise.tables import Table
 
 SEED = bytes(range(32))

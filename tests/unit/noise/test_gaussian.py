@@ -15,10 +15,10 @@ from oracles.gaussian import exp_enclosed, floor_exp, mass, weight, weights
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream
-from stream_dp.noise.digits import LARGEST
-from stream_dp.noise.gaussian import (
+from stream_dp.noise.samplers import (
     BLOCKS,
     COIN_BITS,
+    LARGEST,
     LOW_BITS,
     MAX_VARIANCE,
     TAIL_DEVIATIONS,

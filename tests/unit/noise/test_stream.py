@@ -15,7 +15,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.errors import FailClosed
 from stream_dp.noise import NoiseStream
 from stream_dp.noise.bits import BitStream
-from stream_dp.noise.digits import MAX_SCALE
+from stream_dp.noise.samplers import MAX_SCALE
 
 SEED = bytes(range(32))
 SCALES = [Fraction(1, 1000), Fraction(1, 2), Fraction(5, 2), Fraction(100), Fraction(10**9)]

@@ -14,7 +14,7 @@ from unit.cli.test_ledger import summary_of
 from unit.live.live_series_steps import question, running
 from unit.live.live_series_worlds import PIPELINE, World
 
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.cli.printing import budget_text
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee
 from stream_dp.core.neighbors import Neighbors
@@ -26,8 +26,8 @@ from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.budget_view import api_budget, budget_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
 
 MILLIONTH = Fraction(1, 10**6)
 FORTY = [{"name": f"c{n}", "statistic": "count", "epsilon": "0.05"} for n in range(40)]

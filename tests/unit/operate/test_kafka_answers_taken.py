@@ -9,9 +9,8 @@ from live_acts import drained
 
 from stream_dp.client.kafka_messages import KafkaMessages
 from stream_dp.client.message_text import fresh_id, message_text
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.answer_words import body_of, not_accepted
-from stream_dp.engine.messages.conversation import Conversation
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.messages.conversation import Conversation, body_of, not_accepted
 from stream_dp.errors import NotAccepted, StreamDPError, WorldError
 from stream_dp.journal.answer_body import AnswerCut, Answered, RefusalKind
 from stream_dp.kafka.client.clients import KafkaSettings

@@ -7,8 +7,8 @@ import pytest
 from unit.live.live_series_worlds import PIPELINE
 
 from stream_dp.journal.release import release_of
-from stream_dp.operate.tick_times import TickTimes
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.operate.published_bodies import TickTimes
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.server.view import ReleaseLog
 
 WALL: dict[str, Any] = PIPELINE | {

@@ -5,17 +5,13 @@ from typing import Any
 
 import pytest
 
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.basic import BasicFilter
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.budget import filter_of, opened
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec, Privacy
 from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.spec import PipelineSpec, Privacy
 
 Data = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.wire import wire_of
+from stream_dp.core.serial import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss import sparse_vector
@@ -21,8 +21,8 @@ from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.statistics.choice.choose_hss import BIN_SHARE, QUANTITY_SHARE
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.choose_hss import BIN_SHARE, QUANTITY_SHARE
 
 Data = dict[str, Any]
 UNIT = 10**12

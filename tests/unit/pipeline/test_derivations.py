@@ -11,8 +11,8 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 Node = tuple[int, str, str, float, list[str]]  # depth, rule, source, epsilon, conditions

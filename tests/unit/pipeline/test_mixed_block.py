@@ -9,14 +9,11 @@ from fractions import Fraction
 import pytest
 
 from stream_dp.accounting.conversions import zcdp_epsilon
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, Measure, PureDP

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.promise import plain_promise, times
+from stream_dp.pipeline.yaml import load
 
 FILE = """\
 version: 1

@@ -13,8 +13,8 @@ from unit.pipeline.routing.planned_worlds import ran
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import StreamDPError
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.statistics import STATISTICS
 
 TICKS = 2

@@ -10,8 +10,8 @@ from unit.live.live_series_worlds import PIPELINE, World, batches
 from unit.live.test_message_recovery import lived, rewritten
 
 from stream_dp.engine import engine as engines
-from stream_dp.engine.made_series import MadeSeries
-from stream_dp.engine.recovery.recovery import recover
+from stream_dp.engine.recovery import recover
+from stream_dp.engine.series import MadeSeries
 from stream_dp.errors import FailClosed
 from stream_dp.files.memory import MemorySource
 from stream_dp.journal.commit import Commit, SavedStates

@@ -7,9 +7,9 @@ import pytest
 
 from stream_dp.cli.main import code_of
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.caveats import caveats
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.report import plan_json, predicted_errors
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 TOP = ["epsilon", "delta", "unit", "neighbors", "horizon", "series", "derivation", "promise"]

@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 from stream_dp.cli.main import code_of
+from stream_dp.core.neighbors import Users
 from stream_dp.core.row_relations import EventRows, Stream
-from stream_dp.core.users import Users
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.observe.public_view import pipeline_json
-from stream_dp.operate.run.series_claim import series_claim
+from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.caveats import caveats
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.people import looks_like_people
-from stream_dp.pipeline.promise import unit_json, unit_name, unit_words
+from stream_dp.pipeline.promise import caveats, looks_like_people, unit_json, unit_name, unit_words
 from stream_dp.pipeline.report import guarantee_json, plan_json
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 EVERY_DAY = "users of at most 20 events in a window of 24 ticks"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint, meaning
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 BY_DAY = {"unit": "user", "user": "note", "max_events": "20", "per": "1d"}

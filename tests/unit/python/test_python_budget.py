@@ -31,7 +31,7 @@ from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Users
 from stream_dp.python import series
 from stream_dp.python.series import ContinualSeries, Prepared
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

@@ -15,16 +15,16 @@ import pytest
 
 import stream_dp as sdp
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories.seen_memory import SeenMemory
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.engine.ticks.record_guard import EveryRecord
+from stream_dp.engine.tick_reader import EveryRecord
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import fresh_seed
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python import series
 from stream_dp.python.budget import Budget
 from stream_dp.python.series import Prepared

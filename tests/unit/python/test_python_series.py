@@ -29,7 +29,7 @@ from stream_dp import (
     RejectedMessage,
     TickRelease,
 )
-from stream_dp.core.messages import Query
+from stream_dp.core.mechanism import Query
 from stream_dp.noise import fresh_seed
 from stream_dp.python import series
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

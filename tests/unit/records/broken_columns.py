@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stream_dp.core.messages import IntArray
-from stream_dp.pipeline.routing import entry_columns, feature_counts
+from stream_dp.core.mechanism import IntArray
+from stream_dp.pipeline import feature_counts
 from stream_dp.records import list_columns
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.conditions import Test
@@ -24,7 +24,7 @@ Breakage: TypeAlias = tuple[type | Any, str, Any]
 """An object, its attribute, and what takes the attribute's place."""
 
 _decode = ListDecoder.decode
-_bins, _key, _pairs = entry_columns._binned, entry_columns.tick_key, entry_columns._pairs
+_bins, _key, _pairs = feature_counts._binned, feature_counts.tick_key, feature_counts._pairs
 _units = Amount.of
 _make, _read, _make_coded = _Ordered.__init__, _Ordered.read, _Coded.__init__
 
@@ -159,11 +159,11 @@ BREAKAGES: dict[str, Breakage] = {
     "> for >=": (_Ordered, "answer", _strict),
     "the nulls of another field": (_Ordered, "read", _mask_of_the_first),
     "unknown texts pass": (_Coded, "__init__", _others_pass),
-    "an edge lies in the bin below": (entry_columns, "_binned", _edge_below),
+    "an edge lies in the bin below": (feature_counts, "_binned", _edge_below),
     "null lies in a bin": (Numbers, "or_null", _null_is_lowest),
-    "all clocks show UTC": (entry_columns, "tick_key", _in_utc),
-    "one combination a record": (entry_columns, "_pairs", _first_of_list),
-    "a member is left out": (entry_columns, "_pairs", _turned),
+    "all clocks show UTC": (feature_counts, "tick_key", _in_utc),
+    "one combination a record": (feature_counts, "_pairs", _first_of_list),
+    "a member is left out": (feature_counts, "_pairs", _turned),
     "the last record is not clamped": (Amount, "of", _last_unclamped),
     "amounts are clamped together": (Amount, "of", _clamped_together),
     "amounts are truncated": (Amount, "of", _truncated),

@@ -20,9 +20,9 @@ from oracles.tick_rows import (
 )
 
 from stream_dp.engine.ports import Batch
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.layout import Block, Feature, RowLayout, Slot
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.conditions import Test
 from stream_dp.records.groupings import Edges, TickKey, grouping_fields, keys_of, parts_of

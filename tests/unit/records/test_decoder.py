@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.decoder import RecordDecoder, Refusal
 
 Data = dict[str, Any]

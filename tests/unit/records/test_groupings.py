@@ -12,18 +12,17 @@ import pytest
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.check.field_fit import used_fields
+from stream_dp.operate.fitting import used_fields
 from stream_dp.operate.observe.public_view import pipeline_json
+from stream_dp.pipeline import spec
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file import named_zones
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.pipeline.feature_counts import tick_key
 from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
+from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.routing.entry_columns import tick_key
-from stream_dp.pipeline.routing.layout import RowLayout
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import OpenRouter, Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.records.endpoints import WallClock
 from stream_dp.records.groupings import (
     Edges,
@@ -241,7 +240,7 @@ def test_a_fingerprint_covers_edges_order_and_what_a_zone_means(
     assert "zones" in fingerprints(spec_of(tmp_path, zoned)).parts
     assert "zones" not in fingerprints(spec_of(tmp_path, "{tick: hour}")).parts
     before = of(zoned)
-    monkeypatch.setattr(named_zones, "offsets", lambda zone, grid: [(0, 0)])
+    monkeypatch.setattr(spec, "offsets", lambda zone, grid: [(0, 0)])
     assert of(zoned) != before
 
 

@@ -12,12 +12,12 @@ from oracles.user_caps import Event
 from unit.pipeline.routing.seen_worlds import specification
 from unit.pipeline.routing.user_worlds import SEALER, hashed, payload
 
-from stream_dp.engine.memories import identifiers
-from stream_dp.engine.memories.identifiers import Came, each_once
+from stream_dp.engine import identifiers
+from stream_dp.engine.identifiers import Came, each_once
 from stream_dp.engine.ports import Batch
-from stream_dp.pipeline.routing.cap_uses import CapUses
-from stream_dp.pipeline.routing.layout import Slot
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.layout import Slot
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.user_guard import CapUses
 
 
 def found(events: list[Event]) -> dict[int, dict[int, set[bytes]]]:

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
 from stream_dp.engine.ports import Batch
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records import decoder, list_columns
 from stream_dp.records.groupings import most_ones
 from stream_dp.records.list_columns import Entries

@@ -4,10 +4,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from stream_dp.core.moments import TimeForm
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.records import own_ticks
-from stream_dp.records.own_ticks import NO_TIME, OUTSIDE, OwnTicks
+from stream_dp.core.time import TickGrid, TimeForm
+from stream_dp.records import decoder
+from stream_dp.records.decoder import NO_TIME, OUTSIDE, OwnTicks
 
 GRID = TickGrid(origin=10_000, step=2_000, horizon=2)  # ticks of 10 s to 12 s and to 14 s
 AT = {
@@ -56,7 +55,7 @@ def test_grids_and_zones_remember_for_themselves() -> None:
 
 def test_what_is_remembered_is_bounded_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short texts alone, so many of them, and no integers."""
-    monkeypatch.setattr(own_ticks, "_CACHED_TIMES", 4)
+    monkeypatch.setattr(decoder, "_CACHED_TIMES", 4)
     ticks, found = OwnTicks(GRID, TimeForm()), list[int]()
     remembered = ticks._tick_of
     for n in range(20):
@@ -78,8 +77,8 @@ def test_many_times_have_the_ticks_of_each_alone(
     monkeypatch: pytest.MonkeyPatch, cached: int, at_once: int
 ) -> None:
     """New ones, repeated ones, those of other lengths and no times, in readings and memories of every size."""
-    monkeypatch.setattr(own_ticks, "_CACHED_TIMES", cached)
-    monkeypatch.setattr(own_ticks, "_AT_ONCE", at_once)
+    monkeypatch.setattr(decoder, "_CACHED_TIMES", cached)
+    monkeypatch.setattr(decoder, "_AT_ONCE", at_once)
     form = TimeForm(zone=ZoneInfo("UTC"))
     times = [
         f"1970-01-01 00:00:{second:02d}.{n % 4:03d}" for n in range(7) for second in range(8, 16)
@@ -98,7 +97,7 @@ def test_many_times_have_the_ticks_of_each_alone(
 def test_a_reading_that_breaks_off_leaves_no_false_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = OwnTicks(GRID, TimeForm())
     with monkeypatch.context() as patch:
-        patch.setattr(own_ticks, "parse_moments", lambda *_: 1 // 0)
+        patch.setattr(decoder, "parse_moments", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             ticks.of(AT["iso"], 3)
     assert ticks.of(AT["iso"], 3).tolist() == [0, 0, 1]

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.moments import SPELLINGS, oracle, texts
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.files import records as reader
 from stream_dp.files.records import FieldType, load_records, ticked
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
-from stream_dp.records import own_ticks as decoding
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records import decoder as decoding
 
 START = 1_714_521_600_000  # 2024-05-01T00:00:00Z
 GRID = TickGrid(START, 3_600_000, 3)

@@ -24,7 +24,7 @@ from unit.records.columns_worlds import (
     routed,
 )
 
-from stream_dp.pipeline.routing.layout import Feature
+from stream_dp.pipeline.layout import Feature
 from stream_dp.records.conditions import Test
 
 GOOD: dict[str, Any] = {

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from unit.pipeline.routing.planned_worlds import engine_of, ran
 
-from stream_dp.engine.made_series import MadeSeries
 from stream_dp.engine.ports import Batch
+from stream_dp.engine.series import MadeSeries
 from stream_dp.errors import StreamDPError
 from stream_dp.files.memory import MemorySource, MemoryStore
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.conditions import Condition, implies
 from stream_dp.records.conditions import tests_of as meaning_of
 from stream_dp.records.schema import FieldSpec

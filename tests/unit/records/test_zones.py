@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from stream_dp.core.moments import TimeForm
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid, TimeForm
 from stream_dp.pipeline import fingerprints as meanings
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.records import zones
-from stream_dp.records.schema import TimeField
-from stream_dp.records.zones import offsets
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records import schema
+from stream_dp.records.schema import TimeField, offsets
 
 Data = dict[str, Any]
 DAY = 86_400_000
@@ -50,7 +48,7 @@ def test_other_names_are_refused(name: str, message: str) -> None:
 
 
 def test_a_machine_without_a_database_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zones, "available_timezones", set)
+    monkeypatch.setattr(schema, "available_timezones", set)
     with pytest.raises(ValidationError, match="pip install tzdata"):
         TimeField(zone="Europe/Paris")
 

@@ -20,10 +20,9 @@ from unit.server import public_world as world
 from unit.server.metrics_sources import RELEASE, Sourceless, require_sources, samples, told_numbers
 
 from stream_dp.journal.commit import Release
+from stream_dp.server import metrics
 from stream_dp.server.api import create_app
-from stream_dp.server.metrics import exposition
-from stream_dp.server.metrics.exposition import FiredSoFar
-from stream_dp.server.metrics.gauges import OPEN, Gauges
+from stream_dp.server.metrics import OPEN, FiredSoFar, Gauges
 from stream_dp.server.models.published import EXAMPLES
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -154,7 +153,7 @@ def told_wrong(gauges: Gauges, *_: object) -> None:
 async def test_a_line_without_a_source_is_found(
     scraped: Callable[[], Any], view: PublicView, monkeypatch: pytest.MonkeyPatch, twin: Any
 ) -> None:
-    monkeypatch.setattr(exposition, "add_budget", twin)
+    monkeypatch.setattr(metrics, "add_budget", twin)
     with pytest.raises(Sourceless):
         require_sources(await scraped(), view)
 
@@ -191,7 +190,7 @@ async def test_ticks_at_which_keys_fire_between_two_scrapes_are_counted(
 def test_what_a_scrape_reads_is_bounded(
     release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.server.metrics.exposition.MOST_READ", 3)
+    monkeypatch.setattr("stream_dp.server.metrics.MOST_READ", 3)
     log, counted = ReleaseLog(), FiredSoFar()
     log.append(release(1, "late", 0, fired=["AA"], band=1))
     counted = counted.counting(counted.unread(log), log.names())
@@ -239,14 +238,14 @@ def looked_at(release: MakeRelease) -> tuple[int, int]:
 def test_a_scrape_takes_what_is_new_and_no_more(
     release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.server.metrics.exposition.MOST_READ", 50)
+    monkeypatch.setattr("stream_dp.server.metrics.MOST_READ", 50)
     assert looked_at(release) == (500, 0)
 
 
 def test_one_that_takes_all_that_is_kept_is_caught(
     release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.server.metrics.exposition.MOST_READ", 50)
+    monkeypatch.setattr("stream_dp.server.metrics.MOST_READ", 50)
 
     def unread(self: FiredSoFar, log: ReleaseLog) -> list[Release]:
         if self._upto.get("late") is None:
@@ -274,13 +273,13 @@ async def test_the_text_is_made_again_only_for_what_is_new(
     release: MakeRelease,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads, plain = [], exposition._text
+    threads, plain = [], metrics._text
 
     def watched(*arguments: Any) -> bytes:
         threads.append(threading.get_ident())
         return plain(*arguments)
 
-    monkeypatch.setattr(exposition, "_text", watched)
+    monkeypatch.setattr(metrics, "_text", watched)
     first = await asyncio.gather(*(scraped() for _ in range(4)))
     assert len({*first}) == len(threads) == 1
     assert threading.get_ident() not in threads  # the engine's loop does not wait for it
@@ -299,7 +298,7 @@ async def test_a_text_is_paid_for_by_a_pause_before_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times: list[tuple[float, float]] = []
-    plain = exposition._text
+    plain = metrics._text
 
     def watched(*arguments: Any) -> bytes:
         began = time.monotonic()
@@ -307,7 +306,7 @@ async def test_a_text_is_paid_for_by_a_pause_before_the_next_one(
         times.append((began, time.monotonic()))
         return text
 
-    monkeypatch.setattr(exposition, "_text", watched)
+    monkeypatch.setattr(metrics, "_text", watched)
     for tick in range(3):
         view.log.append(release(view.log.last_sequence + 1, "scalar", 12 + tick, value=7, band=37))
         await scraped()
@@ -320,7 +319,7 @@ async def test_a_text_is_paid_for_by_a_pause_before_the_next_one(
 async def test_amounts_that_are_no_epsilons_are_not_called_so(view: PublicView) -> None:
     rho = {**world.budget(), "unit": "rho", "capacity": "0.0012", "peak": "0.001"}
     changed = replace(view, budget=lambda: rho)
-    text, _ = await exposition.Exposition(changed).text(OPEN)
+    text, _ = await metrics.Exposition(changed).text(OPEN)
     require_sources(text, changed)
     told = {s.labels["kind"] for s in samples(text) if s.name == "stream_dp_budget_epsilon"}
     assert told == {"total", "left"}

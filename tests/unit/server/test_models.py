@@ -15,16 +15,16 @@ from pydantic import TypeAdapter, ValidationError
 from unit.server import public_world as world
 from unit.server.fake_live_series import FakeLiveSeries
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import Rank, Released, Shape, content, part, write
 from stream_dp.operate.budget_view import api_budget
-from stream_dp.operate.example_files import flights_folder
+from stream_dp.operate.demo import flights_folder
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 from stream_dp.server.api import create_app
 from stream_dp.server.broadcast import Broadcast
 from stream_dp.server.models import answer, asked, configured, published

@@ -15,7 +15,7 @@ from unit.server.fake_live_series import FakeLiveSeries, mapping_errors
 
 from stream_dp.errors import BudgetRefused, UnknownMechanism
 from stream_dp.server.api import create_app
-from stream_dp.server.openapi import document
+from stream_dp.server.refusals import document
 from stream_dp.server.view import PublicView, ReleaseLog
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -11,11 +11,16 @@ import httpx
 import pytest
 
 from stream_dp.journal.commit import Release
-from stream_dp.server.connections import BoundedProtocol
-from stream_dp.server.parts import LARGEST_PART, Overtaken, first_part, history, in_one_part
-from stream_dp.server.routes import series
-from stream_dp.server.server import PageServer
-from stream_dp.server.turns import Turns
+from stream_dp.server import routes
+from stream_dp.server.broadcast import (
+    LARGEST_PART,
+    Overtaken,
+    Turns,
+    first_part,
+    history,
+    in_one_part,
+)
+from stream_dp.server.server import BoundedProtocol, PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]
@@ -158,7 +163,7 @@ async def test_an_end_in_the_middle_is_caught(
             async for part in history(*asked):
                 yield part
 
-    monkeypatch.setattr(series, "history", ending)
+    monkeypatch.setattr(routes, "history", ending)
     assert await overtaken(view, release, version) == seen
 
 
@@ -202,7 +207,7 @@ async def test_a_history_takes_a_part_of_memory_for_each_reader(
 async def test_all_at_once_would_not(
     view: PublicView, release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(series, "in_one_part", lambda log, name, places: log.at(name, places))
+    monkeypatch.setattr(routes, "in_one_part", lambda log, name, places: log.at(name, places))
     log = long_log(release)
     most = await most_memory(replace(view, log=log), clients=1)
     assert most > len(joined(log))

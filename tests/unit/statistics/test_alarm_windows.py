@@ -12,14 +12,14 @@ from unit.statistics.parts.test_monitor_messages import fired, run
 from stream_dp.cli.main import app
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.watches.false_alarms import crossing_chance
+from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, WindowAlerts
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
+from stream_dp.mechanisms.watches.watch_noise import crossing_chance
 from stream_dp.pipeline.builder import Chosen, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
 from stream_dp.server.models.configured import PlannedSeries
 
 FILE = """\

@@ -16,15 +16,11 @@ from numpy.typing import NDArray
 
 from stream_dp.engine.actor import step
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.mechanisms import (
-    noise_contrasts,
-    noise_law,
-    noise_quantiles,
-)
+from stream_dp.mechanisms import noise_law, noise_quantiles
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import MOST_BYTES, Bands
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.statistics import STATISTICS
 from stream_dp.testing.noise import SeededNoise
 
@@ -112,7 +108,7 @@ class Work:
         self.done = 0
         transform, quantile, inverse = (
             noise_quantiles._Sum.transform,
-            noise_contrasts._Sum.quantile,
+            noise_law._Sum.quantile,
             np.fft.irfft,
         )
 
@@ -129,7 +125,7 @@ class Work:
             return inverse(values, size)
 
         patch.setattr(noise_quantiles._Sum, "transform", counted)
-        patch.setattr(noise_contrasts._Sum, "quantile", contrast)
+        patch.setattr(noise_law._Sum, "quantile", contrast)
         patch.setattr(np.fft, "irfft", turned)
 
 
@@ -139,7 +135,7 @@ def works(
     """The work of each tick of each series, or of those of these names, with nothing remembered before the first."""
     noise_quantiles.laplace_quantile.cache_clear()
     noise_quantiles.lagging_quantile.cache_clear()
-    noise_contrasts.contrast_widths.cache_clear()
+    noise_law.contrast_widths.cache_clear()
     noise, work, found = SeededNoise(3), Work(patch), dict[str, list[int]]()
     for one in config.series:
         if names and one.name not in names:

@@ -9,24 +9,22 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from stream_dp.core.arrivals import Arrivals
-from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.core.users import Users
+from stream_dp.core.mechanism import IntArray, Query, Update
+from stream_dp.core.neighbors import Users
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.core.time import TickGrid
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import Shape, read
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms import serving
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
-from stream_dp.mechanisms.noise_contrasts import contrast_widths
-from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
+from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.caveats import caveats
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.games.lower_bound import audit_mechanism
 

@@ -14,10 +14,10 @@ from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import SeenWorld, specification
 from unit.pipeline.routing.user_worlds import PIPELINE
 
-from stream_dp.engine.memories import identifiers
-from stream_dp.engine.memories.identifiers import Came
-from stream_dp.engine.memories.seen_memory import OpenIdentifiers, added_behind
-from stream_dp.engine.memories.user_table import Hashes
+from stream_dp.engine import identifiers
+from stream_dp.engine.identifiers import Came
+from stream_dp.engine.user_memory import OpenIdentifiers, added_behind
+from stream_dp.engine.user_table import Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, encode
 

@@ -16,20 +16,18 @@ import pytest
 from oracles.tree_privacy import least_shift
 from scipy.stats import binom
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
 from stream_dp.operate.audit.attack import attack
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load, load_series
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import OpenRouter, Router
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 FILE = """\

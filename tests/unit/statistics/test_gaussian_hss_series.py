@@ -18,10 +18,10 @@ from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
-from stream_dp.statistics.choice.choose_hss import pure_part
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.choose_hss import pure_part
 
 Data = dict[str, Any]
 RHO = exact(budget_units(zcdp_budget(ApproxDP(Fraction(1), Fraction(1, 10**6)))))

@@ -12,16 +12,16 @@ from unit.live.live_series_worlds import World
 from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget, gaussian_to_approx
-from stream_dp.accounting.truncated_odometer import truncated_odometer_at as bound_at
+from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.engine import Engine
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 DELTA = Fraction(1, 10**6)

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.release_asks import selected
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.release import Shape, read
@@ -19,11 +19,11 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import Largest
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
-from stream_dp.python.public_release import PublicRelease
-from stream_dp.statistics.choice.choice import Setting
-from stream_dp.statistics.choice.choose_hss import Demand, hss_for
+from stream_dp.pipeline.yaml import load
+from stream_dp.python.tick_release import PublicRelease
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.choose_hss import Demand, hss_for
 from stream_dp.testing.noise import ZeroNoise
 
 FILE = """\

@@ -20,22 +20,20 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.noise_contrasts import contrast_widths
-from stream_dp.mechanisms.noise_law import NoiseLaw
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
 from stream_dp.python.embedded import Pipeline
-from stream_dp.python.public_release import PublicRelease
-from stream_dp.records.amount_units import Amount
-from stream_dp.records.centred_amounts import Centred
-from stream_dp.statistics.choice.choice import Setting
+from stream_dp.python.tick_release import PublicRelease
+from stream_dp.records.amount_units import Amount, Centred
 from stream_dp.statistics.mean import MeanSeries
+from stream_dp.statistics.parts.choice import Setting
 from stream_dp.verify.games.lower_bound import audit_mechanism
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

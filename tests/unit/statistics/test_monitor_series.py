@@ -7,11 +7,11 @@ import pytest
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.watch_messages import WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.pipeline.builder import Chosen, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
 
 FILE = """\
 version: 1

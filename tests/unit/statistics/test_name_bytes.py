@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.made_series import MadeSeries
-from stream_dp.engine.series import Series, SeriesView
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.series import MadeSeries, Series, SeriesView
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.statistics import Series as SeriesSpec

@@ -14,9 +14,9 @@ from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, sealed, text
 from unit.live.monitor_worlds import FR, MonitorWorld
 
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.caveats import caveats
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.statistics.parts.false_alarm import noise_of
+from stream_dp.pipeline.promise import caveats
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.choice import noise_of
 
 BY: dict[str, Any] = {"statistic": "alerts", "by": "country"}
 SUM = {"of": "amount", "clamp": ["-10", "40"], "step": "5"}

@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.release_asks import selected
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Quantile, Shape, read
@@ -20,9 +20,9 @@ from stream_dp.live.planner import canonical_series
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load, load_series
 from stream_dp.pipeline.report import plan_json
-from stream_dp.statistics.parts.value_grids import ValueGrid
+from stream_dp.pipeline.yaml import load, load_series
+from stream_dp.statistics.quantiles import ValueGrid
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 FILE = """\

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import Shape, read
-from stream_dp.mechanisms.noise_contrasts import contrast_widths
-from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
+from stream_dp.operate.budget_view import PlanView
 from stream_dp.operate.observe.public_view import pipeline_json
-from stream_dp.operate.plan_view import PlanView
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load, load_series
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.python.embedded import Pipeline
 from stream_dp.statistics.ratio import RatioSeries
 

@@ -11,18 +11,18 @@ import pytest
 from unit.statistics.test_quantile_series import GRID, file, series_of, windows
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.engine.messages.release_asks import selected
+from stream_dp.engine.cut_changes import selected
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ONE = Fraction(1)

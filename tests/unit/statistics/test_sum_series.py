@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import read, told_number
@@ -19,15 +19,14 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load, load_series
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.router import OpenRouter, Router
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.python.embedded import Pipeline
-from stream_dp.python.public_release import PublicRelease
+from stream_dp.python.tick_release import PublicRelease
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.record_columns import Numbers
-from stream_dp.statistics.choice.choice import Setting, steady
+from stream_dp.statistics.parts.choice import Setting, steady
 from stream_dp.statistics.sum import SumSeries
 from stream_dp.testing.noise import ZeroNoise
 from stream_dp.verify.games.lower_bound import audit_mechanism

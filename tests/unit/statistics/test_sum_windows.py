@@ -19,16 +19,16 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import read
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
-from stream_dp.python.public_release import PublicRelease
+from stream_dp.pipeline.yaml import load
+from stream_dp.python.tick_release import PublicRelease
 from stream_dp.statistics import sum as sum_module
 from stream_dp.statistics.parts.windows import window_choice
 from stream_dp.verify.games.lower_bound import audit_mechanism

@@ -9,21 +9,20 @@ import numpy as np
 import pytest
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.messages import Query, Update
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.release_asks import selected
+from stream_dp.core.mechanism import Query, Update
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series
 from stream_dp.journal.release import Rank, Shape, read
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.serving import Differences, all_at_once
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.yaml import load
 from stream_dp.pipeline.report import plan_json
-from stream_dp.python.public_release import PublicRelease
-from stream_dp.python.tick_release import Counts
+from stream_dp.pipeline.yaml import load
+from stream_dp.python.tick_release import Counts, PublicRelease
 from stream_dp.statistics.top import MOST_TIED, ranks
 from stream_dp.testing.noise import ZeroNoise
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 
@@ -45,7 +44,7 @@ class OneNodeCounter:
         """Add a row and a node, or answer."""
         if isinstance(message, Query):
             return state, state.total + state.noise
-        node = noise.laplace(self.neighbors.l0(self.width) / self.epsilon, self.width)
+        node = noise.samplers(self.neighbors.l0(self.width) / self.epsilon, self.width)
         return NodeState(state.total + message.row, state.noise + node), None
 
 

@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 
 from stream_dp.accounting.derive import RULES, derive
-from stream_dp.accounting.filters.gaussian import GaussianFilter
-from stream_dp.accounting.rules.best_fixed import optimal
-from stream_dp.accounting.rules.first_pair import first_pair
-from stream_dp.accounting.rules.fixed import concurrent
-from stream_dp.accounting.rules.local import local
+from stream_dp.accounting.filters.squares import GaussianFilter
+from stream_dp.accounting.rules.fixed import concurrent, optimal
+from stream_dp.accounting.rules.parallel import first_pair, local, sparse_pure
 from stream_dp.accounting.rules.renyi import truncated
 from stream_dp.accounting.rules.rule import Rule
-from stream_dp.accounting.rules.sparse_pure import sparse_pure
 from stream_dp.accounting.situations import Filtered, Fixed
 from stream_dp.core.composition import Create
 from stream_dp.core.guarantee import (
@@ -33,33 +30,25 @@ from stream_dp.core.guarantee import (
 from stream_dp.errors import NotDerivable
 from stream_dp.verify.counterexamples.naive_books import books, first_sentence
 from stream_dp.verify.exact.enumeration import Lawful
-from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.randomized_response import RareAnswer
-from stream_dp.verify.exact_checks import (
-    fixed_parts,
-    grouped,
-    parallel,
-    protocols,
-)
+from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
 from stream_dp.verify.exact_checks.instance import (
+    Comparison,
     Instance,
     OneBitDiffers,
+    Verdict,
+    compare,
     composed,
     known,
     logarithm,
+    ratio,
     rr,
     sent,
-)
-from stream_dp.verify.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, RuleFinding, findings
-from stream_dp.verify.exact_checks.verdict import (
-    Comparison,
-    Verdict,
-    compare,
-    ratio,
     worst_comparison,
 )
-from stream_dp.verify.relations.compositions import fixed_mechanisms
+from stream_dp.verify.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, RuleFinding, findings
+from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
 
 ONE, TWO, THREE, TENTH, ZERO = Fraction(1), Fraction(2), Fraction(3), Fraction(1, 10), Fraction(0)
 
@@ -232,7 +221,7 @@ def test_what_is_not_refused_is_no_refusal() -> None:
 
 def test_the_group_instances_take_any_size() -> None:
     for size in (1, 3, 5):
-        instance = grouped.one_interval(size)
+        instance = alive.one_interval(size)
         assert worst_ratio(instance.machine, instance.pairs, 1) == Fraction(11, 10) ** size
 
 

@@ -18,14 +18,14 @@ import pytest
 from unit.verify.exact.raw_streams import SCHEMA, SEALER, event
 
 from stream_dp.core.guarantee import ZCDP, PureDP
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Router
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guard_of
 
 MINUTE = 60_000
 TICKS = 170

@@ -14,7 +14,7 @@ from unit.verify.exact.raw_streams import World, pipeline
 from unit.verify.exact.talks import NEAR, Talk, Turn, law
 from unit.verify.theory_watch import QUERY, TheoryWatch
 
-from stream_dp.mechanisms.watches.watch_messages import (
+from stream_dp.mechanisms.watches.monitor_state import (
     ArmQuery,
     DisarmQuery,
     ThresholdQuery,

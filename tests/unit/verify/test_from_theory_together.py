@@ -29,14 +29,14 @@ from unit.verify.exact.raw_streams import (
     worst,
 )
 
-from stream_dp.core.messages import IntArray, Update
+from stream_dp.core.mechanism import IntArray, Update
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 

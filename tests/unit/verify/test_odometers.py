@@ -9,8 +9,8 @@ import pytest
 
 from stream_dp.accounting.conversions import approx_to_probabilistic
 from stream_dp.accounting.filters.filter import Spend
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.truncated_odometer import truncated_odometer_at as bound_at
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
@@ -22,13 +22,14 @@ from stream_dp.core.guarantee import (
     RenyiDP,
 )
 from stream_dp.errors import InvalidCost, NotDerivable
-from stream_dp.verify.odometers.boundaries import (
+from stream_dp.verify.odometers import (
+    Boundary,
     FilterBoundary,
     MixtureBoundary,
+    Odometer,
     OneSidedMixtureBoundary,
     StitchedBoundary,
 )
-from stream_dp.verify.odometers.odometer import Boundary, Odometer
 
 DELTA = Fraction(1, 10**6)
 BITS = math.log(1e6)

@@ -15,10 +15,10 @@ from unit.verify.exact.test_small_sum_forests import ENOUGH, HALF, LITTLE, bound
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 Clamp = tuple[int, int]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stream_dp.engine.memories.seen_memory import SeenMemory
-from stream_dp.engine.ticks.tick_assembler import ClosedTick
+from stream_dp.engine.tick_assembler import ClosedTick
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.journal.dead_letters import DeadLetters
 
 COLUMN = 0

@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.engine.memories.user_hash import UserHash
+from stream_dp.engine.user_table import UserHash
 from stream_dp.journal.keys import Sealer
 
 KEY = bytes(range(32))

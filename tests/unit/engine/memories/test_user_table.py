@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.core.messages import IntArray
-from stream_dp.engine.memories.user_memory import UserMemory
-from stream_dp.engine.memories.user_table import Counted, Hashes, Used, UserTable
-from stream_dp.engine.ticks.tick_assembler import Cut
+from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.tick_assembler import Cut
+from stream_dp.engine.user_memory import UserMemory
+from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 

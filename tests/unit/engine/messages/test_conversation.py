@@ -7,10 +7,16 @@ from random import Random
 import pytest
 from live_acts import drained
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.messages.addressed import Addressed
-from stream_dp.engine.messages.answer_words import error_of, not_accepted, refusal_of
-from stream_dp.engine.messages.conversation import LONGEST_MS, PLACES, Conversation
+from stream_dp.engine.messages.conversation import (
+    LONGEST_MS,
+    PLACES,
+    Conversation,
+    error_of,
+    not_accepted,
+    refusal_of,
+)
 from stream_dp.errors import (
     BudgetRefused,
     NoRoom,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.answer_words import body_of
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.messages.answering import recorded
+from stream_dp.engine.messages.conversation import body_of
 from stream_dp.errors import NotAccepted
 from stream_dp.files.memory import MemoryAnswers
 from stream_dp.journal.answer_body import AnswerCut

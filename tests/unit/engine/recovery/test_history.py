@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from unit.journal.runtime_worlds import SEALER
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.messages.answer_words import body_of
-from stream_dp.engine.recovery.history import Heads, unsealed
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.history import Heads, unsealed
+from stream_dp.engine.messages.conversation import body_of
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import AnswerCut
 from stream_dp.journal.commit import (

@@ -23,7 +23,7 @@ from stream_dp.engine import engine as module
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.run_config import GROUP
-from stream_dp.engine.ticks.tick_assembler import TickAssembler
+from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.errors import WorldError
 from stream_dp.journal.commit import Release, digest
 from stream_dp.journal.release import release_of

@@ -7,7 +7,7 @@ from typing import Any
 from unit.journal.runtime_worlds import Crash, Fuse, Router, World
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut
+from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.commit import Commit
 
 

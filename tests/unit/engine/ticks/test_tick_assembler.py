@@ -11,8 +11,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_assembler import ClosedTick, Routed, TickAssembler
-from stream_dp.engine.ticks.tick_rows import added, dense
+from stream_dp.engine.tick_assembler import ClosedTick, Routed, TickAssembler, added, dense
 from stream_dp.journal.dead_letters import as_spans
 
 WIDTH = 2

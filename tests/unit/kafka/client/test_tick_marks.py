@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, UNNAMED, TickMarks, claimed
 
 KEY = bytes(range(32))

@@ -16,7 +16,7 @@ from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.kafka.source.inflate import (
+from stream_dp.kafka.source.unpacker import (
     GZIP,
     LZ4,
     SNAPPY,
@@ -76,7 +76,7 @@ def test_nothing_is_unpacked_to_nothing(codec: int, limit: int) -> None:
 BOMB = """
 import resource, sys
 sys.path[:0] = {path!r}
-from stream_dp.kafka.source.inflate import TooLargeError, inflate, _codecs
+from stream_dp.kafka.source.unpacker import TooLargeError, inflate, _codecs
 _codecs()
 packed = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.kafka.source import frames as kafka_frames
-from stream_dp.kafka.source.frames import Frames, buffered, hand_over
+from stream_dp.kafka.source import batches as kafka_frames
+from stream_dp.kafka.source.batches import Frames, buffered, hand_over
 
 
 class Theirs:

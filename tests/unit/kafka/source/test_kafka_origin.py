@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stream_dp.kafka.source.origin import Origin, start_at
 from stream_dp.kafka.source.record_batches import APPENDED, Kind, RecordBatch
+from stream_dp.kafka.source.source import Origin, start_at
 
 ORIGIN = Origin(1_000, 20)
 PLACE = "the partition"

@@ -10,13 +10,12 @@ import pytest
 from unit.kafka.source.log_reader import PLACE, LogReader, at_once
 from unit.kafka.source.record_worlds import COMMIT, Log, batch, marker, parsed, record
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import Outage
-from stream_dp.kafka.source.open_transactions import Room
-from stream_dp.kafka.source.recall import Recall
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
-from stream_dp.kafka.source.ticks import Place, StampedTicks
+from stream_dp.kafka.source.source import Recall
+from stream_dp.kafka.source.ticks import Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 
 OURS, THEIRS = 7, 8

@@ -11,16 +11,15 @@ from pydantic import ValidationError
 from unit.kafka.source.record_worlds import Given as Record
 from unit.kafka.source.record_worlds import Log, batch, old, record
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_assembler import Routed, TickAssembler
+from stream_dp.engine.tick_assembler import Routed, TickAssembler
 from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import BAD_MARK, UNREADABLE_BATCH, Span
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.kafka.source.batches import batches as as_batches
-from stream_dp.kafka.source.open_transactions import Room
 from stream_dp.kafka.source.source import StampTicks
-from stream_dp.kafka.source.ticks import MarkedTicks, Place, StampedTicks
+from stream_dp.kafka.source.ticks import MarkedTicks, Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.records.endpoints import WallClock
 

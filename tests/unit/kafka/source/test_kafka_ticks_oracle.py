@@ -18,19 +18,20 @@ from hypothesis import strategies as st
 from unit.kafka.source.log_reader import PLACE, LogReader, at_once
 from unit.kafka.source.record_worlds import ABORT, COMMIT, Log, batch, marker, record
 
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch, Behind
-from stream_dp.engine.ticks.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.kafka.source import ticks as kafka_ticks
-from stream_dp.kafka.source.open_transactions import Room, Transaction
-from stream_dp.kafka.source.recall import Recall
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
+from stream_dp.kafka.source.source import Recall
 from stream_dp.kafka.source.ticks import (
     MarkedTicks,
     PartitionTicks,
     Place,
+    Room,
     StampedTicks,
+    Transaction,
     cell_of,
 )
 from stream_dp.kafka.source.unpacker import Unpacker

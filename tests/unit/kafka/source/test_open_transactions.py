@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.kafka.source.record_worlds import batch, parsed, record
 
-from stream_dp.kafka.source.open_transactions import ROOM_BYTES, OpenTransactions, Room
 from stream_dp.kafka.source.record_batches import RecordBatch
+from stream_dp.kafka.source.ticks import ROOM_BYTES, OpenTransactions, Room
 
 
 def one(base: int, producer: int, size: int = 10) -> RecordBatch:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.kafka.source.record_worlds import record, sized, varint
 
-from stream_dp.kafka.source.record_batches import HEADER
-from stream_dp.kafka.source.record_walk import MOST_HEADERS, WalkedRecord, walk
+from stream_dp.kafka.source.record_batches import HEADER, MOST_HEADERS, WalkedRecord, walk
 
 texts = st.text(max_size=5).filter(lambda text: text < "\ud800" or text > "\udfff")
 headers = st.lists(st.tuples(texts, st.none() | st.binary(max_size=5)), max_size=3)

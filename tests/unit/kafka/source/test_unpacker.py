@@ -20,8 +20,7 @@ from unit.kafka.source.record_worlds import (
 from stream_dp.journal.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADABLE_RECORD, Span
 from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.source import unpacker
-from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
-from stream_dp.kafka.source.record_walk import MOST_HEADERS
+from stream_dp.kafka.source.record_batches import MOST_HEADERS, Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
 
 PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}

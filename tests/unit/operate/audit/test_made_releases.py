@@ -16,8 +16,8 @@ from unit.live.live_series_worlds import HORIZON, Stopping, World
 from unit.live.message_worlds import MessageWorld, sealed, text
 from unit.operate.audit.trace_worlds import RICH, SEALER, blobs, lived, seeded
 
-from stream_dp.core.tick_grid import TickGrid
-from stream_dp.engine.made_series import MadeSeries
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.series import MadeSeries
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, digest, encode
 from stream_dp.operate.audit.trace_check import TraceReport, compared

@@ -10,8 +10,8 @@ from unit.live.live_series_worlds import SEALER
 from unit.live.message_worlds import IDS, SCRIPT, WITH_ANALYSTS, MessageWorld
 
 from stream_dp.cli.commands.ledger import ledger
-from stream_dp.engine.recovery.journal_summary import read_summary
-from stream_dp.operate.audit import message_trail
+from stream_dp.engine.history import read_summary
+from stream_dp.operate.audit import ledger_view
 from stream_dp.operate.audit.ledger_view import ledger_json
 
 
@@ -23,9 +23,9 @@ async def sealed(world: MessageWorld) -> AsyncIterator[bytes]:
 
 def found_in(world: MessageWorld, patch: pytest.MonkeyPatch) -> None:
     """Let the trail find this world's journal."""
-    patch.setattr(message_trail, "load", lambda path: world.built.spec)
-    patch.setattr(message_trail, "sealer_for", lambda spec, key: SEALER)
-    patch.setattr(message_trail, "sealed_commits", lambda spec, progress: sealed(world))
+    patch.setattr(ledger_view, "load", lambda path: world.built.spec)
+    patch.setattr(ledger_view, "sealer_for", lambda spec, key: SEALER)
+    patch.setattr(ledger_view, "sealed_commits", lambda spec, progress: sealed(world))
 
 
 def test_the_command_prints_a_line_for_each(
@@ -43,7 +43,7 @@ async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.Monkey
     world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
     await world.live()
     found_in(world, monkeypatch)
-    trail = [told async for told in message_trail.message_trail(Path("unused"), None, print)]
+    trail = [told async for told in ledger_view.message_trail(Path("unused"), None, print)]
     said = world.said()
     assert [told["number"] for told in trail] == [each["number"] for each in said]
     assert [told["id"] for told in trail if told["id"] is not None] == IDS

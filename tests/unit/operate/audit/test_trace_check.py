@@ -15,21 +15,19 @@ from unit.live.live_series_worlds import HORIZON, PIPELINE, World
 from unit.operate.audit.trace_worlds import APART, RICH, SEALER, blobs, lived, seeded, steps
 
 from stream_dp.core.composition import Ask, Create, Halt
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.engine import actor
-from stream_dp.engine.recovery import recovery
+from stream_dp.engine import actor, recovery
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.journal import commit
 from stream_dp.journal.commit import Commit, digest, encode
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit import trace_check
-from stream_dp.operate.audit.journal_trace import JournalTrace, TraceStep
-from stream_dp.operate.audit.trace_check import TraceReport, compared
+from stream_dp.operate.audit.trace_check import JournalTrace, TraceReport, TraceStep, compared
 from stream_dp.verify.games.trace import SeedUse, Sent, TracePlayer
 from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.one_stream import engine_relation
-from stream_dp.verify.relations.suitable import Suitable
+from stream_dp.verify.relations.pair_conditions import Suitable
+from stream_dp.verify.relations.streams import engine_relation
 
 RELATIONS = [Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK]
 

@@ -12,7 +12,7 @@ import pytest
 from unit.live.live_series_worlds import HORIZON, World
 from unit.operate.audit.trace_worlds import RICH, SEALER, blobs, lived, seeded
 
-from stream_dp.engine.recovery.recovery import _as_recorded
+from stream_dp.engine.recovery import _as_recorded
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, Release, digest, encode
 from stream_dp.journal.release import former

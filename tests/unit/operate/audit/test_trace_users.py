@@ -9,14 +9,12 @@ from unit.operate.audit.trace_worlds import RICH, SEALER, blobs, lived, seeded, 
 
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
-from stream_dp.engine.recovery.journal_summary import read_summary
-from stream_dp.operate.audit.journal_trace import JournalTrace
-from stream_dp.operate.audit.ledger_check import derived_again
-from stream_dp.operate.audit.trace_check import compared
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.engine.history import read_summary
+from stream_dp.operate.audit.ledger_view import derived_again
+from stream_dp.operate.audit.trace_check import JournalTrace, compared
 from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.one_stream import engine_relation
+from stream_dp.verify.relations.streams import engine_relation
 
 CAPS: list[dict[str, str]] = [{"max_events": "3", "per": "4h"}, {"overall": "3"}]
 

@@ -22,7 +22,7 @@ from unit.live.live_series_worlds import (
 from stream_dp.engine import engine
 from stream_dp.engine.ports import Batch
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.audit.journal_trace import JournalTrace, TraceStep
+from stream_dp.operate.audit.trace_check import JournalTrace, TraceStep
 
 APART = [{"name": name, "statistic": "count", "epsilon": "1/2", "where": [{"field": "country", "equals": country}]}
          for name, country in (("german", "DE"), ("french", "FR"))]  # fmt: skip

@@ -15,14 +15,13 @@ from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.operate.audit.attack import attack
-from stream_dp.operate.check.fitting import Fitting, fitting_of
-from stream_dp.operate.check.sample import file_sample
+from stream_dp.operate.budget_view import PlanView
+from stream_dp.operate.fitting import Fitting, file_sample, fitting_of
 from stream_dp.operate.observe.public_view import pipeline_json, running_series
-from stream_dp.operate.plan_view import PlanView
 from stream_dp.operate.run.settings import fields_of
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load, load_series
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.statistics.alerts import AlertsSeries
 
 BASKETS = """\

@@ -8,9 +8,8 @@ import pytest
 
 from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import UNREADABLE_BATCH, Span
-from stream_dp.operate.check.fitting import Fitting, fitting_of
-from stream_dp.operate.check.sample import Piece, Sample, file_sample
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.operate.fitting import Fitting, Piece, Sample, file_sample, fitting_of
+from stream_dp.pipeline.spec import PipelineSpec
 
 GOOD: dict[str, Any] = {
     "time": "2024-05-01T00:30:00Z", "page": "home", "size": 3, "part": 0.5, "paid": True, "who": "one",

@@ -6,9 +6,8 @@ import pytest
 from unit.pipeline.routing.user_worlds import KEYED, specification
 
 from stream_dp.errors import UsageError
-from stream_dp.operate.check.fitting import fitting_of
-from stream_dp.operate.check.sample import Piece, Sample
-from stream_dp.pipeline.routing.user_homes import PARTITIONERS
+from stream_dp.operate.fitting import Piece, Sample, fitting_of
+from stream_dp.pipeline.user_homes import PARTITIONERS
 
 KAFKA = {"source": KEYED, "journal": {"kind": "kafka"}, "releases": None}
 

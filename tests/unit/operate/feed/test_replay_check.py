@@ -6,9 +6,9 @@ import pytest
 
 from stream_dp.errors import UsageError
 from stream_dp.files.records import Record, load_records
-from stream_dp.operate.feed.replay_check import Unusable, examine
+from stream_dp.operate.replay_feed import Unusable, examine
 from stream_dp.operate.run.settings import fields_of
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 CLOCK = {"kind": "replay", "field": "time", "start": 0, "step": 1000, "horizon": 10}
 GOOD, BAD = b'{"time":5,"shop":"a"}', b'{"time":5,"shop":7}'

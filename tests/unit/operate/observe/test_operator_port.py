@@ -19,13 +19,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Commit, DeadLetter
 from stream_dp.journal.keys import Sealer
-from stream_dp.operate.observe.figures_beside import FiguresPort, figures_told
-from stream_dp.operate.observe.operator_figures import OperatorFigures
-from stream_dp.operate.observe.operator_metrics import FAMILIES, figures_text
+from stream_dp.operate.observe.operator_figures import (
+    FAMILIES,
+    FiguresPort,
+    OperatorFigures,
+    figures_text,
+    figures_told,
+)
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
-from stream_dp.server import operator_server
-from stream_dp.server.operator_server import guarded
+from stream_dp.server import server
+from stream_dp.server.server import guarded
 
 SEALER = Sealer(bytes(range(32)), "clicks")
 OTHER = "ab" * 32
@@ -154,7 +158,7 @@ async def test_who_shows_it_is_answered() -> None:
 
 
 async def test_a_port_that_is_open_to_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_server, "_holds", lambda *_: True)
+    monkeypatch.setattr(server, "_holds", lambda *_: True)
     figures = known()
     app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
     found = Counter([await opens(app)(*each) for each in REFUSED.values()])
@@ -216,7 +220,7 @@ async def test_it_is_off_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch
     def never(*_: object) -> None:
         raise AssertionError("something listens")
 
-    monkeypatch.setattr(operator_server, "listening_at", never)
+    monkeypatch.setattr(server, "listening_at", never)
     async with figures_told(None, "clicks", known(), SEALER):
         pass
     with pytest.raises(AssertionError, match="listens"):

@@ -16,7 +16,7 @@ from stream_dp.journal.commit import Release
 from stream_dp.operate import published_bodies
 from stream_dp.operate.observe.topic_page import LIVE, TopicPage, serve_page
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stream_dp.journal.commit import Release
-from stream_dp.operate.query.fired_watches import FiredWatches
+from stream_dp.operate.query.series_words import FiredWatches
 from stream_dp.statistics.parts.watch_roster import REMEMBERED, WatchRoster
 
 

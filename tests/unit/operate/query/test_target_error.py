@@ -12,10 +12,10 @@ from unit.live.live_series_worlds import PIPELINE
 from stream_dp.accounting.amounts import text
 from stream_dp.errors import NotAccepted, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.query.target_error import STEPS, ErrorSearch, decimal, place_of
+from stream_dp.operate.run.live_series import STEPS, ErrorSearch, decimal, place_of
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
 
 LAST = 7200
 Curve = Callable[[Fraction], Fraction | float]

@@ -24,8 +24,7 @@ from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.issued_tokens import DAY_MS, IssuedTokens
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.observe.public_view import public_view
-from stream_dp.operate.run.attempt import Attempt
-from stream_dp.operate.run.live_series import EngineLiveSeries
+from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.server.api import create_app
 from stream_dp.server.view import ReleaseLog
 

@@ -15,12 +15,12 @@ from stream_dp.errors import Outage
 from stream_dp.files.files import FileSink, FileSource
 from stream_dp.files.sqlite import SqliteJournal
 from stream_dp.kafka.log.lease import Holder
-from stream_dp.operate.operator_key import sealer_for
+from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.yaml import load
-from stream_dp.server.live_series import BY_OPERATOR
+from stream_dp.pipeline.yaml import load
+from stream_dp.server.view import BY_OPERATOR
 
 __all__ = ["live_series", "say"]  # fixtures
 SERIES, BLOCK = 3, 4
@@ -198,7 +198,7 @@ async def test_what_ended_by_firing_before_an_outage_is_listed_so_behind_it(
 async def test_told_to_stop_while_it_is_out_it_ends_and_says_why(
     live_series: LiveSeriesService, away: Away, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.operate.run.riding_out.backing_off", lambda _: iter([1000.0]))
+    monkeypatch.setattr("stream_dp.operate.run.running.backing_off", lambda _: iter([1000.0]))
     run = run_of(live_series)
     ends = asyncio.create_task(run.until_end())
     await waits(run)

@@ -13,8 +13,8 @@ from free_ports import free_port
 
 from stream_dp.errors import Outage, WorldError
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.query import awaited_page
-from stream_dp.operate.run import awaited_brokers
+from stream_dp.operate.query import remote_series
+from stream_dp.operate.run import settings
 
 SETTINGS = KafkaSettings("127.0.0.1:9")
 WAITS = "Waiting for Kafka at 127.0.0.1:9, for 60 s at most"
@@ -39,36 +39,36 @@ class Brokers:
 
 def said_while(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The lines that whoever waits for these brokers will say."""
-    monkeypatch.setattr(awaited_brokers, "administering", brokers.administering)
-    monkeypatch.setattr(awaited_brokers, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(settings, "administering", brokers.administering)
+    monkeypatch.setattr(settings, "_AGAIN_S", 0.0)
     return []
 
 
 async def test_brokers_that_come_later_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers(Outage("nobody"), Outage("nobody"), [], ["one"])
     said = said_while(brokers, monkeypatch)
-    await awaited_brokers.brokers_there(SETTINGS, said.append)
+    await settings.brokers_there(SETTINGS, said.append)
     assert (said, brokers.answers) == ([WAITS], [])
 
 
 async def test_brokers_that_are_there_are_not_talked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     said = said_while(brokers := Brokers(["one"]), monkeypatch)
-    await awaited_brokers.brokers_there(SETTINGS, said.append)
+    await settings.brokers_there(SETTINGS, said.append)
     assert (said, brokers.answers) == ([], [])
 
 
 async def test_what_waiting_would_not_help_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said = said_while(Brokers(WorldError("wrong password")), monkeypatch)
     with pytest.raises(WorldError, match="wrong password"):
-        await awaited_brokers.brokers_there(SETTINGS, said.append)
+        await settings.brokers_there(SETTINGS, said.append)
     assert said == []
 
 
 async def test_brokers_that_never_come_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = said_while(Brokers(Outage("nobody")), monkeypatch)
-    monkeypatch.setattr(awaited_brokers, "WAIT_S", 0.0)
+    monkeypatch.setattr(settings, "WAIT_S", 0.0)
     with pytest.raises(Outage, match="nobody"):
-        await awaited_brokers.brokers_there(SETTINGS, said.append)
+        await settings.brokers_there(SETTINGS, said.append)
 
 
 @pytest.fixture
@@ -86,18 +86,18 @@ def test_a_page_that_comes_later_is_waited_for(later: socket.socket) -> None:
         later.bind(("127.0.0.1", port))
         later.listen()
 
-    awaited_page.page_there(f"http://127.0.0.1:{port}", tell)
+    remote_series.page_there(f"http://127.0.0.1:{port}", tell)
     assert said == [
         f"Waiting for the page of an engine at http://127.0.0.1:{port}, for 60 s at most"
     ]
 
 
 def test_a_page_that_never_comes_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaited_page, "WAIT_S", 0.0)
-    awaited_page.page_there(f"http://127.0.0.1:{free_port()}", pytest.fail)
+    monkeypatch.setattr(remote_series, "WAIT_S", 0.0)
+    remote_series.page_there(f"http://127.0.0.1:{free_port()}", pytest.fail)
 
 
 def test_a_page_that_is_there_is_not_talked_about(later: socket.socket) -> None:
     later.bind(("127.0.0.1", 0))
     later.listen()
-    awaited_page.page_there(f"http://127.0.0.1:{later.getsockname()[1]}", pytest.fail)
+    remote_series.page_there(f"http://127.0.0.1:{later.getsockname()[1]}", pytest.fail)

@@ -17,8 +17,8 @@ from stream_dp.errors import EngineEnded, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner, PlannedSeries
 from stream_dp.operate.run.deriving import DIED, DerivingProcess
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.statistics import STATISTICS
 
 PIPELINE: dict[str, Any] = {

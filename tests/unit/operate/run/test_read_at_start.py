@@ -19,7 +19,7 @@ from stream_dp.journal import public_sequence, release
 from stream_dp.journal.commit import Release
 from stream_dp.operate.run.running import Run
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 
 KEEP = 3

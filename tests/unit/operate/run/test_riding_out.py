@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stream_dp.errors import Outage, WorldError
-from stream_dp.operate.run.riding_out import RESTARTS, STEADY_S, WINDOW_S, Patience
+from stream_dp.operate.run.running import RESTARTS, STEADY_S, WINDOW_S, Patience
 
 
 class Time:

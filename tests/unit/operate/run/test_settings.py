@@ -9,8 +9,7 @@ from stream_dp.errors import UsageError
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.security import KafkaSecurity
 from stream_dp.operate.run.settings import settings_at, settings_for
-from stream_dp.records.endpoints import KafkaSourceSpec
-from stream_dp.records.security import Security
+from stream_dp.records.endpoints import KafkaSourceSpec, Security
 
 SOURCE = KafkaSourceSpec(
     topic="t",

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from stream_dp.errors import TakenOver
-from stream_dp.operate.run import standby
-from stream_dp.operate.run.run_pipeline import lived
-from stream_dp.operate.run.standby import standing_by
+from stream_dp.operate.run import run_pipeline
+from stream_dp.operate.run.run_pipeline import lived, standing_by
 
 
 class Slow:
@@ -52,7 +51,7 @@ async def test_an_engine_runs_once_it_is_there() -> None:
 async def test_an_engine_that_nobody_takes_in_runs_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(standby, "_JOINING_S", 0.0)
+    monkeypatch.setattr(run_pipeline, "_JOINING_S", 0.0)
     presence, stopped, entered = Slow(), asyncio.Event(), asyncio.Event()
     run = asyncio.create_task(running(presence, stopped, entered))
     await entered.wait()
@@ -82,7 +81,7 @@ async def lives(outcomes: list[str], *, standby: bool) -> int:
         if outcomes[len(every) - 1] == "shut out":
             raise TakenOver("another engine has taken over")
 
-    found: Any = await lived(begun, live, standby=standby)
+    found: Any = await lived(begun, live, standby=run_pipeline)
     assert found is every[-1]
     return len(every)
 

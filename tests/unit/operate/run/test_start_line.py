@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from stream_dp.operate.run.run_pipeline import start_line
 from stream_dp.operate.run.running import Run
-from stream_dp.operate.run.start_line import start_line
 from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,

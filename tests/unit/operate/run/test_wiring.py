@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from unit.live.live_series_worlds import PIPELINE, SEALER, World, batches
 
-from stream_dp.core.wire import wire_of
+from stream_dp.core.serial import wire_of
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError
 from stream_dp.files.memory import MemorySource
 from stream_dp.files.sqlite import SqliteJournal
@@ -22,7 +22,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.operate.audit import journal_access
 from stream_dp.operate.audit.journal_access import _header, require_own, sealed_commits
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 Make = Callable[..., Built]
 

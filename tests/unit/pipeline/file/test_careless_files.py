@@ -6,8 +6,8 @@ import pytest
 from unit.pipeline.file.test_refusals import FOLDER
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load, load_series
 
 RIGHT = (FOLDER / "shop.yaml").read_text()
 

@@ -4,13 +4,12 @@ from fractions import Fraction
 
 import pytest
 
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
-from stream_dp.pipeline.file.protection import Protection
+from stream_dp.pipeline.derivations import Protection
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 THREE, DAILY = Users(3), Users(3, 24)

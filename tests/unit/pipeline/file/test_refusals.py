@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.yaml import load
+from stream_dp.pipeline.yaml import load
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "refusals"
 GOLDEN = FOLDER / "refusals.txt"

@@ -10,8 +10,8 @@ from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
 from stream_dp.live.planner import canonical_series
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import MOST, load_series
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import MOST, load_series
 
 GOOD = {"name": "q", "statistic": "count", "epsilon": "0.5"}
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.file.spec import PipelineSpec, SqliteJournalSpec, WallClock, diagnose
 from stream_dp.pipeline.fingerprints import fingerprint, meaning
+from stream_dp.pipeline.spec import PipelineSpec, SqliteJournalSpec, WallClock, diagnose
 
 Data = dict[str, Any]
 WALL = {"kind": "wall", "step": "1s"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stream_dp.cli.commands.demo import LIVE_SERIES
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.spec import SqliteJournalSpec
-from stream_dp.pipeline.file.yaml import load, load_series
+from stream_dp.pipeline.spec import SqliteJournalSpec
+from stream_dp.pipeline.yaml import load, load_series
 
 GOOD = """\
 version: 1

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories.seen_memory import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.engine.recovery.recovery import NoiseMaker
+from stream_dp.engine.recovery import NoiseMaker
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 
 SEALER = Sealer(bytes(range(32)), "shop")

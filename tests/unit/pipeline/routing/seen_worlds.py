@@ -15,18 +15,18 @@ from oracles.user_caps import Event, Log
 from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 from unit.pipeline.routing.user_worlds import HORIZON, PIPELINE, SEALER, UserWorld, cut
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories.seen_memory import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Ports, Source
-from stream_dp.engine.ticks.tick_assembler import Cut, TickAssembler
+from stream_dp.engine.tick_assembler import Cut, TickAssembler
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemorySource
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 
 WINDOW = 4

@@ -29,7 +29,7 @@ from stream_dp.files.memory import MemoryJournal
 from stream_dp.journal.commit import Commit, Created, Unwatched, Watched
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit.trace_check import compared
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
 
 LONG: dict[str, Any] = {"read_again": READ_AGAIN_MS}
 

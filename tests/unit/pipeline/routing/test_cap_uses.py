@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stream_dp.pipeline.routing.cap_uses import CapUses
-from stream_dp.pipeline.routing.layout import Slot
+from stream_dp.pipeline.layout import Slot
+from stream_dp.pipeline.user_guard import CapUses
 
 RECORDS = [
     # high, low, tick, whether it would count, and whether it does

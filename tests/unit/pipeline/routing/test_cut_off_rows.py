@@ -16,12 +16,12 @@ from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import rows_of
 from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, some_log
 
-from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.linear.cut_off_counter import CutOffCounter
+from stream_dp.core.mechanism import IntArray
+from stream_dp.mechanisms.linear.arrival_counter import CutOffCounter
+from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing import user_guard
-from stream_dp.pipeline.routing.cap_uses import CapUses
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import CapUses
 
 PER = {"unit": "user", "user": "customer", "max_events": "2", "per": "2s", "epsilon": "100"}
 EVER = {"unit": "user", "user": "customer", "overall": "2", "epsilon": "100"}

@@ -14,7 +14,7 @@ from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import expected, rows_of, specification
 from unit.pipeline.routing.user_worlds import FOR_EVER, SEALER, hashed, payload, some_log
 
-from stream_dp.engine.memories.identifiers import (
+from stream_dp.engine.identifiers import (
     Came,
     each_once,
     read_identifiers,
@@ -23,8 +23,8 @@ from stream_dp.engine.memories.identifiers import (
 from stream_dp.engine.ports import Batch
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
 
 NAMES = ("u", "v")
 TICKS = 5

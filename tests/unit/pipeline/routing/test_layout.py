@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.layout import RowLayout
+from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 

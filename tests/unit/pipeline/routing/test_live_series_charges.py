@@ -12,12 +12,12 @@ from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World, bat
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.registry import Registry
+from stream_dp.engine.series import Registry
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.files.memory import MemoryJournal, MemorySource
 from stream_dp.journal.commit import Commit, Halted
 from stream_dp.live import planner as live_series
-from stream_dp.pipeline.routing.open_router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter
 
 
 async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:

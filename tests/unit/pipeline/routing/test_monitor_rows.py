@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from stream_dp.engine.ports import Batch
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing import alike
-from stream_dp.pipeline.routing.layout import Block, RowLayout
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline import feature_counts
+from stream_dp.pipeline.layout import Block, RowLayout
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 
 START = 1_767_225_600_000
 TEXTS = [f"t{number}" for number in range(12)]
@@ -140,7 +140,7 @@ def names(watch: dict[str, Any], record: dict[str, Any]) -> list[str]:
 def test_every_watch_counts_its_own_events(
     monkeypatch: pytest.MonkeyPatch, many: int, number: int
 ) -> None:
-    monkeypatch.setattr(alike, "MANY", many)
+    monkeypatch.setattr(feature_counts, "MANY", many)
     router, records = Router(SPEC, START), some_records(number, number)
     payloads = tuple(json.dumps(record).encode() for record in records)
     routed = router.route(Batch(0, payloads, tuple(range(number)), number, None))
@@ -163,7 +163,7 @@ def test_every_watch_counts_its_own_events(
 def test_what_differs_in_one_value_is_counted_together() -> None:
     layout = RowLayout.of(SPEC)
     scalars = {f.where: [0] for f, _ in layout.counted(SPEC) if f.by is None and f.where}
-    together, alone = alike.alike(scalars, SPEC.fields)
+    together, alone = feature_counts.alike(scalars, SPEC.fields)
     groups = {each.field: len(each.wanted) for each in together if not each.rest}
     assert groups == {"kind": 12, "note": 13, "size": 12}
     assert {each.field for each in together if each.rest} == {"kind", "tags"}

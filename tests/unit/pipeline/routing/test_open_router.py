@@ -7,10 +7,9 @@ from unit.live.live_series_worlds import PIPELINE, batches, record
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import FailClosed
 from stream_dp.journal.dead_letters import Span
-from stream_dp.pipeline.file.spec import PipelineSpec, diagnose_series
-from stream_dp.pipeline.routing.layout import Feature, RowLayout, feature_of
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.pipeline.layout import Feature, RowLayout, feature_of
+from stream_dp.pipeline.router import OpenRouter, Router
+from stream_dp.pipeline.spec import PipelineSpec, diagnose_series
 
 SPEC = PipelineSpec.model_validate(PIPELINE)
 START = SPEC.clock.start or 0

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from unit.records.columns_worlds import FEATURES, HORIZON, RECORDS, SPEC, START, payload
 
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_rows import dense
+from stream_dp.engine.tick_assembler import dense
 from stream_dp.journal.dead_letters import Span, as_spans
-from stream_dp.pipeline.routing.feature_counts import FeatureCounts
-from stream_dp.pipeline.routing.layout import Feature, RowLayout
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.router import Routed, Router
+from stream_dp.pipeline.feature_counts import FeatureCounts
+from stream_dp.pipeline.layout import Feature, RowLayout
+from stream_dp.pipeline.router import OpenRouter, Routed, Router
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded, RecordDecoder
 
@@ -85,7 +84,7 @@ def test_shards_change_nothing(
     features: list[Feature], records: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stream_dp.pipeline.routing.open_router.MOST_IN_A_SHARD", 2)
+        patch.setattr("stream_dp.pipeline.router.MOST_IN_A_SHARD", 2)
         router, places = opened(features)
         what = batch(records)
         assert together(router, what) == apart(features, places, what, router.width)
@@ -110,7 +109,7 @@ def test_a_change_builds_what_counts_one_shard_and_no_more(
         make(counts, features, *more)
 
     monkeypatch.setattr(FeatureCounts, "__init__", noted)
-    monkeypatch.setattr("stream_dp.pipeline.routing.open_router.MOST_IN_A_SHARD", 3)
+    monkeypatch.setattr("stream_dp.pipeline.router.MOST_IN_A_SHARD", 3)
     for at in range(8):
         one = Feature(None, frozenset([Test("n", "at_least", frozenset([at]))]))
         router.open(one, router.place(one), at)

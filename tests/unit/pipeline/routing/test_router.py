@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from stream_dp.engine.ports import Batch
 from stream_dp.journal.dead_letters import Span
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.router import Routed, Router
-from stream_dp.records import own_ticks as module
+from stream_dp.pipeline.router import Routed, Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records import decoder as module
 from stream_dp.records.decoder import Decoded
 
 Data = dict[str, Any]

@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from unit.records.columns_worlds import SPEC, START, laid_out, payload
 from unit.records.test_router_oracle import ONE_OF_EACH, awkward
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_assembler import Cut, Routed, TickAssembler
-from stream_dp.engine.ticks.tick_rows import NARROW, Row, ThinRow, dense, thin
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing import alike, feature_counts
-from stream_dp.pipeline.routing import router as routers
-from stream_dp.pipeline.routing.layout import Feature
-from stream_dp.pipeline.routing.router import Router
+from stream_dp.engine.tick_assembler import (
+    NARROW,
+    Cut,
+    Routed,
+    Row,
+    ThinRow,
+    TickAssembler,
+    dense,
+    thin,
+)
+from stream_dp.pipeline import feature_counts
+from stream_dp.pipeline import router as routers
+from stream_dp.pipeline.layout import Feature
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.conditions import Test
 
 WIDE = 3 * NARROW
@@ -32,7 +40,7 @@ ALIKE = [
 
 def both_ways(monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether awkward records give the same rows thin as dense, which the oracle of dense rows vouches for."""
-    monkeypatch.setattr(alike, "MANY", 2)
+    monkeypatch.setattr(feature_counts, "MANY", 2)
     router = Router(SPEC, START, laid_out([*ONE_OF_EACH, *ALIKE]))
     batch = Batch(0, [payload(record) for record in awkward(7, 400)], range(400), 0)
     wide = router.route(batch)

@@ -11,7 +11,7 @@ from aiokafka.partitioner import murmur2 as by_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.pipeline.routing.user_homes import Homes, murmur2
+from stream_dp.pipeline.user_homes import Homes, murmur2
 
 TEXTS = st.lists(st.text(max_size=90).map(str.encode) | st.binary(max_size=80), max_size=20)
 

@@ -1,6 +1,6 @@
 """The names of users as text: no two of them are made one, for those would share a cap, and length is in bytes."""
 
-from stream_dp.pipeline.routing.user_names import LONGEST_NAME, UserNames
+from stream_dp.pipeline.user_homes import LONGEST_NAME, UserNames
 
 
 def test_every_name_is_its_own_text() -> None:

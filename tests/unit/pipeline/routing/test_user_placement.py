@@ -6,13 +6,11 @@ from collections import defaultdict
 import pytest
 from unit.pipeline.routing.user_worlds import KEYED, specification
 
-from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.placement import Placement, by_content
+from stream_dp.engine.ports import Batch, Placement, by_content
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.user_guard import UserGuard
-from stream_dp.pipeline.routing.user_names import LONGEST_NAME
-from stream_dp.pipeline.routing.user_placement import placement_of
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import UserGuard
+from stream_dp.pipeline.user_homes import LONGEST_NAME, placement_of
 
 PARTITIONS = (0, 1, 2, 5)
 RECORDS = [

@@ -17,13 +17,12 @@ from unit.pipeline.routing.seen_worlds import SERIES
 from unit.pipeline.routing.user_worlds import HORIZON, KEYED, SEALER, specification
 
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.ticks.tick_assembler import TickAssembler
-from stream_dp.engine.ticks.tick_rows import dense
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing import open_router, router
-from stream_dp.pipeline.routing.layout import Feature
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import UserGuard
+from stream_dp.engine.tick_assembler import TickAssembler, dense
+from stream_dp.pipeline import router
+from stream_dp.pipeline.layout import Feature
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import UserGuard
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded, RecordDecoder
 from stream_dp.records.endpoints import ReplayClock
@@ -139,7 +138,7 @@ def decoded_twice(spec: PipelineSpec, given: Sequence[Batch], live: int) -> Any:
         return list(dict.fromkeys([*own, *(name for each in features for name in each.fields)]))
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (router, open_router):
+        for module in (router, router):
             patch.setattr(module, "decoded_fields", fields)
         return outcome(spec, given, live, lambda _, batch: batch)
 

@@ -22,9 +22,9 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import UserGuard
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import UserGuard
 from stream_dp.testing.manual_clock import ManualClock
 
 HORIZON, CAP, WINDOW = 24, 3, 4

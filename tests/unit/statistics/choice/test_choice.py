@@ -16,9 +16,9 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.statistics.choice.choice import Setting, by_tree
-from stream_dp.statistics.choice.choose_hss import (
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.choice import Setting, by_tree
+from stream_dp.statistics.parts.choose_hss import (
     BINS,
     JOINT,
     MOST_EVENTS,
@@ -32,7 +32,7 @@ from stream_dp.statistics.choice.choose_hss import (
     joint_hss,
     predicted_intervals,
 )
-from stream_dp.statistics.choice.choose_noise import TREE, least_regret
+from stream_dp.statistics.parts.predicted_errors import TREE, least_regret
 
 Data = dict[str, Any]
 DEMAND = Demand(Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), None, Fraction(1), 5000)

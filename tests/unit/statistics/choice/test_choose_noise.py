@@ -8,7 +8,7 @@ from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 

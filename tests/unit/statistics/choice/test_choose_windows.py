@@ -7,11 +7,10 @@ from pydantic import ValidationError
 
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.windows.gaussian_forest import GaussianForest
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import GaussianAndEver, WindowsAndEver
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, WindowsAndEver
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
 MILLIONTH = {"delta": "1e-6", "filter": "zcdp"}

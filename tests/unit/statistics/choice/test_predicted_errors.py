@@ -9,10 +9,9 @@ import pytest
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.statistics.choice.choice import Setting, tree_counter
-from stream_dp.statistics.choice.choose_hss import Demand, bins_hss, joint_hss
-from stream_dp.statistics.choice.predicted_errors import counter_error, hss_error
-from stream_dp.statistics.choice.profiles import Profile
+from stream_dp.statistics.parts.choice import Profile, Setting, tree_counter
+from stream_dp.statistics.parts.choose_hss import Demand, bins_hss, joint_hss
+from stream_dp.statistics.parts.predicted_errors import counter_error, hss_error
 
 SETTING = Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95)
 DEMAND = Demand(SETTING, None, Fraction(1))

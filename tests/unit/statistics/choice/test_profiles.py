@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_dp.statistics.choice.profiles import BURSTS, ExpectedShape, Profile
+from stream_dp.statistics.parts.choice import BURSTS, ExpectedShape, Profile
 
 
 @pytest.mark.parametrize("shape", ["even", "zipf", "bursts"])

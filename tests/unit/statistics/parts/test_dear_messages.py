@@ -12,11 +12,11 @@ from unit.live.live_series_worlds import HORIZON, Stopping
 from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, large, sealed, text
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.work import MESSAGE_STEPS, TICK_STEPS, limited
+from stream_dp.engine.messages.addressed import MESSAGE_STEPS, TICK_STEPS, limited
 from stream_dp.engine.proposals import Derived, OnThread
 from stream_dp.errors import EngineEnded, NotAccepted, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner, PlannedSeries
-from stream_dp.statistics.parts.overlaps import Selection, deepest
+from stream_dp.statistics.monitor import Selection, deepest
 
 TURNS = 20_000
 """How often others have their turn before a test says that nothing comes any more."""

@@ -7,9 +7,9 @@ from unit.live.live_series_worlds import PIPELINE
 from unit.live.message_worlds import WITH_ANALYSTS
 
 from stream_dp.errors import NoRoom, UsageError
-from stream_dp.pipeline.file.spec import PipelineSpec
 from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.statistics.parts.live_room import LiveRoom
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.statistics.parts.series_spec import LiveRoom
 
 
 def refusal(room: LiveRoom, entries: int, payer: str, *running: int) -> str:

@@ -20,12 +20,12 @@ from stream_dp.engine.admission import Admission
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.phases import EnginePhase
 from stream_dp.engine.proposals import Proposal
-from stream_dp.engine.registry import LiveSeries
+from stream_dp.engine.series import LiveSeries
 from stream_dp.errors import FailClosed, NoRoom
 from stream_dp.journal.commit import Charge, Created
 from stream_dp.journal.release import Shape, content, in_units
-from stream_dp.live.watch_planner import PlannedWatch
-from stream_dp.statistics.parts.live_room import BYTES
+from stream_dp.live.planner import PlannedWatch
+from stream_dp.statistics.parts.series_spec import BYTES
 from stream_dp.statistics.parts.watch_roster import WatchRoster
 
 PRICE = "0.001"

@@ -16,8 +16,8 @@ from stream_dp.records.schema import (
     NumberField,
     TextField,
 )
-from stream_dp.statistics.parts import overlaps
-from stream_dp.statistics.parts.overlaps import Selection, beside, deepest
+from stream_dp.statistics import monitor
+from stream_dp.statistics.monitor import Selection, beside, deepest
 
 FIELDS: dict[str, Any] = {
     "kind": CategoryField(domain=("x", "y", "z")),
@@ -165,7 +165,7 @@ def test_many_filters_take_no_time_and_a_search_that_is_cut_short_is_not_too_sma
     low = Test("size", "at_least", frozenset([1]))
     some = [Selection(f"f{at}", 1, frozenset([low])) for at in range(3)]
     assert deepest([*filters, *some], wide).number == 4
-    monkeypatch.setattr(overlaps, "MOST_WORK", 10)
+    monkeypatch.setattr(monitor, "MOST_WORK", 10)
     for seed in range(50):
         filters = some_filters(seed, tuple(FIELDS))
         assert deepest(filters, FIELDS).number >= brute(filters, tuple(FIELDS))

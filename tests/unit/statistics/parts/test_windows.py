@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.core.messages import Query, Update
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.mechanism import Query, Update
+from stream_dp.core.time import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import read
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.states import STATES
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import WindowForest
-from stream_dp.mechanisms.windows.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import Chosen, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.file.yaml import load_series
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load_series
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 Data = dict[str, Any]

@@ -14,12 +14,11 @@ import pytest
 from scipy import stats
 
 from stream_dp.accounting.conversions import approx_to_probabilistic
-from stream_dp.accounting.filters.approximate import TightApproximateFilter
+from stream_dp.accounting.filters.squares import TightApproximateFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.truncated_odometer import truncated_odometer as truncated_bound
+from stream_dp.accounting.ledger import truncated_odometer as truncated_bound
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
@@ -33,10 +32,8 @@ from stream_dp.verify.counterexamples.naive_books import (
 )
 from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.finite import FirstPair
-from stream_dp.verify.games.game import Game
-from stream_dp.verify.games.transcript import HALT, View
-from stream_dp.verify.odometers.boundaries import FilterBoundary
-from stream_dp.verify.odometers.odometer import Odometer
+from stream_dp.verify.games.game import HALT, Game, View
+from stream_dp.verify.odometers import FilterBoundary, Odometer
 
 SLACK = Fraction(1, 10_000)  # delta', far below delta
 ALLOWED = SLACK + DELTA

@@ -15,21 +15,20 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import Message, Query
-from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.mechanism import Message, Noise, Query
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories.seen_memory import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.series import Series
+from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import decode
 from stream_dp.journal.keys import Sealer
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file.spec import PipelineSpec
-from stream_dp.pipeline.routing.open_router import OpenRouter
-from stream_dp.pipeline.routing.user_guard import guard_of
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ZeroNoise
 from stream_dp.verify.exact.enumeration import Enumerated

@@ -11,8 +11,7 @@ from oracles.rearmed import bits_probability
 from oracles.svt import Decays, pattern_probability
 from oracles.turns import Turns
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HandOverSchedule
@@ -21,10 +20,9 @@ from stream_dp.mechanisms.linear.separate_counters import (
     SeparateCounters,
     SeparateState,
 )
-from stream_dp.mechanisms.linear.tree import TreeNoise, rounded
-from stream_dp.mechanisms.linear.tree_shape import TreeShape
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape, rounded
 from stream_dp.mechanisms.watches.kinds import Alerts
-from stream_dp.mechanisms.watches.watch_messages import LevelsQuery
+from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import (

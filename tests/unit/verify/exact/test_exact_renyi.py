@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import Guarantee, differential_privacy
@@ -16,8 +16,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary, bit_moment
-from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
@@ -31,9 +30,8 @@ from stream_dp.verify.exact.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.verify.games.game import Game
-from stream_dp.verify.games.transcript import Side
-from stream_dp.verify.relations.compositions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.verify.games.game import Game, Side
+from stream_dp.verify.relations.pair_conditions import k_sparse, k_sparse_with_delta_budget
 
 ONE, THREE, SEVEN = Fraction(1), Fraction(3), Fraction(7)
 ONE_PAIR, ASKED = FirstPair(BIT_PAIRS), FirstPair(BIT_PAIRS, (ASK,))

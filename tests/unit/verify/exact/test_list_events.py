@@ -25,12 +25,15 @@ from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import RearmedAlerts, Row
+from stream_dp.verify.exact.exact_sparse_vector import RearmedAlerts, Row, SmallHSS, clamped_laplace
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import SmallHSS, clamped_laplace
-from stream_dp.verify.games.adversaries import worst_pair
-from stream_dp.verify.games.events import labels, statistics
-from stream_dp.verify.games.lower_bound import Finding, audit_mechanism
+from stream_dp.verify.games.lower_bound import (
+    Finding,
+    audit_mechanism,
+    labels,
+    statistics,
+    worst_pair,
+)
 
 ADD, REPLACE, ANY = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
 ONE, TWO, THREE, HALF, QUARTER = (

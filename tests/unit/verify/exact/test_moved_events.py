@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Alive, Fixed, Group, Moved, Ticks
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
@@ -24,13 +24,13 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.builder import Chosen, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.enumeration import Enumerated, Plain
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_ratio
+from stream_dp.verify.exact.exact_sparse_vector import SmallHSS
 from stream_dp.verify.exact.finite import Law, OnceEach
 from stream_dp.verify.exact.randomized_response import NoisyBits, noisy_bit
-from stream_dp.verify.exact.small_hss import SmallHSS
 from stream_dp.verify.exact_checks.alive import OneTick, TickComposition
 from stream_dp.verify.games.lower_bound import Finding, audit_mechanism
 

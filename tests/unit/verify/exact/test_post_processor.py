@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from stream_dp.verify.exact import decomposition
-from stream_dp.verify.exact.decomposition import Decomposition
+from stream_dp.verify.exact.decomposition import Decomposition, ResponsePostProcessor
 from stream_dp.verify.exact.exact_delta import exact_delta
-from stream_dp.verify.exact.post_processor import ResponsePostProcessor
 from stream_dp.verify.exact.randomized_response import NoisyBits
-from stream_dp.verify.exact_checks.constructed import (
+from stream_dp.verify.exact_checks.table import (
     MACHINES,
     ONE_BIT,
     Universal,

@@ -7,8 +7,8 @@ from oracles.turns import Turns
 from unit.mechanisms import broken_forests as broken
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from stream_dp.verify.exact.exact_renyi import exact_moment
-from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import (
+from stream_dp.verify.exact.exact_delta import exact_moment
+from stream_dp.verify.exact.exact_sparse_vector import (
     SmallGaussianHSS,
     SmallHSS,
     SmallPaperHSS,
     clamped_gaussian,
     whole_rows,
 )
+from stream_dp.verify.exact.finite import DifferAtMost
 
 HALF, QUARTER, FINE, TINY = Fraction(1, 2), Fraction(1, 4), Fraction(9, 10), Fraction(1, 50)
 ONE_COLUMN = DifferAtMost(

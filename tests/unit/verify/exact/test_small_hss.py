@@ -13,12 +13,12 @@ from oracles.transcripts import Transcripts
 from statistical.attack import Attack
 from unit.verify.one_node_hss import RealSmallHSS
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
-from stream_dp.verify.exact.small_hss import QUIET, SmallHSS, clamped_laplace
-from stream_dp.verify.exact_checks.composites import ADDED, SMALL, once
+from stream_dp.verify.exact.exact_sparse_vector import QUIET, SmallHSS, clamped_laplace
+from stream_dp.verify.exact_checks.fixed_parts import ADDED, SMALL, once
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 MOVED = (*ADDED, ((1, 1), (0, 2)), ((1, 0), (0, 1)))

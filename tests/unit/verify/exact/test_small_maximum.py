@@ -18,18 +18,16 @@ from oracles.turns import Turns
 from statistical.attack import Attack
 from unit.verify.one_node_hss import RealSmallHSS
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.mechanism import IntArray, Message, Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.sealed import inside_of
+from stream_dp.core.serial import inside_of
 from stream_dp.mechanisms.hss.hss import COUNTER, HSSState
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.statistics.maximum import MaximumSeries
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import Row, all_below
+from stream_dp.verify.exact.exact_sparse_vector import Row, SmallHSS, all_below
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import SmallHSS
 
 
 def either(*pairs: tuple[Row, Row]) -> DifferAtMost:

@@ -15,10 +15,10 @@ from oracles.turns import Turns
 from unit.mechanisms import broken_sum_forests as broken
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.windows.forest_shape import FLAT, ForestShape
-from stream_dp.mechanisms.windows.window_forest import SumForest
-from stream_dp.mechanisms.windows.windows_and_ever import SumsAndEver
+from stream_dp.mechanisms.linear.window_forest import SumForest
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from oracles.turns import Turns
 
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.mechanism import IntArray, Message, Noise
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.statistics.top import TopSeries
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket

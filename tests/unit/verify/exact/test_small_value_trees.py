@@ -11,11 +11,10 @@ from unit.mechanisms import broken_value_trees as broken
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_levels import ValueLevels
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueTree
-from stream_dp.mechanisms.windows.forest_shape import FLAT
-from stream_dp.mechanisms.windows.window_forest import WindowForest
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 

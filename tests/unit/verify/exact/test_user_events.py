@@ -12,27 +12,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.core.row_relations import Stream, user
-from stream_dp.core.users import Users
+from stream_dp.core.row_relations import Arrivals, Stream, user
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
-from stream_dp.operate.run.series_claim import series_claim
+from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Chosen, build
-from stream_dp.pipeline.file.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.enumeration import Enumerated, Plain
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_ratio
+from stream_dp.verify.exact.exact_sparse_vector import SmallHSS
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.small_hss import SmallHSS
-from stream_dp.verify.games.adversaries import OneEventAdversary, events_of
-from stream_dp.verify.games.lower_bound import Finding, audit_mechanism
+from stream_dp.verify.games.lower_bound import (
+    Finding,
+    OneEventAdversary,
+    audit_mechanism,
+    events_of,
+)
 
 ADD = Neighbors.ADD_REMOVE
 HALF, ONE = Fraction(1, 2), Fraction(1)

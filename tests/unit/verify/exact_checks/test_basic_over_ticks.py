@@ -7,7 +7,7 @@ recursion over all adversaries. Twins: a ledger that frees a delta, and one that
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import exact
-from stream_dp.accounting.filters.basic import BasicFilter
+from stream_dp.accounting.filters.linear import BasicFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Create, Halt
 from stream_dp.core.guarantee import differential_privacy

@@ -10,8 +10,8 @@ from oracles.universal import Part as Odds
 from oracles.universal import composed_delta
 
 from stream_dp.accounting.derive import RULES
+from stream_dp.accounting.rules.parallel import sparse_pure
 from stream_dp.accounting.rules.rule import Rule
-from stream_dp.accounting.rules.sparse_pure import sparse_pure
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.composition import Ask
 from stream_dp.core.guarantee import (
@@ -21,8 +21,7 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
 from stream_dp.verify.exact.enumeration import Enumerated
-from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_renyi import exact_moment
+from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
@@ -32,25 +31,17 @@ from stream_dp.verify.exact.finite import (
     SparsePairs,
 )
 from stream_dp.verify.exact.randomized_response import ASK, RandomizedResponse
-from stream_dp.verify.exact_checks import (
-    alive,
-    composites,
-    fixed_parts,
-    parallel,
-    protocols,
-)
+from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
 from stream_dp.verify.exact_checks.instance import (
     Instance,
     Part,
+    Verdict,
+    compare,
     irr,
     known,
     rr,
 )
-from stream_dp.verify.exact_checks.verdict import (
-    Verdict,
-    compare,
-)
-from stream_dp.verify.relations.local_messages import LocalMessages
+from stream_dp.verify.exact_checks.protocols import LocalMessages
 from stream_dp.verify.relations.pair_conditions import TouchedWithin
 
 ONE, TWO, THREE, TENTH, ZERO = Fraction(1), Fraction(2), Fraction(3), Fraction(1, 10), Fraction(0)
@@ -178,7 +169,7 @@ def test_orders_and_odds_of_the_rest_by_hand() -> None:
     for instance, odds in (
         (alive.lives(), 6),
         (alive.coming_and_going(), 6),
-        (composites.hss()[0], 8),
+        (fixed_parts.hss()[0], 8),
         (protocols.triangle(), 4),
     ):
         assert worst_ratio(instance.machine, instance.pairs, instance.rounds) == odds

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.filters.squares import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.rules.ticks import loads
+from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.rules.time import loads
 from stream_dp.accounting.situations import (  # fmt: skip
     Alive,
     Fixed,
@@ -33,8 +33,7 @@ from stream_dp.accounting.situations import (  # fmt: skip
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.finite import FiniteMachine, Law

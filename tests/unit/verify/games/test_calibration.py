@@ -11,19 +11,22 @@ import pytest
 
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.exact_delta import exact_delta
-from stream_dp.verify.exact.finite import FirstPair
+from stream_dp.verify.exact.finite import FirstPair, Sampled, SampledState, draw_from
 from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
-from stream_dp.verify.exact.sampled import Sampled, SampledState, draw_from
-from stream_dp.verify.games.events import epsilon_bound, evidence
-from stream_dp.verify.games.game import Game
-from stream_dp.verify.games.lower_bound import MOST, shows_one, strongest, universal
-from stream_dp.verify.games.transcript import HALT
-from stream_dp.verify.relations.compositions import fixed_mechanisms
+from stream_dp.verify.games.game import HALT, Game
+from stream_dp.verify.games.lower_bound import (
+    MOST,
+    epsilon_bound,
+    evidence,
+    shows_one,
+    strongest,
+    universal,
+)
+from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
 
 ONE, NONE = Fraction(1), Fraction(0)
 

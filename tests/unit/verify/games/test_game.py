@@ -10,19 +10,27 @@ import pytest
 
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.counterexamples.naive_books import MaxDeltaAdversary, leaky_mechanism
+from stream_dp.verify.exact.finite import Sampled, draw_from
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
-from stream_dp.verify.exact.sampled import Sampled, draw_from
-from stream_dp.verify.games.game import Game, HaltingVerifier, Identifier
-from stream_dp.verify.games.transcript import HALT, Chain, PostProcessed, Side, View, interact
-from stream_dp.verify.relations.compositions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.verify.games.game import (
+    HALT,
+    Chain,
+    Game,
+    HaltingVerifier,
+    Identifier,
+    PostProcessed,
+    Side,
+    View,
+    interact,
+)
+from stream_dp.verify.relations.pair_conditions import k_sparse, k_sparse_with_delta_budget
 
 ADD, ONE, QUARTER = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 4)
 BITS: tuple[Literal[0, 1], ...] = (0, 1)

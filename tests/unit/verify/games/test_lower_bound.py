@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from stream_dp.accounting.conversions import zcdp_epsilon
-from stream_dp.accounting.rules.convert import price
+from stream_dp.accounting.rules.rule import price
 from stream_dp.core.guarantee import (
     ZCDP,
     GaussianDP,
@@ -24,8 +24,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     TruncatedZCDP,
 )
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import EventRows, Stream, event
@@ -37,9 +36,17 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.games.adversaries import OneEventAdversary, worst_pair
-from stream_dp.verify.games.events import Event, Score, choose_event, epsilon_bound, statistics
-from stream_dp.verify.games.lower_bound import STATED_AT, audit_mechanism
+from stream_dp.verify.games.lower_bound import (
+    STATED_AT,
+    Event,
+    OneEventAdversary,
+    Score,
+    audit_mechanism,
+    choose_event,
+    epsilon_bound,
+    statistics,
+    worst_pair,
+)
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, FAILURE = Fraction(1), 1e-6

@@ -8,26 +8,29 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.linear import PureFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
+from stream_dp.verify.exact.finite import Sampled
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
-from stream_dp.verify.exact.sampled import Sampled
-from stream_dp.verify.games.game import Game, HaltingVerifier
-from stream_dp.verify.games.ledger_filter import LedgerFilter
-from stream_dp.verify.games.transcript import HALT, Side, View
-from stream_dp.verify.games.verifier import Verifier
-from stream_dp.verify.relations.compositions import filtered, k_sparse
-from stream_dp.verify.relations.suitable import Suitable
+from stream_dp.verify.games.game import (
+    HALT,
+    Game,
+    HaltingVerifier,
+    LedgerFilter,
+    Side,
+    Verifier,
+    View,
+)
+from stream_dp.verify.relations.pair_conditions import Suitable, filtered, k_sparse
 
 ADD, ONE = Neighbors.ADD_REMOVE, Fraction(1)
 BITS: tuple[Literal[0, 1], ...] = (0, 1)

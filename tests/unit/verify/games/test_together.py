@@ -13,12 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.linear import PureFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.hss.hss import HSS
@@ -27,13 +26,16 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
-from stream_dp.verify.games.adversaries import OneEventAdversary, answers, worst_pair
-from stream_dp.verify.games.game import Game
-from stream_dp.verify.games.ledger_filter import LedgerFilter
-from stream_dp.verify.games.lower_bound import Finding, audit_mechanism, audit_together
-from stream_dp.verify.games.transcript import Side
-from stream_dp.verify.relations.compositions import filtered
-from stream_dp.verify.relations.pair_conditions import ParameterFilter
+from stream_dp.verify.games.game import Game, LedgerFilter, Side
+from stream_dp.verify.games.lower_bound import (
+    Finding,
+    OneEventAdversary,
+    answers,
+    audit_mechanism,
+    audit_together,
+    worst_pair,
+)
+from stream_dp.verify.relations.pair_conditions import ParameterFilter, filtered
 
 ADD, ONE, FAILURE = Neighbors.ADD_REMOVE, Fraction(1), 1e-6
 BITS: tuple[Literal[0, 1], ...] = (0, 1)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import event
-from stream_dp.engine.guard import Guard
+from stream_dp.engine.actor import Guard
 from stream_dp.errors import FailClosed, NotDerivable
-from stream_dp.verify.games.verifier import Verifier
+from stream_dp.verify.games.game import Verifier
 
 WIDTH, TICKS = 3, 5
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

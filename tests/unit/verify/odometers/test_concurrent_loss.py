@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from stream_dp.accounting.situations import Alive
-from stream_dp.verify.odometers.concurrent_loss import loss_bound
+from stream_dp.verify.odometers import loss_bound
 
 HALF, FIFTH = Fraction(1, 2), Fraction(1, 5)
 

@@ -13,13 +13,14 @@ from functools import cache
 import pytest
 
 from stream_dp.core.guarantee import PureDP
-from stream_dp.verify.odometers.boundaries import (
+from stream_dp.verify.odometers import (
+    Boundary,
     FilterBoundary,
     MixtureBoundary,
+    Odometer,
     OneSidedMixtureBoundary,
     StitchedBoundary,
 )
-from stream_dp.verify.odometers.odometer import Boundary, Odometer
 
 Taken = tuple[tuple[int, int], ...]  # of each coin: how often tossed, how often the loss went up
 Coin = tuple[

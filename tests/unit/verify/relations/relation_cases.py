@@ -31,17 +31,16 @@ from unit.verify.relations.toys import (
     told,
 )
 
-from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.filters.renyi import RenyiFilter
+from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
 from stream_dp.core.relation import All, Claim, Relation
-from stream_dp.verify.games.ledger_filter import LedgerFilter
-from stream_dp.verify.relations import compositions as f
+from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
+from stream_dp.verify.games.game import LedgerFilter
+from stream_dp.verify.relations import pair_conditions as f
 from stream_dp.verify.relations.creation import Renyi, privacy_function
-from stream_dp.verify.relations.local_messages import LocalMessages, SparseDataSets
-from stream_dp.verify.relations.suitable import Suitable
+from stream_dp.verify.relations.pair_conditions import Suitable
 
 U0, U1, U2 = update(0), update(1), update(2)
 DIFFER0: Pair = (ask(0, U0), ask(0, U1))

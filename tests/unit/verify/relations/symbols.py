@@ -9,7 +9,7 @@ import numpy as np
 from oracles.relations import Pairs, Plain
 
 from stream_dp.core.composition import Ask, Create, Halt
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.relation import Relation
 
 Symbol: TypeAlias = tuple[Any, Plain]

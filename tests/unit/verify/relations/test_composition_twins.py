@@ -22,19 +22,20 @@ from unit.verify.relations.toys import (
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.core.relation import All, Claim, Relation
-from stream_dp.verify.relations import compositions as f
+from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
+from stream_dp.verify.relations import pair_conditions as f
 from stream_dp.verify.relations.creation import claim_of, epsilon, privacy_function
-from stream_dp.verify.relations.local_messages import LocalMessages, SparseDataSets
 from stream_dp.verify.relations.pair_conditions import (
     CreatedFirst,
     CreatedThroughFilter,
     CreatedWithin,
     DeltaBudget,
+    LiveMechanism,
     OnlyKind,
     PairCondition,
+    Suitable,
     TouchedWithin,
 )
-from stream_dp.verify.relations.suitable import LiveMechanism, Suitable
 
 
 class AnyIndex(Suitable):

@@ -12,8 +12,11 @@ from unit.verify.relations.toys import NONE, ONE, QUARTER, TABLE, c, told
 
 from stream_dp.core.composition import Create
 from stream_dp.core.relation import Relation
-from stream_dp.verify.relations.compositions import k_sparse, k_sparse_with_delta_budget
-from stream_dp.verify.relations.suitable import Suitable
+from stream_dp.verify.relations.pair_conditions import (
+    Suitable,
+    k_sparse,
+    k_sparse_with_delta_budget,
+)
 
 MADE = 34
 ALLOWED = [(ONE, NONE), (ONE, NONE), (ONE, QUARTER)]

@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 from oracles.trace_pairs import pair_accepted
 
-from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.messages import Query, Update
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.mechanism import Query, Update
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.relation import Claim
-from stream_dp.core.row_relations import Stream, user
-from stream_dp.core.users import Users
+from stream_dp.core.row_relations import Arrivals, Stream, user
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.one_stream import OneStream, engine_relation
+from stream_dp.verify.relations.streams import OneStream, engine_relation
 
 ADD = Neighbors.ADD_REMOVE
 COUNTER = Counter(1, Fraction(1), ADD, 9)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.relation import Identical, same
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.finite import FirstPair, Law
-from stream_dp.verify.relations.static import StaticDataSet
+from stream_dp.verify.relations.streams import StaticDataSet
 
 ONE = Fraction(1)
 

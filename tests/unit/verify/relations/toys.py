@@ -18,11 +18,11 @@ from stream_dp.core.guarantee import (
     PureDP,
     RenyiDP,
 )
-from stream_dp.core.messages import Query, Update
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_relations import RowSpace, Stream, event, user
-from stream_dp.verify.relations.static import StaticDataSet, single_pair
+from stream_dp.verify.relations.streams import StaticDataSet, single_pair
 
 ADD = Neighbors.ADD_REMOVE
 ONE, TWO, QUARTER = Fraction(1), Fraction(2), Fraction(1, 4)

@@ -1,0 +1,237 @@
+"""Rows that count identifiers at their first tick: a change by one event or one user is a chain of one-unit steps.
+
+The raw streams differ in one event, or in all counted events of one user. A mechanism receives rows that a memory
+of earlier identifiers makes from these events. The rows of the two streams differ in at most `changes` units over
+all ticks (`core.row_relations` counts them), in any ticks. Between the two streams of rows lie hybrids with some of
+these units, taken in the order in which they come, so each hybrid's row is known as soon as the pair of rows is. No
+hybrid has an entry below 0, because it lies between two rows without such entries. Two consecutive hybrids differ
+in one unit at one tick, as the premise's neighbours do. So this is group privacy over `changes` (`rules.group`),
+adaptively.
+
+The whole price is charged at the tick of the raw event, because the memory is a part of the mechanism: a mechanism
+that is not alive at that tick never sees the event. A single event may cost the whole price, also where users are
+protected.
+"""
+
+from fractions import Fraction
+
+from stream_dp.accounting.amounts import Interval
+from stream_dp.accounting.optimal import FAR
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    all_finite,
+    measures,
+    one_event_each,
+    rests_on,
+)
+from stream_dp.accounting.situations import FirstArrivals, Group, Moved, OfUsers
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import (
+    NAMES,
+    ZCDP,
+    ApproxDP,
+    GaussianDP,
+    Measure,
+    ProbabilisticDP,
+    PureDP,
+)
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
+
+# ---
+# Group privacy: streams that differ in up to k events (a user's), linked by a chain of k steps of one event.
+#
+# The hybrids differ in one event each and are themselves admissible streams; an adversary against two of them plays
+# the event-level game, giving equal pairs elsewhere, so this holds adaptively. Pure: k e. (e, d): k e and d (1 + e^e
+# + ... + e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke 2016, Prop. 1.9). GDP: k mu (Dong, Roth, Su 2022, Thm
+# 2.14). Adding up k randomized responses instead is false: all k events may fall into one interval of one sparse
+# vector.
+
+TINY = Fraction(1, 10**30)  # half of the 60 digits of an interval are left
+KNOWN = (PureDP, ApproxDP, ProbabilisticDP, ZCDP, GaussianDP)
+
+
+def group_delta(epsilon: Fraction, delta: Fraction, size: int) -> Fraction:
+    """Return delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it would
+    overflow.
+
+    Below `TINY`, where e^epsilon - 1 would lose its digits, k e^((k-1) epsilon), which is no less, replaces the
+    quotient.
+    """
+    if epsilon == 0 or size == 1 or delta == 0:
+        return size * delta
+    if size * epsilon > FAR:
+        return Fraction(1)
+    if epsilon < TINY:
+        return (Interval.of((size - 1) * epsilon).exp() * size * delta).upper
+    one = Interval.of(1)
+    factor = (Interval.of(size * epsilon).exp() - one) / (Interval.of(epsilon).exp() - one)
+    return (factor * delta).upper
+
+
+def _delta(measure: Measure, size: int) -> Fraction:
+    if isinstance(measure, ApproxDP | ProbabilisticDP):
+        return group_delta(measure.epsilon, measure.delta, size)
+    return Fraction(0)
+
+
+def _conditions(premises: Premises, situation: Group) -> tuple[Condition, ...]:
+    measure, k = measures(premises)[0], situation.size
+    name = NAMES[type(measure)]
+    known = isinstance(measure, KNOWN)
+    sized = Condition(
+        "group size", k >= 1, f"up to {k} event(s) of one unit, enforced by the guard"
+    )
+    if not known or k < 1:
+        why = f"no group rule is known for {name}" if not known else f"{name} has a group rule"
+        return sized, Condition("measure", known, why)
+    delta = _delta(measure, k)
+    return (
+        sized,
+        Condition("one premise", len(premises) == 1, "compose the parts first"),
+        Condition("measure", True, f"{name} has a group rule"),
+        Condition("delta below 1", delta < 1, f"the group's delta is {float(delta):.3g}"),
+    )
+
+
+def _measure(premises: Premises, situation: Group) -> Measure:
+    measure, k = measures(premises)[0], situation.size
+    match measure:
+        case PureDP(epsilon):
+            return PureDP(k * epsilon)
+        case ApproxDP(epsilon) | ProbabilisticDP(epsilon):
+            return ApproxDP(k * epsilon, _delta(measure, k))
+        case ZCDP(rho):
+            return ZCDP(k * k * rho)
+        case GaussianDP(mu):
+            return GaussianDP(k * mu)
+        case _:
+            raise NotDerivable(f"no group rule is known for {NAMES[type(measure)]}")
+
+
+SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
+group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)
+
+# ---
+# One event replaced, and the replacement may lie in another tick: two steps of one event under `add_remove`.
+#
+# Between two such streams lies a hybrid that differs from each in one event. Where both contents lie in one tick, the
+# hybrid has the row with neither content there; otherwise it has the right row at the first of the two ticks and the
+# left row at the second. So the hybrid's row is known as soon as the pair of rows is, whatever an event adds: for
+# counts the row with neither content is the entrywise minimum of the two rows, for signed amounts it is not. Left and
+# hybrid differ in one event, in one tick; hybrid and right differ in one event, in one tick. Both games are those of
+# `add_remove`, so this is group privacy over two (`rules.group`), adaptively.
+#
+# The proof says more than the total: each of the two steps costs at most half, whenever it comes. `halved` tests for
+# that. The time rule rests on it, because the two steps may meet different mechanisms. A guarantee with another proof
+# may cost its full epsilon for a single step.
+
+STEPS = 2
+
+
+def halved(derivation: Derivation) -> bool:
+    """Say whether the whole derivation rests on `moved`: one event more or less then costs at most half."""
+    return rests_on(derivation, moved.name)
+
+
+def _moved_conditions(premises: Premises, situation: Moved) -> tuple[Condition, ...]:
+    steps = one_event_each("one removed, one added", premises)
+    _, *others = group.conditions(premises, Group(situation.subject, STEPS))
+    return steps, *others
+
+
+def _moved_measure(premises: Premises, situation: Moved) -> Measure:
+    return group.measure(premises, Group(situation.subject, STEPS))
+
+
+moved = Rule(
+    "replacement in any tick",
+    f"two steps of {group.source}",
+    _moved_conditions,
+    _moved_measure,
+    relation=Neighbors.REPLACE_ANY_TICK,
+    finite=all_finite,
+)
+
+# ---
+# All events of one user, of which at most k count: k steps of one event under `add_remove`.
+#
+# A guard decides by a user's own records alone which of them count. So, with or without that user, the counted events
+# of all others are the same, and at most k events differ, all in one public window where the cap is for windows.
+# Between the two streams lie hybrids with some of these events, taken in the order in which they come, so a hybrid's
+# row is known as soon as the pair of rows is. Two consecutive hybrids are neighbours under `add_remove`, so this is
+# group privacy over k (`rules.group`), adaptively. Two streams that differ in only some records of a user are no such
+# pair: the cap may then admit other records of the user instead.
+#
+# The proof says more than the total: each of the k events costs at most a k-th, whenever it comes. `divided` tests
+# for that. The time rule rests on it, because the events may meet different mechanisms. A guarantee with another
+# proof may cost its full epsilon for a single event.
+
+
+def divided(derivation: Derivation) -> bool:
+    """Say whether the whole derivation rests on `of_users`: each of k events then costs at most a k-th."""
+    return rests_on(derivation, of_users.name)
+
+
+def _of_users_conditions(premises: Premises, situation: OfUsers) -> tuple[Condition, ...]:
+    steps = one_event_each("one event more each", premises)
+    _, *others = group.conditions(premises, _group(situation))
+    enforced = f"{situation.users}: a guard in front of all parts lets no more count"
+    return Condition("cap", True, enforced), steps, *others
+
+
+def _of_users_measure(premises: Premises, situation: OfUsers) -> Measure:
+    return group.measure(premises, _group(situation))
+
+
+def _group(situation: OfUsers) -> Group:
+    return Group(situation.subject, situation.users.cap)
+
+
+of_users = Rule(
+    "all events of one user",
+    f"so many steps of {group.source}",
+    _of_users_conditions,
+    _of_users_measure,
+    finite=all_finite,
+    users=lambda situation: situation.users,
+)
+
+_IN_ITS_TICK = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
+
+
+def _first_arrivals_conditions(
+    premises: Premises, situation: FirstArrivals
+) -> tuple[Condition, ...]:
+    arrivals = situation.arrivals
+    relations = _IN_ITS_TICK[:1] if arrivals.users else _IN_ITS_TICK
+    like = premises[0].guarantee
+    steps = Condition(
+        "one unit each",
+        like.neighbors in relations and not like.unit,
+        "an event keeps its tick, and one unit more or less at one tick is a neighbour of the premise",
+    )
+    counted = Condition(
+        "units", True, f"{arrivals}: rows of neighbours differ by {arrivals.changes} in all"
+    )
+    _, *others = group.conditions(premises, _first_arrivals_group(situation))
+    return counted, steps, *others
+
+
+def _first_arrivals_measure(premises: Premises, situation: FirstArrivals) -> Measure:
+    return group.measure(premises, _first_arrivals_group(situation))
+
+
+def _first_arrivals_group(situation: FirstArrivals) -> Group:
+    return Group(situation.subject, situation.arrivals.changes)
+
+
+first_arrivals = Rule(
+    "first ticks of identifiers",
+    f"as many steps as units of {group.source}",
+    _first_arrivals_conditions,
+    _first_arrivals_measure,
+    finite=all_finite,
+    users=lambda situation: situation.arrivals.users,
+)

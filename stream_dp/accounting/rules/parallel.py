@@ -1,0 +1,268 @@
+"""Local protocols ([HSV] Thm 8.7, Cor 8.8): users answer a server, and the server's view is private.
+
+A user's data set is its mechanism's first message and all later pairs are equal, so the users are first-pair
+consistent; at most k of them hold different data sets. Then Thm 5.14 prices k users, whatever their total number.
+The server sees answers only, which is the destination and response property (Claim 8.4).
+"""
+
+import math
+from fractions import Fraction
+
+from stream_dp.accounting.optimal import joint_delta
+from stream_dp.accounting.rules.fixed import optimum
+from stream_dp.accounting.rules.renyi import all_orders, at, curve, one_order, orders, rhos
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    all_finite,
+    delta_of,
+    epsilon_of,
+    measures,
+    pure,
+    same_neighbors,
+    stated,
+    within,
+)
+from stream_dp.accounting.situations import Local, Parallel
+from stream_dp.core.derivation import Condition
+from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
+
+# ---
+# Shared code of the k-sparse parallel rules: which parts may be touched, and at what price ([HSV] Def 5.1).
+#
+# [HSV] fix the k parameters before; here they are the k worst of all that may be created, and each part, when it is
+# first touched, takes the smallest free parameter that covers it. RR_e follows from RR_e' for e' >= e, and the order
+# of the requests does not matter: a smaller parameter never covers a part that a larger one does not.
+
+
+def sparse(premises: Premises, situation: Parallel) -> Condition:
+    """Check that k >= 1, that k is for the parts' relation, and that every kind has a number of creations."""
+    touched = situation.touched
+    name = f"{touched.k}-sparse"
+    relations = {p.guarantee.neighbors for p in premises}
+    if touched.k < 1:
+        return Condition(name, False, f"k must be at least 1 ({touched.why})")
+    if len(situation.creations) != len(premises):
+        return Condition(
+            name,
+            False,
+            f"{len(premises)} kind(s), but {len(situation.creations)} creation count(s)",
+        )
+    if any(n is not None and n < 1 for n in situation.creations):
+        return Condition(name, False, "a kind is created less than once")
+    if relations != {touched.neighbors}:
+        found = ", ".join(sorted(map(str, relations)))
+        return Condition(
+            name, False, f"counted for {touched.neighbors}, but the parts protect under {found}"
+        )
+    if any(p.guarantee.unit for p in premises):
+        return Condition(
+            name, False, "counted for one event, but the parts protect groups or users"
+        )
+    return Condition(name, True, touched.why)
+
+
+def counted_finite(premises: Premises, situation: Parallel) -> bool:
+    """Say whether communication is finite: each part's is, and so is the number of parts of each kind."""
+    return all_finite(premises, situation) and None not in situation.creations
+
+
+def worst(amounts: list[Fraction], situation: Parallel) -> list[Fraction]:
+    """Return the k largest amounts of all that may be created; in order, they dominate any k touched ones."""
+    pairs = zip(amounts, situation.counts, strict=True)
+    every = sorted((amount for amount, n in pairs for _ in range(n)), reverse=True)
+    return every[: situation.touched.k]
+
+
+def first_pair_consistent(situation: Parallel, broken_by: str) -> Condition:
+    """Check that a part's first pair decides whether its pairs differ at all ([HSV] Def 5.12)."""
+    why = situation.first_pair
+    return Condition(
+        "first-pair consistent",
+        bool(why),
+        why or f"the parts take updates that may differ later on, and {broken_by} breaks the rule",
+    )
+
+
+# ---
+# k-sparse parallel composition of pure continual mechanisms ([HSV] Def 5.1, Cor 5.5).
+#
+# Any number of pure mechanisms may be created; where the two runs differ for at most k of them, the composition costs
+# what the k most expensive mechanisms cost together: the sum at delta 0, the optimum of RR_(e1,0) x ... x RR_(ek,0)
+# at a granted delta.
+
+
+def _sparse_pure_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    forbidden = "a part is not pure DP, and [HSV] Thm 5.2 forbids delta > 0 here"
+    return pure(premises, forbidden), sparse(premises, situation), same_neighbors(premises)
+
+
+def _sparse_pure_measure(premises: Premises, situation: Parallel) -> Measure:
+    touched = worst([epsilon_of(m) for m in measures(premises)], situation)
+    return optimum(touched, Fraction(0), situation.delta)
+
+
+sparse_pure = Rule(
+    "sparse parallel composition",
+    "[HSV] Cor 5.5",
+    _sparse_pure_conditions,
+    _sparse_pure_measure,
+    finite=counted_finite,
+)
+
+# ---
+# k-sparse parallel composition with a delta budget ([HSV] Def 5.3, Thm 5.4).
+#
+# A part may fail with its delta without being touched, so delta' = 1 - prod(1 - delta_j) runs over EVERY creation;
+# the epsilons count for the k touched ones only. The two combine as 1 - (1 - delta)(1 - delta'), as the proof has it
+# (the theorem as printed says delta + delta'). Without a bound on the creations delta' is 1, and the rule refuses
+# (Thm 5.2).
+
+
+def created(premises: Premises, situation: Parallel) -> Fraction:
+    """Return delta' over every creation; kinds without a delta may be created without bound."""
+    kinds = zip(measures(premises), situation.creations, strict=True)
+    return 1 - math.prod(
+        ((1 - delta_of(m)) ** n for m, n in kinds if n is not None), start=Fraction(1)
+    )
+
+
+def _sparse_delta_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    known, counted = stated(measures(premises)), sparse(premises, situation)
+    if not known.holds or not counted.holds:
+        return known, counted
+    kinds = zip(measures(premises), situation.creations, strict=True)
+    endless = any(n is None and delta_of(m) > 0 for m, n in kinds)
+    why = (
+        "a kind with delta > 0 is created without bound, so 1 - prod(1 - delta_j) reaches 1 ([HSV] Thm 5.2)"
+        if endless
+        else "every creation is counted, touched or not"
+    )
+    every = within(created(premises, situation), situation.delta)
+    return (
+        known,
+        counted,
+        Condition("delta budget", not endless, why),
+        every,
+        same_neighbors(premises),
+    )
+
+
+def _sparse_delta_measure(premises: Premises, situation: Parallel) -> Measure:
+    touched = worst([epsilon_of(m) for m in measures(premises)], situation)
+    return optimum(touched, created(premises, situation), situation.delta)
+
+
+sparse_delta = Rule(
+    "sparse parallel composition with a delta budget",
+    "[HSV] Thm 5.4",
+    _sparse_delta_conditions,
+    _sparse_delta_measure,
+    finite=counted_finite,
+)
+
+# ---
+# k-sparse parallel composition of first-pair consistent mechanisms ([HSV] Def 5.12, Thm 5.14; Cor 5.15; Thm 13.6).
+#
+# A part whose first pair of messages is equal gets equal pairs for ever, as with a static data set. So only touched
+# parts cost anything, deltas included: RR_(e1,d1) x ... x RR_(ek,dk) over the k most expensive parts. The k largest
+# epsilons together with the k largest deltas are at least as bad as any k parts, as the composition's delta grows
+# with both.
+
+
+def _touched_delta(premises: Premises, situation: Parallel) -> Fraction:
+    """Return the joint delta of the k largest deltas."""
+    return joint_delta(worst([delta_of(m) for m in measures(premises)], situation))
+
+
+def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    known, counted = stated(measures(premises)), sparse(premises, situation)
+    consistent = first_pair_consistent(situation, "[HSV] Thm 5.2")
+    if not known.holds or not counted.holds:
+        return known, counted, consistent
+    own = _touched_delta(premises, situation)
+    return known, counted, consistent, within(own, situation.delta), same_neighbors(premises)
+
+
+def _measure(premises: Premises, situation: Parallel) -> Measure:
+    epsilons = worst([epsilon_of(m) for m in measures(premises)], situation)
+    return optimum(epsilons, _touched_delta(premises, situation), situation.delta)
+
+
+def _renyi_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    consistent = first_pair_consistent(situation, "[HSV] Thm 13.5")
+    found = measures(premises)
+    return one_order(found), sparse(premises, situation), consistent, same_neighbors(premises)
+
+
+def _renyi(premises: Premises, situation: Parallel) -> Measure:
+    found = measures(premises)
+    return curve(
+        [
+            RenyiDP(a, sum(worst([at(m, a) for m in found], situation), Fraction(0)))
+            for a in orders(found)
+        ]
+    )
+
+
+def _zcdp_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    consistent = first_pair_consistent(situation, "[HSV] Thm 13.5")
+    found = measures(premises)
+    return all_orders(found), sparse(premises, situation), consistent, same_neighbors(premises)
+
+
+def _zcdp(premises: Premises, situation: Parallel) -> Measure:
+    return ZCDP(sum(worst(rhos(measures(premises)), situation), Fraction(0)))
+
+
+first_pair = Rule(
+    "first-pair consistent parallel composition",
+    "[HSV] Thm 5.14",
+    _conditions,
+    _measure,
+    finite=counted_finite,
+)
+first_pair_renyi = Rule(
+    "first-pair consistent parallel composition in Renyi DP",
+    "[HSV] Thm 13.6",
+    _renyi_conditions,
+    _renyi,
+    finite=counted_finite,
+)
+first_pair_zcdp = Rule(
+    "first-pair consistent parallel composition in zCDP",
+    "[HSV] Thm 13.6 at every order",
+    _zcdp_conditions,
+    _zcdp,
+    finite=counted_finite,
+)
+
+
+def _parallel(premises: Premises, situation: Local) -> Parallel:
+    one = len(premises) == 1
+    creations = (situation.users,) if one else (1,) * len(premises)
+    return Parallel(
+        situation.subject, situation.touched, creations, situation.delta, situation.static
+    )
+
+
+def _local_conditions(premises: Premises, situation: Local) -> tuple[Condition, ...]:
+    counted = situation.users >= 1 and len(premises) in (1, situation.users)
+    users = Condition(
+        "users",
+        counted,
+        f"{situation.users} user(s), {len(premises)} mechanism(s)"
+        + (", identical procedures" if len(premises) == 1 else ""),
+    )
+    if not counted:
+        return (users,)
+    return users, *first_pair.conditions(premises, _parallel(premises, situation))
+
+
+def _local_measure(premises: Premises, situation: Local) -> Measure:
+    return first_pair.measure(premises, _parallel(premises, situation))
+
+
+local = Rule(
+    "local protocol", "[HSV] Thm 8.7, Cor 8.8", _local_conditions, _local_measure, finite=all_finite
+)

@@ -1,0 +1,367 @@
+"""What a journal says when read on its own: charges, and exact totals for the operator.
+
+Rules: totals are exact and private; only the operator's commands and sources declared public may show them. This
+file runs nothing and changes nothing.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Generic, NamedTuple, Protocol
+
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.ports import Journal, closing
+from stream_dp.errors import FailClosed
+from stream_dp.journal.answer_body import RefusedMessage, read_answer
+from stream_dp.journal.commit import (
+    Answer,
+    Asked,
+    Change,
+    Charge,
+    Commit,
+    Created,
+    Halted,
+    Header,
+    Release,
+    Unwatched,
+    Watched,
+    decode,
+    digest,
+)
+from stream_dp.journal.keys import Sealer
+from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
+
+# ---
+# The journal of a pipeline as a start reads it: one chain, checked against the last public bodies.
+#
+# Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are
+# replayed while it is read, because they need every commit, not only the last states. This file knows no mechanism
+# and no state.
+
+GENESIS = b""
+
+
+class ReleaseNumbers:
+    """The number of the first release of each tick; all ticks have equally many until a series comes or goes."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []
+
+    def replay(self, commit: Commit) -> None:
+        """Add the next commit."""
+        if not commit.ticks:
+            return
+        each = len(commit.releases) // len(commit.ticks)
+        if not self._runs or self._runs[-1][2] != each:
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
+
+    def before(self, tick: int) -> int:
+        """Return the number of the last release before this tick; -1 if there is none."""
+        if tick <= 0 or not self._runs:
+            return -1
+        begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
+        first, number, each = self._runs[begin]
+        return number + (tick - first) * each - 1
+
+
+@dataclass(slots=True, repr=False)
+class History:
+    """The journal as read: the first commit, the commits since the last snapshot, and the end of the chain.
+
+    `changing` are the commits before `since` that hold changes; `ticked` is the last commit with ticks.
+    """
+
+    first: Commit
+    since: list[Commit]
+    last: Commit
+    previous: bytes
+    after_head: list[Release]
+    unanswered: list[Answer] = field(default_factory=list)
+    changing: list[Commit] = field(default_factory=list)
+    ticked: Commit | None = None
+    partitions: tuple[int, ...] = ()
+
+
+class Remembering(Protocol):
+    """An object that needs every commit of a journal, not only its last states."""
+
+    def replay(self, commit: Commit) -> None:
+        """Add the next commit.
+
+        Raises:
+            FailClosed: the commit holds what this version has not written.
+        """
+        ...
+
+
+async def unsealed(
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
+) -> AsyncIterator[tuple[Commit, bytes]]:
+    """Yield every commit of a journal with the digest of its sealed form, in order.
+
+    Raises:
+        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names
+            another tick than the one at which it lies.
+    """
+    sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
+    async with closing(journal) as blobs:
+        async for sealed in blobs:
+            plain = sealer.open(sequence, sealed)
+            commit = decode(plain, f"commit {sequence} of the journal of {pipeline}")
+            if commit.sequence != sequence or commit.previous != previous:
+                raise FailClosed(
+                    f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
+                )
+            if sequence == 0 and commit.header is None:
+                raise FailClosed(f"the journal of {pipeline} does not begin with its header")
+            if not all(_lies(each, next_tick, coming) for each in commit.changes):
+                raise FailClosed(
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
+                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
+                    "the version of the code that wrote it"
+                )
+            if commit.ticks:
+                next_tick = commit.ticks[-1] + 1
+                coming.clear()
+            sequence, previous = sequence + 1, digest(sealed)
+            yield commit, previous
+
+
+def tick_of(change: Change) -> int:
+    """Return the first tick that a change affects."""
+    match change:
+        case Created(start=tick) | Halted(end=tick):
+            return tick
+        case Asked(at=tick) | Watched(at=tick) | Unwatched(at=tick):
+            return tick
+
+
+def _lies(change: Change, cut: int, coming: set[int]) -> bool:
+    """Return whether a change takes effect at tick `cut` or, where nothing is read again, one tick later.
+
+    `coming` collects the series created to begin one tick later; only these may be halted one tick later, before
+    they have begun.
+    """
+    at = tick_of(change)
+    match change:
+        case Created(number=number):
+            coming |= {number} if at == cut + 1 else set()
+            return at in (cut, cut + 1)
+        case Watched() | Unwatched():
+            return at in (cut, cut + 1)
+        case Halted(number=number):
+            return at == cut + (number in coming)
+        case Asked():
+            return at == cut
+
+
+async def read_history(
+    journal: Journal,
+    sealer: Sealer,
+    pipeline: str,
+    heads: "Heads",
+    memories: Sequence[Remembering],
+) -> History | None:
+    """Read and check the whole journal, and replay it into `memories`; None if it is empty.
+
+    Raises:
+        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+    """
+    history: History | None = None
+    async for commit, link in unsealed(journal.read(), sealer, pipeline):
+        if history is None:
+            history = History(commit, [commit], commit, link, [])
+        _extend(history, commit, link)
+        for each in memories:
+            each.replay(commit)
+        history.after_head += heads.releases.beyond(commit.releases)
+        history.unanswered += heads.answers.beyond(commit.answers)
+    for head in (heads.releases, heads.answers):
+        if not head.met:
+            raise FailClosed(
+                f"the journal of {pipeline} is older than, or differs from, what its {head.place} already "
+                "shows; going on would publish second versions. Restore the newest journal"
+            )
+    return history
+
+
+class PublicHead(Generic[P]):
+    """The last public `body` of a sequence (None: nothing is public); `met` once the journal has shown it.
+
+    The constructor raises:
+        FailClosed: the body does not belong to the sequence.
+    """
+
+    def __init__(self, sequence: PublicSequence[P], place: str, body: bytes | None) -> None:
+        self.place = place
+        self._number_of = sequence.number
+        self._body = body
+        self._number = (
+            0 if body is None else sequence.number_of(body, f"what comes last in the {place}")
+        )
+        self.met = body is None
+
+    def beyond(self, those: Sequence[P]) -> list[P]:
+        """Return the entries of a commit that come after the body, and note whether the body is one of them."""
+        fresh: list[P] = []
+        for each in those:
+            number = self._number_of(each)
+            self.met = self.met or (number == self._number and each.body == self._body)
+            if number > self._number:
+                fresh.append(each)
+        return fresh
+
+
+class Heads(NamedTuple):
+    """The last public release and the last public answer."""
+
+    releases: PublicHead[Release]
+    answers: PublicHead[Answer]
+
+    @classmethod
+    def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
+        """Return the heads with these bodies (None: nothing is public); errors as of `PublicHead`."""
+        return cls(
+            PublicHead(RELEASES, "release topic or file", release),
+            PublicHead(ANSWERS, "answer topic or file", answer),
+        )
+
+
+def last_of(commit: Commit) -> dict[str, bytes]:
+    """Return the release bodies of a commit's last tick, by series; the commit must have ticks."""
+    return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
+
+
+def _extend(history: History, commit: Commit, link: bytes) -> None:
+    if commit.snapshot is not None:
+        history.changing += [each for each in history.since if each.changes]
+        history.since = [commit]
+    elif commit.sequence > 0:
+        history.since.append(commit)
+    if commit.header is not None:
+        history.partitions = commit.header.partitions
+    history.partitions += commit.admitted
+    history.last, history.previous = commit, link
+    if commit.ticks:
+        history.ticked = commit
+
+
+def header_in(history: History) -> Header:
+    """Return the journal's header; `unsealed` has checked that it exists."""
+    if history.first.header is None:
+        raise TypeError("a journal's first commit holds its header")
+    return history.first.header
+
+
+# ---
+# Checks that a journal belongs to this run: the header of its first commit against that of the run.
+
+_FIELDS = {
+    "private": "whether its noise is private",
+    "pipeline": "the pipeline's name",
+    "source": "the source",
+}
+
+
+def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
+    """Refuse a journal that was written for something else; if the source `grows`, it may have more partitions.
+
+    Raises:
+        FailClosed: something differs; the message names what.
+    """
+    differing = [
+        f"{what}: then {getattr(journal, name)!r}, now {getattr(now, name)!r}"
+        for name, what in _FIELDS.items()
+        if getattr(journal, name) != getattr(now, name)
+    ]
+    gone = not set(journal.partitions) <= set(now.partitions)
+    if gone or (len(journal.partitions) != len(now.partitions) and not grows):
+        differing.append(
+            f"the source's partitions: then {journal.partitions!r}, now {now.partitions!r}"
+        )
+    if journal.identity and now.identity and journal.identity != now.identity:
+        differing.append(f"the source: {now.source!r} was deleted and made anew since")
+    if journal.fingerprint != now.fingerprint:
+        names = sorted(journal.parts.keys() | now.parts.keys())
+        changed = [n for n in names if journal.parts.get(n) != now.parts.get(n)]
+        differing.append(_meaning(changed))
+    if differing:
+        raise FailClosed(
+            f"the journal was written for something else (changed: {'; '.join(differing)}). Use the pipeline file "
+            "it belongs to; a changed one needs a name of its own, which opens a second ledger: the two guarantees "
+            "then add up"
+        )
+
+
+def _meaning(changed: list[str]) -> str:
+    """Return what changed: the code's mechanisms, or parts of the pipeline file."""
+    if changed == ["mechanisms"]:
+        return "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
+    return f"in the pipeline file: {', '.join(changed) or 'its meaning'}"
+
+
+@dataclass(slots=True, repr=False)
+class JournalSummary:
+    """The journal's header, charges (with the commit each came with) and changes, and its exact totals (private).
+
+    `messages` counts the answers by analyst, requested action, and whether it was refused (public). `changing`
+    holds the changes and charges of commits, without rows and releases.
+    """
+
+    header: Header | None = None
+    charges: list[tuple[int, Charge]] = field(default_factory=list)
+    changing: list[Commit] = field(default_factory=list)
+    messages: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    ticks: int = 0
+    releases: int = 0
+    events: int = 0
+    dead_letters: int = 0
+    late: int = 0
+    capped: int = 0
+    rows: IntArray | None = None
+
+
+async def read_summary(
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None
+) -> JournalSummary:
+    """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only.
+
+    Raises:
+        FailClosed: the journal is damaged, of another pipeline, or written with another key.
+    """
+    summary = JournalSummary()
+    async for commit, _ in unsealed(journal, sealer, pipeline):
+        summary.header = summary.header or commit.header
+        summary.charges += [(commit.sequence, charge) for charge in commit.charges]
+        if commit.changes:
+            summary.changing.append(
+                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
+            )
+        for answer in commit.answers:
+            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
+            summary.messages[answer.analyst, answer.do, refused] += 1
+        ticks = [t for t in commit.ticks if through is None or t <= through]
+        summary.ticks += len(ticks)
+        summary.releases += sum(through is None or r.tick <= through for r in commit.releases)
+        summary.events += commit.records
+        summary.dead_letters += sum(letter.records for letter in commit.dead_letters)
+        summary.late += commit.late
+        summary.capped += commit.capped
+        if ticks:
+            rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)
+            summary.rows = _added(summary.rows, rows)
+    return summary
+
+
+def _added(total: IntArray | None, rows: IntArray) -> IntArray:
+    """Return the sum; rows are longer while live series count on columns of their own."""
+    if total is None:
+        return rows
+    wide = np.zeros(max(len(total), len(rows)), dtype=np.int64)
+    wide[: len(total)] += total
+    wide[: len(rows)] += rows
+    return wide

@@ -1,0 +1,293 @@
+"""How many events of each user count in each public window, by the user's keyed hash: an open-addressing table.
+
+Rules: a hash has 128 bits, so two of n users share a row only with a chance of n^2 / 2^129. A row has 24 bytes;
+with the room that the table keeps free, a user takes at most 62 bytes in each window, beside 50 kB for the whole
+table. A user's row depends on what was added for that user alone, never on the order or on other users. Private:
+nothing here is printed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from numpy.typing import NDArray
+
+from stream_dp.core.mechanism import IntArray
+
+Hashes: TypeAlias = NDArray[np.uint64]
+"""Shape (users, 2)."""
+Rows: TypeAlias = NDArray[np.uint64]
+"""Shape (rows, 3)."""
+_BITS = np.uint64(16)
+_EVENTS = np.uint64((1 << 16) - 1)
+_HALF = np.uint64(32)
+_LOW = np.uint64((1 << 32) - 1)
+_APART = np.uint64(0x9E3779B1)  # odd, so that the windows of one user begin their search apart
+_SMALLEST = 1 << 11
+_ROOM = 1 << 10
+_WHOLE = np.dtype("V24")
+
+
+class Counted(NamedTuple):
+    """Events by user and public window: three arrays of one length; a user may appear several times."""
+
+    users: Hashes
+    windows: IntArray
+    events: IntArray
+
+    @classmethod
+    def nothing(cls) -> "Counted":
+        """Return an instance without events."""
+        none = np.empty(0, np.int64)
+        return cls(np.empty((0, 2), np.uint64), none, none)
+
+    @classmethod
+    def together(cls, parts: Sequence["Counted"]) -> "Counted":
+        """Return the events of all parts."""
+        users, windows, events = zip(cls.nothing(), *parts, strict=True)
+        return cls(np.concatenate(users), np.concatenate(windows), np.concatenate(events))
+
+    def since(self, window: int) -> "Counted":
+        """Return the events of this window and later ones."""
+        kept = self.windows >= window
+        return Counted(self.users[kept], self.windows[kept], self.events[kept])
+
+    def __repr__(self) -> str:
+        return "<Counted>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class Used(NamedTuple):
+    """What some records used of their users' caps; `number` is the memory's count of such admissions."""
+
+    number: int
+    counted: Counted
+
+    def __repr__(self) -> str:
+        return "<Used>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class UserTable:
+    """Events by user and window, below 2^16 each; a user who is not in the table has no events.
+
+    A row has three words: two for the hash, and a third one for window + 1 and the number of events. A third word
+    of 0 marks a free row.
+    """
+
+    def __init__(self) -> None:
+        self._make(_SMALLEST)
+
+    def __len__(self) -> int:
+        """The number of pairs of user and window that have events."""
+        return int(np.count_nonzero(self._rows[:, 2] & _EVENTS))
+
+    @property
+    def size(self) -> int:
+        """The size of the table in bytes."""
+        return self._rows.nbytes
+
+    def items(self) -> Counted:
+        """Return every user and window with events, and how many they are."""
+        kept = self._rows[np.flatnonzero(self._rows[:, 2] & _EVENTS)]
+        windows = (kept[:, 2] >> _BITS).astype(np.int64) - 1
+        return Counted(kept[:, :2], windows, (kept[:, 2] & _EVENTS).astype(np.int64))
+
+    def first(
+        self, users: Hashes, windows: IntArray, cap: int
+    ) -> tuple[NDArray[np.bool_], Counted]:
+        """Add one event for each of these users in its window, in this order, as far as `cap` allows.
+
+        Return which events were added, of shape (users,), and the added events by user and window.
+        """
+        kept = np.empty(len(users), np.bool_)
+        parts: list[Counted] = []
+        for some in self._in_parts(len(users)):
+            kept[some], used = self._first(users[some], windows[some], cap)
+            parts.append(used)
+        return kept, Counted.together(parts)
+
+    def add(self, counted: Counted, cap: int) -> bool:
+        """Add these events; return whether `cap` allows all of them."""
+        if (counted.events > cap).any():
+            return False
+        within = True
+        for some in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[some], counted.windows[some])
+            np.add.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+            within = within and bool((self._events(slots) <= cap).all())
+        return within
+
+    def give_back(self, counted: Counted) -> None:
+        """Subtract events that were added before."""
+        for some in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[some], counted.windows[some])
+            np.subtract.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+
+    def forget(self, before: int) -> None:
+        """Forget the windows before this one."""
+        marks = self._rows[:, 2]
+        marks[marks >> _BITS <= np.uint64(before)] &= ~_EVENTS
+        if 2 * len(self) < self._taken:
+            self._renew()
+
+    def _first(
+        self, users: Hashes, windows: IntArray, cap: int
+    ) -> tuple[NDArray[np.bool_], Counted]:
+        slots = self._slots(users, windows)
+        order = np.argsort(slots * len(slots) + np.arange(len(slots)))
+        ordered = slots[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        rows, numbers = ordered[begins], np.diff(begins, append=len(ordered))
+        added = np.minimum(numbers, cap - self._events(rows))
+        self._rows[rows, 2] += added.astype(np.uint64)
+        kept = np.empty(len(users), np.bool_)
+        kept[order] = np.arange(len(order)) - np.repeat(begins, numbers) < np.repeat(added, numbers)
+        some = order[begins][added > 0]
+        return kept, Counted(users[some], windows[some], added[added > 0])
+
+    def _make(self, size: int) -> None:
+        self._rows = np.zeros((size, 3), np.uint64)
+        self._whole = self._rows.view(_WHOLE).reshape(-1)
+        self._taken = 0
+
+    def _in_parts(self, number: int) -> Iterator[slice]:
+        """Yield slices of `number` users that fit into the table at their turn; grow the table where needed.
+
+        The table is at most two thirds full, and right after it has grown more than a third.
+        """
+        begin = 0
+        while begin < number:
+            size = len(self._rows)
+            room = 2 * size // 3 - self._taken
+            if room < min(number - begin, max(_ROOM, size // 12)):
+                self._renew()
+                continue
+            yield slice(begin, begin := min(number, begin + room))
+
+    def _renew(self) -> None:
+        """Move all rows with events to a new table that has room to grow."""
+        kept = self._whole.take((self._rows[:, 2] & _EVENTS).nonzero()[0])
+        self._make(_SMALLEST + 18 * len(kept) // 7)
+        at = self._begin(_rows_of(kept))
+        order = at.argsort(kind="stable")  # nearly sorted: every table orders rows alike
+        at, counted = at.take(order), np.arange(len(order))
+        at -= counted
+        np.maximum.accumulate(at, out=at)
+        at += counted
+        inside = int(np.searchsorted(at, len(self._rows)))
+        kept = kept.take(order)
+        self._whole[at[:inside]] = kept[:inside]
+        self._taken = inside
+        self._placed(_rows_of(kept[inside:]))
+
+    def _events(self, slots: IntArray) -> IntArray:
+        events: IntArray = (self._rows[slots, 2] & _EVENTS).astype(np.int64)
+        return events
+
+    def _slots(self, users: Hashes, windows: IntArray) -> IntArray:
+        """Return the row number of each user in its window; missing rows are added."""
+        wanted = np.empty((len(users), 3), np.uint64)
+        wanted[:, :2] = users
+        wanted[:, 2] = (windows.astype(np.uint64) + np.uint64(1)) << _BITS
+        return self._placed(wanted)
+
+    def _placed(self, wanted: Rows) -> IntArray:
+        """Return the place of each wanted row, adding rows that are missing; a row may be wanted several times."""
+        found, left = self._begin(wanted), np.arange(len(wanted))
+        while left.size:
+            at = found[left]
+            there = self._rows.take(at, axis=0)
+            (free,) = (there[:, 2] == 0).nonzero()
+            if free.size:
+                self._put(wanted.take(free, axis=0), at[free])
+                there[free] = self._rows.take(at[free], axis=0)
+            there ^= wanted
+            there[:, 2] &= ~_EVENTS
+            (on,) = (there[:, 0] | there[:, 1] | there[:, 2]).nonzero()
+            left, wanted = left[on], wanted.take(on, axis=0)
+            found[left] = (at[on] + 1) % len(self._rows)
+        return found
+
+    def _put(self, wanted: Rows, at: IntArray) -> None:
+        """Write rows to free places; if several rows want one place, one of them gets it."""
+        asking = np.arange(1, len(at) + 1, dtype=np.uint64)
+        self._rows[at, 2] = asking
+        (won,) = (self._rows[at, 2] == asking).nonzero()
+        self._whole[at[won]] = wanted.view(_WHOLE).reshape(-1)[won]
+        self._taken += len(won)
+
+    def _begin(self, wanted: Rows) -> IntArray:
+        """Return where the search for each row begins."""
+        spread = (wanted[:, 0] + (wanted[:, 2] >> _BITS) * _APART) & _LOW
+        begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
+        return begins
+
+
+def _rows_of(whole: NDArray[np.void]) -> Rows:
+    return whole.view(np.uint64).reshape(-1, 3)
+
+
+# ---
+# The keyed hash under which a user is remembered: AES-CMAC of the user's text, of many users at once.
+#
+# Rules: the hash is a function of the text and the key, so a user has the same hash after every start. Without the
+# key nobody can compute a hash or look for two texts that share one. A hash has 128 bits: two of n users share one
+# with a chance below n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two users with one hash
+# would share a cap, and each could displace up to k events of the other: twice what the guarantee is for, so shorter
+# hashes will not do. Source: NIST SP 800-38B, RFC 4493.
+
+_BLOCK = 16
+_REDUCTION = 0x87
+
+
+class UserHash:
+    """Hashes under a key of 32 bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        # single blocks: the mode is CMAC's own, below
+        self._cipher = Cipher(AES(key), ECB()).encryptor()  # noqa: S305
+        once = _doubled(self._cipher.update(bytes(_BLOCK)))
+        self._whole, self._padded = _bytes(once), _bytes(_doubled(once))
+
+    def of(self, texts: Sequence[bytes]) -> Hashes:
+        """Return the hash of each text, of shape (texts, 2)."""
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        blocks = np.maximum(1, -(-lengths // _BLOCK))
+        found = np.empty((len(texts), _BLOCK), np.uint8)
+        for number in np.unique(blocks).tolist():
+            those = np.flatnonzero(blocks == number)
+            chosen = [texts[at] for at in those.tolist()] if len(those) < len(texts) else texts
+            found[those] = self._alike(chosen, lengths[those], number * _BLOCK)
+        return found.view("<u8").astype(np.uint64)
+
+    def _alike(self, texts: Sequence[bytes], lengths: IntArray, width: int) -> NDArray[np.uint8]:
+        """Return the hashes of texts with the same number of blocks, `width` bytes together."""
+        padded = np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
+        short = np.flatnonzero(lengths < width)
+        padded[short, lengths[short]] = 0x80
+        padded[:, -_BLOCK:] ^= self._whole
+        padded[short, -_BLOCK:] ^= self._whole ^ self._padded
+        state = np.zeros((len(texts), _BLOCK), np.uint8)
+        for at in range(0, width, _BLOCK):
+            mixed = (state ^ padded[:, at : at + _BLOCK]).tobytes()
+            state = _bytes(self._cipher.update(mixed)).reshape(-1, _BLOCK)
+        return state
+
+
+def _bytes(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+def _doubled(block: bytes) -> bytes:
+    """Return twice the block in the field of 2^128 elements."""
+    value = int.from_bytes(block)
+    doubled = (value << 1) & ((1 << 8 * _BLOCK) - 1)
+    return (doubled ^ (_REDUCTION if value >> (8 * _BLOCK - 1) else 0)).to_bytes(_BLOCK)

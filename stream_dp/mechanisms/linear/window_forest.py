@@ -1,0 +1,296 @@
+"""Sliding windows of counts from one forest with discrete Gaussian noise, where a delta is granted.
+
+A node's whole row receives noise. An event changes at most L0 of its entries by one each, so in zCDP the row costs
+L0 times one entry; with Laplace noise each of these entries would need its share of epsilon.
+
+Privacy: fix the released noisy counts. Between two neighbouring runs the exact counts of a node differ only if it
+holds the event's tick, by at most 1 in L0 entries, so its noise differs by that shift. Whatever the adversary does,
+one node of each level holds that tick, and it receives noise once. A shift by an integer vector s has the Renyi
+divergence alpha |s|^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is drawn
+afresh when it is complete, so these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on every
+path: zCDP. (Under `replace` the event leaves one entry and comes to another of the same tick, and so of the same
+nodes: L0 = 2.)
+This file knows no ticks' times and no names.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.situations import Fixed, Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
+from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.serial import wire
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.linear.counter import PureShares
+from stream_dp.mechanisms.linear.noisy_forest import ONCE, TEST, ForestShape, NoisyForest
+from stream_dp.mechanisms.linear.sum_counter import EventAmounts
+from stream_dp.mechanisms.linear.tree import LIKELY
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.serving import CountRows
+from stream_dp.mechanisms.watches.watch_noise import WIDEST
+
+# ---
+# Sliding windows of counts and of sums from one forest with discrete Laplace noise, at one price.
+#
+# A node's row receives noise at the scale of the l1 norm of what one event changes in it (`l1`). This is private for
+# any integer row: a shift by y of the noises of one node per level explains a difference y. The derivation of counts
+# composes columns; that of sums is one leaf, because an entry's noise is scaled for the whole row. This file knows no
+# ticks' times, no names and no grid: amounts are whole units.
+
+SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
+SUM_SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh, Roughgarden, Sundararajan 2009)"
+
+
+class LaplaceForest(PureShares, NoisyForest):
+    """A forest whose nodes have Laplace noise.
+
+    Privacy claim: `epsilon`-DP for its rows under `neighbors`, adaptively: each level's nodes have noise of their own
+    at the level's share; an event lies in one node of each level, and the levels add up ([HSV] Thm 4.10). Answers are
+    functions of the noisy sums.
+    """
+
+    @cached_property
+    def scales(self) -> tuple[Fraction, ...]:
+        """The scale of one node's noise, by level."""
+        return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
+
+    def _levels(self, what: str) -> Derivation:
+        """Derive the guarantee: the nodes of a level one after the other, all levels together.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        once = Touched.intervals(self.neighbors, ONCE, TEST)
+        spans = [f"{what}s of {span} tick(s)" for span in self.shape.spans]
+        levels = tuple(
+            derive((self._node(level),), Parallel(span, once)) for level, span in enumerate(spans)
+        )
+        return derive(levels, Fixed("a forest of windows")) if len(levels) > 1 else levels[0]
+
+    def _node(self, level: int) -> Derivation:
+        """Derive what one node of this level guarantees."""
+        raise NotImplementedError
+
+    @cached_property
+    def node_variances(self) -> tuple[Fraction, ...]:
+        """The variance of one node's noise, by level: twice its squared scale, up to about a twelfth."""
+        return tuple(2 * scale**2 for scale in self.scales)
+
+    @property
+    def _drawable(self) -> bool:
+        return max(self.scales) <= WIDEST
+
+    def _reach(self, level: int, number: int) -> float:
+        """Return s (2 sqrt(n x) + x): a sum of n Laplace noises of scale s exceeds it with probability below e^-x."""
+        return float(self.scales[level]) * (2 * math.sqrt(number * LIKELY) + LIKELY)
+
+    def _drawn(self, level: int, noise: Noise) -> IntArray:
+        return noise.samplers(self.scales[level], self.width)
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the window at index `view`."""
+        return NoiseLaw(tuple(self.noise_terms(view or 0, public)))
+
+    def noise_terms(self, place: int, updates: int) -> list[Term]:
+        """Return the independent noises in the window at index `place` after `updates` updates, before rounding."""
+        found = self.decoding.weights(updates, self.windows[place])
+        return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
+
+
+@wire("window-forest", 1)
+@dataclass(frozen=True)
+class WindowForest(CountRows, LaplaceForest):
+    """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
+
+    A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
+    sets; a node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
+
+    Raises:
+        NotDerivable: no windows, windows that its nodes do not fit into, more of them than a state may hold, or
+            noise that is too wide for 64 bits.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    shape: ForestShape
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        self._require_room()
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: the entries of a node in parallel, the nodes of a level one after the other, all
+        levels together.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return self._levels("count")
+
+    def _node(self, level: int) -> Derivation:
+        """Derive what one node of this level guarantees: its columns in parallel."""
+        span, scale = self.shape.spans[level], self.scales[level]
+        touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
+        share = self.shape.shares[level] * self.epsilon / touched.k
+        why = f"1 / scale = 1 / {text(scale)}, at most {text(share)}"
+        enough = Condition("noise", scale * share >= 1, why)
+        each = Guarantee(PureDP(share), self.neighbors)
+        one = leaf(f"one count of {span} tick(s)", each, SOURCE, (enough,))
+        return derive((one,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
+
+
+@wire("sum-forest", 1)
+@dataclass(frozen=True)
+class SumForest(EventAmounts, LaplaceForest):
+    """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
+
+    A window longer than the stream so far adds up what there is. An event adds one amount from `lowest` to
+    `highest` (in units) to at most `ones` entries of its row, or nothing.
+
+    >>> from stream_dp.core.mechanism import Query, Update
+    >>> from stream_dp.mechanisms.linear.noisy_forest import FLAT
+    >>> from stream_dp.testing.noise import ZeroNoise
+    >>> import numpy as np
+    >>> sums = SumForest(1, Fraction(1), Neighbors.ADD_REMOVE, (1, 2), FLAT, lowest=-5, highest=240)
+    >>> sums.l1, sums.scales
+    (240, (Fraction(240, 1),))
+    >>> state, noise = sums.init(ZeroNoise()), ZeroNoise()
+    >>> for amount in (100, -3):
+    ...     state, _ = sums.step(state, Update(np.array([amount])), noise)
+    >>> sums.step(state, Query(), noise)[1]
+    array([-3, 97])
+
+    Raises:
+        NotDerivable: the amounts are invalid, or a `WindowForest` would be refused for the same reason.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    shape: ForestShape
+    lowest: int
+    highest: int
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        self._require_amounts()
+        self._require_room()
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: all entries of a node together, the nodes of a level one after the other, all
+        levels together.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return self._levels("sum")
+
+    def _node(self, level: int) -> Derivation:
+        """Derive what one node of this level guarantees: all its entries together."""
+        span, scale = self.shape.spans[level], self.scales[level]
+        share = self.shape.shares[level] * self.epsilon
+        why = f"l1 of a row / scale = {self.l1} / {text(scale)}, at most {text(share)}"
+        enough = Condition("noise", scale * share >= self.l1, why)
+        each = Guarantee(PureDP(share), self.neighbors)
+        return leaf(f"{self.width} sum(s) of {span} tick(s)", each, SUM_SOURCE, (enough,))
+
+
+GAUSSIAN_FOREST_SOURCE = "discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020, Prop. 5)"
+MOST_RHO = 1000
+WIDEST_VARIANCE = (
+    1 << 88
+)  # the largest variance that is drawn: `stream_dp.noise.samplers.MAX_VARIANCE`, which loads the cipher
+
+
+@wire("gaussian-forest", 1)
+@dataclass(frozen=True)
+class GaussianForest(CountRows, NoisyForest):
+    """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
+
+    A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
+    sets.
+
+    Privacy claim: `rho`-zCDP for such event streams under `neighbors`, adaptively, by the proof above. Answers are
+    functions of the noisy counts.
+
+    >>> from stream_dp.mechanisms.linear.noisy_forest import FLAT
+    >>> GaussianForest(3, Fraction(1, 50), Neighbors.REPLACE, (1, 24), FLAT).node_variances
+    (Fraction(50, 1),)
+
+    Raises:
+        NotDerivable: no rho from 0 to 1,000, no windows, windows that its nodes do not fit into, more of them than
+            a state may hold, or noise that is too wide for 64 bits.
+    """
+
+    width: int
+    rho: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    shape: ForestShape
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rho <= MOST_RHO:
+            raise NotDerivable("a Gaussian forest needs a rho in (0, 1000]")
+        self._require_room()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """zCDP at `rho`."""
+        return Guarantee(ZCDP(self.rho), self.neighbors)
+
+    @cached_property
+    def node_variances(self) -> tuple[Fraction, ...]:
+        """The variance of one node's noise, by level."""
+        touched = self.rows.l0
+        return tuple(touched / (2 * share * self.rho) for share in self.shape.shares)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one leaf for all nodes that hold one event.
+
+        Raises:
+            NotDerivable: the noise is too small for `rho`.
+        """
+        touched = self.rows.l0
+        paid = touched * sum(1 / (2 * variance) for variance in self.node_variances)
+        why = (
+            f"an event is in {self.shape.height} node(s), in {touched} entries by 1: squared shifts over twice the "
+            f"variances {text(paid)}, at most {text(self.rho)}"
+        )
+        subject = f"{self.width} Gaussian count(s) over {len(self.windows)} window(s)"
+        return leaf(
+            subject,
+            self.guarantee,
+            GAUSSIAN_FOREST_SOURCE,
+            (Condition("noise", paid <= self.rho, why),),
+        )
+
+    @property
+    def _drawable(self) -> bool:
+        return max(self.node_variances) <= WIDEST_VARIANCE
+
+    def _reach(self, level: int, number: int) -> float:
+        """Return the bound sqrt(2 n v x): a sum of n noises of variance v exceeds it with probability below 2 e^-x."""
+        return math.sqrt(2 * number * float(self.node_variances[level]) * (LIKELY + 1))
+
+    def _drawn(self, level: int, noise: Noise) -> IntArray:
+        return noise.samplers(self.node_variances[level], self.width)
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the window at index `view`: normal, then rounded."""
+        return NoiseLaw(variance=self.view_variance(view or 0, public))

@@ -1,0 +1,286 @@
+"""Sliding windows with the count, or the sum, so far beside them: a forest and a counter on the same rows.
+
+With n windows (a single tick counts as a window) the counter has 1 / (n + 1) of the budget, the share at which the
+geometric mean of all errors is least. While the longest window still covers all ticks so far, the value so far is
+read off that window, until the public tick from which the counter has less noise. This choice is post-processing.
+This file knows no noise and no ticks.
+"""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import Fixed
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ZCDP, Guarantee, Measure, PureDP
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_law import AmountLaw, RowLaw
+from stream_dp.core.serial import wire
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
+from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.serving import Additive
+
+SoFar: TypeAlias = Counter | HybridCounter
+EACH = 256
+"""Every one of the first `EACH` ticks is compared; one comparison takes a tenth of a millisecond."""
+
+
+def ever_share(windows: int) -> Fraction:
+    """Return the counter's share of the budget beside `windows` windows."""
+    return Fraction(1, windows + 1)
+
+
+@wire("windows-and-ever-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class WindowsAndEverState:
+    """State of the forest and state of the counter."""
+
+    forest: WindowForestState
+    ever: CounterState | HybridState | SumCounterState | GaussianCounterState
+
+
+def _looked_at(last: int) -> Iterator[int]:
+    """Yield the ticks up to `last` to compare: the first `EACH` ones, then ticks spaced by a sixteenth."""
+    tick = 1
+    while tick < last:
+        yield tick
+        tick += 1 + max(0, tick - EACH) // 16
+    yield last
+
+
+class WithEver(Additive):
+    """Shared code of windows with a value so far: two mechanisms on the same rows, each at its share of the budget.
+
+    Answers have shape ((windows + 1) * width,): the answers of `forest`, then those of `ever`. In the first
+    `covered` ticks the longest window replaces the answers of `ever`.
+
+    Privacy claim: the sum of both epsilons, adaptively: both see the same rows ([HSV] Thm 4.10).
+    """
+
+    forest: WindowForest | SumForest | GaussianForest
+    ever: SoFar | SumCounter | GaussianCounter
+
+    @property
+    def width(self) -> int:
+        """Number of entries of a row."""
+        return self.forest.width
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbour relation that the guarantee holds for."""
+        return self.forest.neighbors
+
+    @property
+    def ones(self) -> int:
+        """The most entries of a row that one event may set: the smaller of the forest's and the counter's bounds."""
+        return min(self.forest.ones, self.ever.ones)
+
+    @property
+    def rows(self) -> RowLaw:
+        """The law of what one event changes in a row."""
+        return RowLaw(self.width, self.neighbors, self.ones)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The sum of the forest's and the counter's shares."""
+        return Guarantee(self._measure, self.neighbors)
+
+    @property
+    def _measure(self) -> Measure:
+        raise NotImplementedError
+
+    def _both(self, subject: str) -> Derivation:
+        """Derive the guarantee of forest and counter together (NotDerivable: the noise of one is too small)."""
+        return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
+
+    @cached_property
+    def longest(self) -> int:
+        """The index of the longest window."""
+        return self.forest.windows.index(max(self.forest.windows))
+
+    @cached_property
+    def covered(self) -> int:
+        """Number of first ticks in which the longest window stands for the value so far: it covers all ticks, with
+        less noise.
+
+        The result is a tick with less noise just before a tick without. For long windows not every tick is
+        compared.
+        """
+        last, least = self.forest.windows[self.longest], 0
+        for most in _looked_at(last):
+            if not self._less_noise(most):
+                return least + bisect_left(range(least + 1, most), True, key=self._more_noise)
+            least = most
+        return last
+
+    def _more_noise(self, updates: int) -> bool:
+        return not self._less_noise(updates)
+
+    def _less_noise(self, updates: int) -> bool:
+        """Whether the longest window has less noise than the counter after `updates` updates, all in the window."""
+        ever = self.ever.noise(updates).spread
+        return self.forest.view_variance(self.longest, updates) < ever
+
+    def public(self, updates: int, state: WindowsAndEverState) -> int:
+        """Return the number of updates: the counter's noise depends on it."""
+        return updates
+
+    def band(self, public: int, confidence: float) -> int:
+        """Return the largest half-width of all views."""
+        views = range(len(self.forest.windows) + 1)
+        found = (self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
+        return max(found)
+
+    def view_public(self, place: int, updates: int, state: Any) -> Hashable:
+        """Return the public values that determine the band of the view at index `place`."""
+        if place < len(self.forest.windows):
+            return self.forest.view_public(place, updates, state)
+        return updates
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the view at index `view`; None means the value so far."""
+        if view is not None and view < len(self.forest.windows):
+            return self.forest.noise(public, view)
+        if public <= self.covered:
+            return self.forest.noise(public, self.longest)
+        return self.ever.noise(public)
+
+    def _require_same(self, what: str, *names: str) -> None:
+        """Raise NotDerivable where forest and counter differ in one of the attributes `names`."""
+        for name in names:
+            if getattr(self.forest, name) != getattr(self.ever, name):
+                raise NotDerivable(f"windows and the {what} so far differ in {name}")
+
+    def init(self, noise: Noise) -> WindowsAndEverState:
+        """Return the first state: nothing counted."""
+        return WindowsAndEverState(self.forest.init(noise), self.ever.init(noise))
+
+    def step(
+        self, state: WindowsAndEverState, message: Message, noise: Noise
+    ) -> tuple[WindowsAndEverState, IntArray | None]:
+        """Pass a row to forest and counter, or answer a query with the answers of both.
+
+        Raises:
+            RejectedMessage: a bad row, or an update beyond the counter's horizon.
+        """
+        ever: Any = self.ever
+        counted, total = ever.step(state.ever, message, noise)
+        forest, windows = self.forest.step(state.forest, message, noise)
+        after = WindowsAndEverState(forest, counted)
+        if isinstance(message, Query) and windows is not None:
+            if forest.updates <= self.covered:
+                total = windows.reshape(-1, self.width)[self.longest]
+            return after, np.concatenate([windows, total])
+        return after, None
+
+
+@wire("windows-and-ever", 1)
+@dataclass(frozen=True)
+class WindowsAndEver(WithEver):
+    """Counts over windows, followed by the counts so far.
+
+    Raises:
+        NotDerivable: forest and counter are made for different rows.
+    """
+
+    forest: WindowForest
+    ever: SoFar
+
+    def __post_init__(self) -> None:
+        """Check that both are made for the same rows; `ones` may differ, and the smaller bound holds."""
+        self._require_same("count", "width", "neighbors")
+
+    @property
+    def _measure(self) -> Measure:
+        return PureDP(self.forest.epsilon + self.ever.epsilon)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: forest and counter together.
+
+        Raises:
+            NotDerivable: the noise of the forest or of the counter is too small.
+        """
+        return self._both("windows and the count so far")
+
+
+@wire("gaussian-and-ever", 1)
+@dataclass(frozen=True)
+class GaussianAndEver(WithEver):
+    """Counts over windows, followed by the counts so far, with Gaussian noise and a claim in zCDP.
+
+    Raises:
+        NotDerivable: forest and counter are made for different rows, or the counter claims Gaussian DP.
+    """
+
+    forest: GaussianForest
+    ever: GaussianCounter
+
+    def __post_init__(self) -> None:
+        self._require_same("count", "width", "neighbors", "ones")
+        if self.ever.gdp:
+            raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
+
+    @property
+    def _measure(self) -> Measure:
+        return ZCDP(self.forest.rho + self.ever.rho)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: forest and counter together.
+
+        Raises:
+            NotDerivable: the noise of the forest or of the counter is too small.
+        """
+        return self._both("windows and the count so far, Gaussian")
+
+
+@wire("sums-and-ever", 1)
+@dataclass(frozen=True)
+class SumsAndEver(WithEver):
+    """Sums over windows, followed by the sums so far, of the same amounts.
+
+    Raises:
+        NotDerivable: forest and counter are made for different rows or amounts.
+    """
+
+    forest: SumForest
+    ever: SumCounter
+
+    @property
+    def _measure(self) -> Measure:
+        return PureDP(self.forest.epsilon + self.ever.epsilon)
+
+    def __post_init__(self) -> None:
+        self._require_same("sum", "width", "neighbors", "lowest", "highest", "ones")
+
+    @property
+    def rows(self) -> AmountLaw:
+        """What one event changes in its rows."""
+        return self.forest.rows
+
+    def takes(self, message: object) -> bool:
+        """Whether the message is a query or a row of amounts."""
+        return self.forest.takes(message)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: forest and counter together.
+
+        Raises:
+            NotDerivable: the noise of the forest or of the counter is too small.
+        """
+        return self._both("windows and the sum so far")

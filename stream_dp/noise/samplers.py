@@ -1,0 +1,512 @@
+"""The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+
+Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
+least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
+is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
+exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
+standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
+Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
+that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
+the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
+
+Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
+until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
+both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
+two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
+undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
+equals the same samples drawn one by one.
+Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
+by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
+Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
+exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
+transcendental. The constants determine the samples of a recorded seed: never change them.
+Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.errors import FailClosed
+from stream_dp.noise.bits import IntArray, Words
+from stream_dp.noise.tables import (
+    WORD_BITS,
+    Interval,
+    Table,
+    complement,
+    decided_floor,
+    divide,
+    exp_neg,
+    multiply,
+    one_plus,
+    powers,
+)
+
+# ---
+# A large scale as a few small tables: the top digit and the independent low digits of one sample.
+#
+# Theory: write g = 2^m * h + l with 0 <= l < 2^m. Then exp(-g / b) = exp(-h * 2^m / b) * exp(-l / b): the two are
+# independent, h geometric with scale b / 2^m, l geometric with scale b cut to [0, 2^m); l splits in the same way.
+# Two-sided: a sign s independent of g, x = g or x = -1 - g (never two zeros), joined to h in the table of the top
+# digit, whose cells are t = h or t = -1 - h; then x = 2^m * t + (l, or its complement).
+# Tail: a top digit at or beyond `reach` is reach + a fresh top digit, because h is memoryless.
+#
+# Rules: a sample takes exactly one word per digit from the main lane; the rare further words (an undecided word, a
+# tail) come from the spare lane, sample by sample and top digit first. So a block of samples equals the same samples
+# drawn one by one, and both ways of drawing below give the same numbers.
+# The constants determine the samples of a recorded seed: never change them.
+
+MAX_SCALE = 1 << 40  # leaves 2^23 scales below the end of int64
+TOP_SCALE = 1 << 7  # largest scale of a top digit
+DIGIT_BITS = 12  # largest low digit
+TAIL_SCALES = 14  # a top table reaches this many scales: a tail once in 1.2 million samples
+LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DigitCuts:
+    """CDF of a geometric with ratio exp(-step) cut to 0..count-1: (1 - a^(i+1)) / (1 - a^count)."""
+
+    step: Fraction
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Number of cuts."""
+        return self.count - 1
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Return an interval around P[digit <= index]."""
+        power = exp_neg((index + 1) * self.step, width)
+        return self._share(power, exp_neg(self.count * self.step, width), width)
+
+    def all_cuts(self, width: int) -> list[Interval]:
+        """Return intervals around P[digit <= i] for i = 0..count-2."""
+        found = powers(exp_neg(self.step, width), self.count, width)
+        return [self._share(power, found[-1], width) for power in found[1:-1]]
+
+    def _share(self, power: Interval, last: Interval, width: int) -> Interval:
+        return divide(complement(power, width), complement(last, width), width)
+
+
+def _ceiling(numerator: int, denominator: int) -> int:
+    return -(-numerator // denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How samples of a scale b are cut into digits."""
+
+    rate: Fraction  # 1 / b
+    shift: int  # m, the total number of bits of all low digits
+    widths: tuple[int, ...]  # the number of bits of each low digit, from the highest down
+
+    @classmethod
+    def of(cls, scale: Fraction) -> "Split":
+        """Return the split of a scale in (0, MAX_SCALE]: as few low digits as possible, of nearly equal width."""
+        rate = Fraction(scale.denominator, scale.numerator)
+        shift = max(0, _ceiling(scale.numerator, scale.denominator * TOP_SCALE) - 1).bit_length()
+        count = _ceiling(shift, DIGIT_BITS)
+        return cls(rate, shift, tuple((shift + i) // count for i in range(count)))
+
+    @property
+    def top_step(self) -> Fraction:
+        """Exponent of the top digit's ratio, 2^m / b."""
+        return self.rate * (1 << self.shift)
+
+    @property
+    def reach(self) -> int:
+        """First top digit in the tail."""
+        step = self.top_step
+        return _ceiling(TAIL_SCALES * step.denominator, step.numerator)
+
+    def low_cuts(self) -> tuple[DigitCuts, ...]:
+        """The cuts of the low digits, from the highest down."""
+        places = [sum(self.widths[i + 1 :]) for i in range(len(self.widths))]
+        return tuple(
+            DigitCuts(self.rate * (1 << place), 1 << width)
+            for place, width in zip(places, self.widths, strict=True)
+        )
+
+
+class Sampler:
+    """Draws samples of one distribution from words.
+
+    Args:
+        split: the digits of the scale.
+        top: table of the top digit; cell c means the digit c - origin.
+        origin: the cell of top digit 0.
+    """
+
+    __slots__ = ("_low", "_origin", "_reach", "_shift", "_top", "digits")
+
+    def __init__(self, split: Split, top: Table, origin: int) -> None:
+        self._top = top
+        self._origin = origin
+        self._reach = split.reach
+        self._shift = split.shift
+        self._low = tuple(
+            (Table(cuts), width) for cuts, width in zip(split.low_cuts(), split.widths, strict=True)
+        )
+        self.digits = 1 + len(self._low)
+
+    def one(self, words: Sequence[int], spare: Words) -> int:
+        """Return the sample that `digits` words give; the reference for `many`.
+
+        Raises:
+            FailClosed: the sample does not fit 64 bits (less likely than exp(-2^22)).
+        """
+        top = self._top.cell(words[0], spare) - self._origin
+        if not -self._reach <= top < self._reach:
+            top = self._tail(top, spare)
+        low = 0
+        for (table, width), word in zip(self._low, words[1:], strict=True):
+            low = low << width | table.cell(word, spare)
+        return self._join(top, low)
+
+    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
+        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
+        cells, undecided = self._top.cells(words[:, 0])
+        top = cells - self._origin
+        slow = [undecided, np.flatnonzero((top >= self._reach) | (top < -self._reach))]
+        values = top
+        if self._low:
+            low = np.zeros(len(words), dtype=np.int64)
+            for place, (table, width) in enumerate(self._low, start=1):
+                cells, undecided = table.cells(words[:, place])
+                slow.append(undecided)
+                low = low << width | cells
+            values = (top << self._shift) + (low ^ ((top >> 63) & ((1 << self._shift) - 1)))
+        for index in np.unique(np.concatenate(slow)):
+            values[index] = self.one(words[index].tolist(), spare)
+        return values
+
+    def _tail(self, top: int, spare: Words) -> int:
+        """Return the top digit of a sample whose table cell is the tail; it keeps the sign of `top`."""
+        beyond = self._reach
+        while True:
+            fresh = self._top.cell(spare.word(), spare) - self._origin
+            magnitude = fresh if fresh >= 0 else ~fresh  # the magnitude is independent of the sign
+            if magnitude < self._reach:
+                break
+            beyond += self._reach
+        return beyond + magnitude if top >= 0 else ~(beyond + magnitude)
+
+    def _join(self, top: int, low: int) -> int:
+        magnitude = ((top if top >= 0 else ~top) << self._shift) + low
+        if magnitude > LARGEST:
+            raise FailClosed("a noise sample does not fit 64 bits: the noise source is broken")
+        return magnitude if top >= 0 else ~magnitude
+
+
+# ---
+# The discrete Laplace, P[X = x] proportional to exp(-|x| / scale), and the one-sided geometric, x = 0, 1, 2, ...
+# only.
+#
+# Theory: with b the scale, a sign s with P[s = 1] = r = exp(-1/b) / (1 + exp(-1/b)) and g geometric with scale b,
+# independent, x = g if s = 0 and x = -1 - g if s = 1 is discrete Laplace: zero comes from s = 0 only.
+# The top digit h of g (`digits`) has P[h <= i] = 1 - a^(i+1), a = exp(-step). It joins the sign in one table, t = h
+# or
+# t = -1 - h: P[t <= -1 - h] = r * a^h and P[t <= h] = 1 - (1 - r) * a^(h+1).
+#
+# Rules: this file holds these CDFs and the caches of samplers by scale; the digits, the tail and the drawing are in
+# `digits`. Reference for the distribution: Ghosh, Roughgarden, Sundararajan, STOC 2009 (there the "geometric
+# mechanism").
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricCuts:
+    """P[h <= i] for i = 0..reach-1; the last cell is the tail, h >= reach."""
+
+    step: Fraction
+    reach: int
+
+    @property
+    def size(self) -> int:
+        """Number of cuts."""
+        return self.reach
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Return an interval around P[h <= index]."""
+        return complement(exp_neg((index + 1) * self.step, width), width)
+
+    def all_cuts(self, width: int) -> list[Interval]:
+        """Return intervals around P[h <= i] for i = 0..reach-1."""
+        found = powers(exp_neg(self.step, width), self.reach, width)
+        return [complement(power, width) for power in found[1:]]
+
+
+@lru_cache(maxsize=256)
+def geometric_sampler(numerator: int, denominator: int) -> Sampler:
+    """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
+    split = Split.of(Fraction(numerator, denominator))
+    return Sampler(split, Table(GeometricCuts(split.top_step, split.reach)), origin=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceCuts:
+    """P[t <= i - reach - 1] for i = 0..2*reach; the first and the last cell are the tails."""
+
+    unit: Fraction  # 1 / b, the exponent of the sign
+    step: Fraction  # 2^m / b, the exponent of the top digit
+    reach: int
+
+    @property
+    def size(self) -> int:
+        """Number of cuts."""
+        return 2 * self.reach + 1
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Return an interval around cut number `index`."""
+        power = exp_neg(abs(index - self.reach) * self.step, width)
+        return self._cut(index, power, exp_neg(self.unit, width), width)
+
+    def all_cuts(self, width: int) -> list[Interval]:
+        """Return intervals around all cuts, in order."""
+        found = powers(exp_neg(self.step, width), self.reach, width)
+        sign = exp_neg(self.unit, width)
+        return [self._cut(i, found[abs(i - self.reach)], sign, width) for i in range(self.size)]
+
+    def _cut(self, index: int, power: Interval, sign: Interval, width: int) -> Interval:
+        """Return r * power up to the middle, 1 - (1 - r) * power after it."""
+        share = divide(power, one_plus(sign, width), width)
+        if index <= self.reach:
+            return multiply(share, sign, width)
+        return complement(share, width)
+
+
+@lru_cache(maxsize=256)
+def laplace_sampler(numerator: int, denominator: int) -> Sampler:
+    """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
+    split = Split.of(Fraction(numerator, denominator))
+    cuts = LaplaceCuts(split.rate, split.top_step, split.reach)
+    return Sampler(split, Table(cuts), origin=split.reach + 1)
+
+
+_GUARD = 32  # additional bits in the first attempt
+MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64
+BLOCKS = 1 << 8  # most blocks per standard deviation
+TAIL_DEVIATIONS = 8  # a table reaches this many deviations: a tail comes once in 8e14 samples
+COIN_BITS = 28  # bits of a word that remain beside the longest l
+LOW_BITS = 16  # bits of l in the shortcut for arrays
+ONE = 1 << (COIN_BITS + LOW_BITS)
+FINE_BITS = 64  # bits of y in the shortcut for one sample
+
+_REACHES = range(TAIL_DEVIATIONS * BLOCKS + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How samples of a variance are cut into blocks."""
+
+    variance: Fraction
+    shift: int  # m
+    reach: int  # first block in the tail
+
+    @classmethod
+    def of(cls, variance: Fraction) -> "Blocks":
+        """Return the blocks of a variance in (0, MAX_VARIANCE]: as wide as allowed."""
+        shift = 0
+        while variance > BLOCKS**2 << 2 * shift:
+            shift += 1
+        wanted = TAIL_DEVIATIONS**2 * variance
+        reach = bisect_left(_REACHES, True, key=lambda r: (r << shift) ** 2 >= wanted)
+        return cls(variance, shift, reach)
+
+    def least(self, block: int, sign: int) -> int:
+        """Return the least |x| of a block; `sign` is 1 for x = -1 - (2^m * block + l)."""
+        return (block << self.shift) + sign
+
+    def lost(self, numerator: int) -> Fraction:
+        """Return an exponent: numerator / (2 * variance)."""
+        return Fraction(numerator * self.variance.denominator, 2 * self.variance.numerator)
+
+
+@dataclass(frozen=True)
+class GaussianCuts:
+    """P[t <= i - reach - 1] for i = 0..2*reach, t = k or t = -1 - k; the first and the last cell are the tails."""
+
+    blocks: Blocks
+
+    @property
+    def size(self) -> int:
+        """Number of cuts."""
+        return 2 * self.blocks.reach + 1
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Return an interval around cut number `index`."""
+        return self.all_cuts(width)[index]
+
+    def all_cuts(self, width: int) -> list[Interval]:
+        """Return intervals around all cuts, in order."""
+        masses = [*reversed(self._masses(1, width)), *self._masses(0, width)]
+        sums = [(0, 0)]
+        for low, high in masses:
+            sums.append((sums[-1][0] + low, sums[-1][1] + high))
+        return [divide(part, sums[-1], width) for part in sums[1:-1]]
+
+    def _masses(self, sign: int, width: int) -> list[Interval]:
+        """Return exp(-c^2 / 2v) for one sign's blocks before the tail, by differences of exponents; then the tail."""
+        lost, block = self.blocks.lost, 1 << self.blocks.shift
+        second = exp_neg(lost(2 * block**2), width)
+        ratio = exp_neg(lost(block**2 + 2 * block * sign), width)
+        found = [exp_neg(lost(sign), width)]
+        for _ in range(self.blocks.reach):
+            found.append(multiply(found[-1], ratio, width))
+            ratio = multiply(ratio, second, width)
+        again = exp_neg(
+            self.blocks.lost(2 * block * self.blocks.least(self.blocks.reach, sign)), width
+        )
+        return [*found[:-1], divide(found[-1], complement(again, width), width)]
+
+
+class GaussianSampler:
+    """Draws samples of the discrete Gaussian of one variance from words.
+
+    Args:
+        variance: in (0, MAX_VARIANCE].
+    """
+
+    def __init__(self, variance: Fraction) -> None:
+        self._blocks = Blocks.of(variance)
+        self._top = Table(GaussianCuts(self._blocks))
+        self._origin = self._blocks.reach + 1  # the cell of block 0
+        self._dropped = max(
+            0, self._blocks.shift - LOW_BITS
+        )  # bits of l that the shortcut for arrays ignores
+        self._rate = variance.denominator << FINE_BITS, 2 * variance.numerator
+        self.digits = 2 if self._blocks.shift else 1
+
+    def one(self, words: Sequence[int], spare: Words) -> int:
+        """Return the sample that `digits` words give; the reference for `many`.
+
+        Raises:
+            FailClosed: the sample does not fit 64 bits (less likely than exp(-2^36)).
+        """
+        while (found := self._proposed(words, spare)) is None:
+            words = [spare.word() for _ in range(self.digits)]
+        if found > LARGEST or ~found > LARGEST:
+            raise FailClosed("a noise sample does not fit 64 bits: the noise source is broken")
+        return found
+
+    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
+        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
+        shift = self._blocks.shift
+        cells, undecided = self._top.cells(words[:, 0])
+        values = cells - self._origin
+        if shift:
+            second = words[:, 1]
+            low = (second >> np.uint64(WORD_BITS - shift)).view(np.int64)
+            coin = (second >> np.uint64(WORD_BITS - COIN_BITS - shift)).view(np.int64)
+            coin &= (1 << COIN_BITS) - 1
+            bound = self._slopes[cells] * ((low >> self._dropped) + 1)
+            slow = np.flatnonzero(((coin + 1) << LOW_BITS) + bound > ONE)
+            values = (values << shift) + (low ^ ((values >> 63) & ((1 << shift) - 1)))
+        else:
+            slow = np.flatnonzero((cells == 0) | (cells == len(self._slopes) - 1))
+        for index in np.unique(np.concatenate([slow, undecided])):
+            values[index] = self.one(words[index].tolist(), spare)
+        return values
+
+    @cached_property
+    def _slopes(self) -> IntArray:
+        """Return slopes by cell: y * ONE <= slope * ((l >> dropped) + 1) for all l; tails never pass the test."""
+        return np.array([self._slope(cell) for cell in range(2 * self._blocks.reach + 2)])
+
+    def _slope(self, cell: int) -> int:
+        top = cell - self._origin
+        block, sign = (top, 0) if top >= 0 else (~top, 1)
+        if block >= self._blocks.reach:
+            return ONE
+        steepest = 2 * self._blocks.least(block, sign) + (1 << self._blocks.shift) - 1
+        slope = self._blocks.lost(steepest << self._dropped) * ONE
+        return -(-slope.numerator // slope.denominator)
+
+    def _proposed(self, words: Sequence[int], spare: Words) -> int | None:
+        """Return the integer that these words propose if the coin accepts it, else None."""
+        shift = self._blocks.shift
+        top = self._top.cell(words[0], spare) - self._origin
+        block, sign = (top, 0) if top >= 0 else (~top, 1)
+        bits = WORD_BITS - shift if shift else 0  # bits of the coin in the second word
+        low, coin = (words[1] >> bits, words[1] & ((1 << bits) - 1)) if shift else (0, 0)
+        if block >= self._blocks.reach:
+            magnitude = self._tail(sign, low, (coin, bits), spare)
+        else:
+            taken = self._taken(self._blocks.least(block, sign), low, (coin, bits), spare)
+            magnitude = (block << shift) + low if taken else None
+        return ~magnitude if sign and magnitude is not None else magnitude
+
+    def _taken(self, least: int, low: int, coin: tuple[int, int], spare: Words) -> bool:
+        """Throw the coin for the integer at distance `low` from the least one of its block."""
+        if low == 0:
+            return True
+        rate, denominator = self._rate
+        numerator = low * (2 * least + low)
+        y = rate * numerator // denominator + 1  # too large by at most 1 / 2^FINE_BITS
+        lower = (1 << FINE_BITS) - y + (half := (y - 1) ** 2 >> FINE_BITS + 1)
+        known, bits = coin
+        known <<= FINE_BITS - bits
+        if known + (1 << FINE_BITS - bits) <= lower - (half * y >> FINE_BITS) // 3 - 2:
+            return True
+        if known >= lower + 4:
+            return False
+        return below_exp_neg(self._blocks.lost(numerator), *coin, spare)
+
+    def _tail(self, sign: int, low: int, coin: tuple[int, int], spare: Words) -> int | None:
+        """Return a magnitude beyond the table if the coin accepts it, else None."""
+        reach, shift = self._blocks.reach, self._blocks.shift
+        least = self._blocks.least(reach, sign)
+        beyond = self._beyond(least, spare)
+        further = (beyond << shift) + low
+        missing = self._blocks.lost(2 * least * low + further**2)
+        if not below_exp_neg(missing, *coin, spare):
+            return None
+        return (reach + beyond << shift) + low
+
+    def _beyond(self, least: int, spare: Words) -> int:
+        """Return by how many blocks a proposal in the tail lies behind the tail's first block: a geometric number."""
+        exponent = self._blocks.lost(2 * least << self._blocks.shift)
+        found = 0
+        while below_exp_neg(exponent, 0, 0, spare):
+            found += 1
+        return found
+
+
+@lru_cache(maxsize=256)
+def gaussian_sampler(numerator: int, denominator: int) -> GaussianSampler:
+    """Return the sampler of variance numerator / denominator, in (0, MAX_VARIANCE]."""
+    return GaussianSampler(Fraction(numerator, denominator))
+
+
+def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
+    """Say whether the uniform number whose first `bits` bits are `number` is below exp(-y), y >= 0.
+
+    Args:
+        y: the exponent, exact.
+        number: the known bits, 0 <= number < 2^bits; there may be none.
+        bits: the number of known bits.
+        more: source of further bits, used only if the known ones do not decide.
+    """
+    if y == 0:
+        return True
+    while True:
+        floor = _exp_neg_floor(y, bits)
+        if number != floor:
+            return number < floor
+        number = number << WORD_BITS | more.word()
+        bits += WORD_BITS
+
+
+def _exp_neg_floor(y: Fraction, bits: int) -> int:
+    """Return floor(2^bits * exp(-y)) for y > 0."""
+    guard = _GUARD
+    while True:
+        found = decided_floor(exp_neg(y, bits + guard), bits + guard, bits)
+        if found is not None:
+            return found
+        guard *= 2

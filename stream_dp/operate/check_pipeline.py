@@ -1,0 +1,164 @@
+"""Refuses a new ledger on a source of which no record can be used: it would release noise alone.
+
+Rules: the check runs only if there is no journal yet, before anything is charged, made or public. A refused start
+reveals one bit about the data: that records exist, and that none of the inspected ones fits. The error names
+reasons and fields, but no count, no place and no content. If the source cannot be read, the engine reports it
+later.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stream_dp.errors import StreamDPError, UsageError
+from stream_dp.journal.keys import Sealer
+from stream_dp.operate.fitting import (
+    FieldFit,
+    Fitting,
+    Sample,
+    file_sample,
+    file_samples,
+    fitting_of,
+    topic_sample,
+)
+from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.run.settings import settled, source_there
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
+from stream_dp.statistics.parts.choice import FalseAlarm
+
+# ---
+# The work of `stream-dp check`: take a sample and report how it fits.
+#
+# Rules: no journal is opened or made, nothing is charged or published. All figures about the sample are exact and NOT
+# PRIVATE. The probabilities of false alarms are shown as in `plan`; they are public.
+
+
+async def check_pipeline(
+    pipeline: Path,
+    data: Path | None,
+    topic: str,
+    most: int,
+    key_file: Path | None,
+    tell: Callable[[str], None],
+) -> tuple[Built, Fitting]:
+    """Check a sample of `data`, of `topic`, or of the pipeline's own source, waiting for its brokers.
+
+    Raises:
+        UsageError, NotDerivable, BudgetRefused: the pipeline file or the data file is invalid.
+        WorldError: file or topic cannot be read.
+    """
+    if data is not None and topic:
+        raise UsageError("--data and --topic exclude each other; name one")
+    spec = load(pipeline)
+    built = build(spec)
+    if data is None:
+        await source_there(spec, tell)
+    sample = await _sample(spec, data, topic, most, key_file)
+    return built, await asyncio.to_thread(fitting_of, spec, sample)
+
+
+async def _sample(
+    spec: PipelineSpec, data: Path | None, topic: str, most: int, key_file: Path | None
+) -> Sample:
+    source = spec.source
+    if data is None and not topic and isinstance(source, FileSourceSpec):
+        data = source.path
+    if data is not None:
+        return await asyncio.to_thread(file_sample, spec, data, most)
+    named = topic or settled(source, KafkaSourceSpec).topic
+    return await topic_sample(spec, named, most, lambda: sealer_for(spec, key_file))
+
+
+def within_limit(fitting: Fitting, limit: Fraction) -> bool:
+    """Return whether the share of unusable records is within the declared limit."""
+    return fitting.dead <= limit * fitting.records
+
+
+def false_alarms(built: Built) -> list[FalseAlarm]:
+    """Return the probability of a false alarm for each alarm of the pipeline."""
+    return [alarm for chosen in built.chosen for alarm in chosen.choice.alarms]
+
+
+def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
+    """Return the check as plain values. NOT PRIVATE."""
+    spec, alarms = built.spec, [each.json() for each in false_alarms(built)]
+    counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
+    return {
+        "pipeline": spec.name,
+        "private": False,
+        "sample": fitting.origin,
+        "fits": within_limit(fitting, spec.source.warn_dead),
+        "warn_dead": str(spec.source.warn_dead),
+        "records": fitting.records,
+        **counts,
+        "shares": {name: fitting.share(records) for name, records in counts.items()},
+        "reasons": [
+            {"reason": each.reason, "field": each.field, "records": each.records, "example": each.example}
+            for each in fitting.reasons
+        ],
+        "fields": [_field(each) for each in fitting.fields],
+        "hints": [{"says": each.says, "records": each.records} for each in fitting.hints],
+        **({"false_alarms": alarms} if alarms else {}),
+    }  # fmt: skip
+
+
+def _field(fit: FieldFit) -> dict[str, Any]:
+    return {
+        "field": fit.name, "type": fit.type, "used": fit.used,
+        "fits": len(fit.fits), "null": len(fit.null), "missing": len(fit.missing),
+        "wrong_type": len(fit.wrong), "other": len(fit.other),
+    }  # fmt: skip
+
+
+RECORDS = 1000
+"""Records per sample: the newest and the oldest of each partition; a file is read on until one record fits."""
+_NAMED = 3
+
+
+async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE") -> None:
+    """Refuse a new ledger if the source has records but none that can be used; an empty source is accepted.
+
+    Raises:
+        UsageError: no inspected record can be used (`stream-dp check` shows details), or the file cannot be used at
+        all.
+    """
+    refused: list[Fitting] = []
+    try:
+        async for sample in _samples(spec, sealer):
+            found = await asyncio.to_thread(fitting_of, spec, sample)
+            if not found.wholly_refused:
+                return
+            refused.append(found)
+    except UsageError:
+        raise
+    except StreamDPError:
+        return
+    if refused:
+        raise UsageError(_why(spec, refused[0], file))
+
+
+async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:
+    """Yield samples of the file, or the newest and then the oldest records of the topic."""
+    source = spec.source
+    if isinstance(source, FileSourceSpec):
+        samples = iter(file_samples(spec, source.path, RECORDS))
+        while (sample := await asyncio.to_thread(next, samples, None)) is not None:
+            yield sample
+    elif isinstance(source, KafkaSourceSpec):
+        for newest in (True, False):
+            yield await topic_sample(spec, source.topic, RECORDS, lambda: sealer, newest=newest)
+
+
+def _why(spec: PipelineSpec, found: Fitting, file: str) -> str:
+    reasons = ", ".join(sorted(each.name for each in found.reasons[:_NAMED]))
+    hint = f" Perhaps: {found.hints[0].says}." if found.hints else ""
+    return (
+        f"{found.origin}: {spec.name} can use none of the records that were looked at ({reasons}).{hint} A new ledger "
+        "would spend its budget on noise alone. Nothing was charged, made or published. `stream-dp check "
+        f"{file}` shows what does not fit; --no-check (in Python: check=False) starts all the same"
+    )

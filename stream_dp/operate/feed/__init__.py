@@ -1,1 +1,0 @@
-"""Records sent into topics: replays with tick marks, and try-out producers."""

@@ -1,0 +1,585 @@
+"""How well a pipeline can use a sample: reasons with an example place each, shares, fields, and hints.
+
+Rules: the pipeline's own router decides. Everything here is exact and NOT PRIVATE, for the operator's own terminal
+alone. Nothing is charged, committed or published.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stream_dp.core.time import EPOCH_UNITS, TickGrid, own_time
+from stream_dp.core.wording import alike_names, how_many
+from stream_dp.engine.ports import Batch
+from stream_dp.errors import UsageError
+from stream_dp.files.records import column_names, each_record
+from stream_dp.journal.dead_letters import (
+    BAD_MARK,
+    MISSING_FIELD,
+    TIME_OUT_OF_RANGE,
+    TOO_MANY_ENTRIES,
+    WRONG_PARTITION,
+    WRONG_TYPE,
+    Span,
+)
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.sample import SampledBatch, sample_topic
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.operate.run.settings import fields_of, settings_for
+from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY, guard_of
+from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
+from stream_dp.records.decoder import Decoded, RecordDecoder
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.groupings import grouping_fields
+from stream_dp.records.schema import CategoryField, ListField, TimeField
+
+# ---
+# A sample of records: from a data file or from a topic, with the place of each.
+#
+# Rules: a sample is exact and NOT PRIVATE; no journal is opened or made for it. The operator's key is read only if a
+# topic may hold tick marks, because a mark counts only with the signature of that key.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Piece:
+    """Records of one partition, up to a tick mark if there is one; `refused` are unreadable records."""
+
+    partition: int
+    payloads: Sequence[bytes]
+    places: Sequence[int]
+    refused: Sequence[Span] = ()
+    mark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sample:
+    """Records of `origin` in reading order; `columns` are those of a table; `lines`: places are line numbers.
+
+    `partitions` are all partitions of a topic, also those without records.
+    """
+
+    origin: str
+    pieces: Sequence[Piece]
+    columns: Sequence[str] = ()
+    lines: bool = False
+    partitions: Sequence[int] = (0,)
+    payloads: list[bytes] = field(init=False)
+    places: list[tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        payloads = [payload for piece in self.pieces for payload in piece.payloads]
+        places = [(piece.partition, place) for piece in self.pieces for place in piece.places]
+        object.__setattr__(self, "payloads", payloads)
+        object.__setattr__(self, "places", places)
+
+    @property
+    def refused(self) -> list[tuple[int, Span]]:
+        """Unreadable records, each with its partition."""
+        return [(piece.partition, span) for piece in self.pieces for span in piece.refused]
+
+    @property
+    def records(self) -> int:
+        """Number of records, including unreadable ones."""
+        return len(self.payloads) + sum(span.records for _, span in self.refused)
+
+    def place(self, partition: int, place: int) -> str:
+        """Return the place of a record in words."""
+        if self.lines:
+            return f"line {place:,}"
+        return f"partition {partition}, offset {place}"
+
+
+def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
+    """Return the first `most` records of a data file.
+
+    Raises:
+        UsageError, WorldError: see `each_record`.
+    """
+    return next(iter(file_samples(spec, path, most)), Sample(path.name, (), lines=True))
+
+
+def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
+    """Return the records of a data file in samples of `most` records; raises as `file_sample`."""
+    columns = column_names(path)
+    found = each_record(path, fields_of(spec), _time_column(spec, path, columns), spec.own_times)
+    while records := list(islice(found, most)):
+        payloads, lines = [one.payload for one in records], [one.line for one in records]
+        yield Sample(path.name, (Piece(0, payloads, lines),), columns, lines=True)
+
+
+def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
+    """Return the time column; if the clock does not use one, return any column of the schema."""
+    if isinstance(spec.clock, ReplayClock):
+        return spec.clock.field
+    if not columns:
+        return next(iter(spec.fields))
+    for name in spec.fields:
+        if name in columns:
+            return name
+    raise UsageError(f"{path}: none of its columns is a field of the schema")
+
+
+async def topic_sample(
+    spec: PipelineSpec, topic: str, most: int, sealer: Callable[[], Sealer], *, newest: bool = True
+) -> Sample:
+    """Return the `most` newest (or oldest) records of each partition of a topic of the pipeline's brokers.
+
+    Raises:
+        UsageError: the pipeline names no brokers; or the topic holds tick marks, and there is no key.
+        WorldError: see `sample_topic`.
+    """
+    if not isinstance(spec.source, KafkaSourceSpec):
+        raise UsageError("--topic: this pipeline reads a file, so nothing says where the topic is")
+    replayed = isinstance(spec.clock, ReplayClock)
+    found = await sample_topic(
+        settings_for(spec.source), topic, most,
+        marks=replayed, newest=newest, limit=spec.source.largest_batch,
+    )  # fmt: skip
+    pieces = await asyncio.to_thread(_pieces, spec, topic, found.batches, sealer)
+    return Sample(f"topic {topic}", pieces, partitions=found.partitions)
+
+
+def _pieces(
+    spec: PipelineSpec, topic: str, found: Sequence[SampledBatch], sealer: Callable[[], Sealer]
+) -> list[Piece]:
+    clock = spec.clock
+    if not isinstance(clock, ReplayClock) or not any(one.records.marks for one in found):
+        return [Piece(n, r.values, r.offsets, r.refused) for n, r in found]
+    marks = TickMarks(sealer().mark_key(), topic, clock.grid)
+    return [piece for one in found for piece in _marked(one, marks)]
+
+
+def _marked(one: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
+    """Yield a record batch, cut at its tick marks; a false mark becomes a refused record."""
+    values, offsets, refused, claims = one.records
+    begin, bad = 0, list(refused)
+    for at, claim in sorted(claims.items()):
+        mark = marks.read(one.partition, claim)
+        if mark is None:
+            bad.append(Span(BAD_MARK, None, offsets[at], offsets[at]))
+        yield Piece(one.partition, values[begin:at], offsets[begin:at], (), mark)
+        begin = at + 1
+    yield Piece(one.partition, values[begin:], offsets[begin:], bad)
+
+
+# ---
+# For each field: how many records of a sample have it, lack it, or hold a value outside of the schema.
+#
+# Rules: the product's own decoder decides, one field at a time, so the counts match what the engine would count.
+# Counts are exact and NOT PRIVATE.
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFit:
+    """One field in a sample: positions of records by outcome; `used` says whether series or clock need the field.
+
+    `wrong` includes lists that are too long. `other` holds values outside of the domain. Nulls are in `null` only.
+    """
+
+    name: str
+    type: str
+    used: bool
+    fits: Sequence[int]
+    null: Sequence[int]
+    missing: Sequence[int]
+    wrong: Sequence[int]
+    other: Sequence[int]
+
+
+def field_fits(spec: PipelineSpec, payloads: Sequence[bytes]) -> list[FieldFit]:
+    """Return how each declared field fits, in the order of the schema."""
+    used = used_fields(spec)
+    return [_fit(name, field, name in used, payloads) for name, field in spec.fields.items()]
+
+
+def used_fields(spec: PipelineSpec) -> set[str]:
+    """Return the fields without which a record cannot be counted."""
+    features = [feature for feature, _ in RowLayout.of(spec).counted(spec)]
+    found = {name for feature in features for name in feature.fields}
+    if spec.privacy.user is not None:
+        found.add(spec.privacy.user)
+    return found | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
+
+
+def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldFit:
+    decoder = RecordDecoder({name: field})
+    decoded, attribute = decoder.decode(payloads), decoder.attribute(name)
+    fits: list[int] = []
+    null: list[int] = []
+    other: list[int] = []
+    wrong = [*_refused(decoded, WRONG_TYPE, name), *_refused(decoded, TOO_MANY_ENTRIES, name)]
+    known = _known(field)
+    for record, at in zip(decoded.records, decoded.positions, strict=True):
+        value = getattr(record, attribute)
+        if value is None:
+            null.append(at)
+        elif isinstance(field, TimeField) and own_time(value, field.form) is None:
+            wrong.append(at)
+        else:
+            fits.append(at)
+        if value is not None and not known(value):
+            other.append(at)
+    missing = _refused(decoded, MISSING_FIELD, name)
+    return FieldFit(name, field.type, used, fits, null, missing, sorted(wrong), other)
+
+
+def _known(field: Any) -> Callable[[Any], bool]:
+    """Return a test that is False for a value which counts in `other`."""
+    if not isinstance(field, CategoryField | ListField):
+        return lambda value: True
+    domain = frozenset(field.domain)
+    if isinstance(field, CategoryField):
+        return domain.__contains__
+    return domain.issuperset
+
+
+def _refused(decoded: Decoded, reason: str, name: str) -> list[int]:
+    return [one.position for one in decoded.refused if (one.reason, one.field) == (reason, name)]
+
+
+# ---
+# Hints: which known mistakes make records unusable.
+#
+# Rules: a hint names fields and values of the pipeline file. It never shows a record's content, except the name of a
+# field that differs from a declared name in its spelling. The number of records with a mistake is exact, so NOT
+# PRIVATE. No payload makes this module raise.
+
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
+_FRAMED = 5
+"""Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
+_UNITS = (("epoch_s", 10**8, 10**11), ("epoch_ms", 10**11, 10**14), ("epoch_us", 10**14, 10**17))
+"""The range of a time between the years 1973 and 5138, in each unit."""
+_CELL = {
+    "integer": "numbers that are no whole ones (12.5); declare `type: number`, or write whole numbers",
+    "number": "numbers that are spelled otherwise than 12.5 or 1e3, such as with a space before them",
+}
+_MAY_LACK = "declare `nullable: true` if it may be"
+_NOBODY = (
+    "a record that names no user cannot be counted: write whose it is, or leave such records out"
+)
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A known mistake and the number of sample records that show it (NOT PRIVATE)."""
+
+    says: str
+    records: int
+
+
+def hints(
+    spec: PipelineSpec,
+    payloads: Sequence[bytes],
+    fits: Sequence[FieldFit],
+    outside: Sequence[int],
+    columns: Sequence[str] = (),
+) -> list[Hint]:
+    """Return hints, the most frequent first; `outside` are positions of records whose time is out of range."""
+    seen: Counter[str] = Counter()
+    values = [_object(payload) for payload in payloads]
+    for payload, value in zip(payloads, values, strict=True):
+        if not isinstance(value, dict):
+            seen[_framing(payload, value, table=bool(columns))] += 1
+    for fit in fits:
+        if fit.used:
+            seen.update(_of_field(spec, fit, values, columns))
+    seen.update(_of_range(spec, values, outside))
+    return [Hint(says, records) for says, records in seen.most_common()]
+
+
+def _object(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError):
+        return _ABSENT
+
+
+def _framing(payload: bytes, value: object, *, table: bool) -> str:
+    """Return what a payload that is not a JSON object looks like."""
+    if table:
+        return "rows with more or fewer cells than the first line, or with an open quote"
+    if value is not _ABSENT:
+        return "JSON, but no object: a record is one object with the declared fields"
+    if not payload:
+        return "records without a value (tombstones)"
+    if payload[0] == 0 and len(payload) >= _FRAMED:
+        return _confluent(payload)
+    if payload.startswith(b"Obj\x01"):
+        return "Avro container files: JSON objects are needed"
+    if payload.startswith(b"\x1f\x8b"):
+        return "values compressed by their producer (gzip): let the Kafka client compress, or send JSON as it is"
+    if _binary(payload):
+        return "binary values, perhaps Avro, Protobuf or MessagePack: JSON objects are needed"
+    return "text that is not JSON: each record must be one JSON object"
+
+
+def _confluent(payload: bytes) -> str:
+    if payload[_FRAMED:].lstrip()[:1] == b"{":
+        return (
+            "JSON behind a zero byte and a schema's number (Confluent JSON Schema): let the producer's serializer "
+            "write plain JSON"
+        )
+    return (
+        "a zero byte and a schema's number come first (Confluent's wire format: Avro or Protobuf): JSON objects are "
+        "needed"
+    )
+
+
+def _binary(payload: bytes) -> bool:
+    try:
+        return _CONTROL.search(payload.decode()) is not None
+    except UnicodeDecodeError:
+        return True
+
+
+def _of_field(
+    spec: PipelineSpec, fit: FieldFit, values: Sequence[Any], columns: Sequence[str]
+) -> Iterator[str]:
+    """Yield a hint about one field for each record that shows a mistake in it."""
+    field = spec.fields[fit.name]
+    advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
+    for at in fit.missing:
+        names = columns or (values[at] if isinstance(values[at], dict) else ())
+        alike = alike_names(fit.name, names)
+        if alike:
+            yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
+        elif not isinstance(field, TimeField):
+            yield f"{fit.name}: absent; {advice}"
+        else:
+            yield f"{fit.name}: absent"
+    for at in fit.wrong:
+        value = values[at].get(fit.name, _ABSENT) if isinstance(values[at], dict) else _ABSENT
+        cells = bool(columns)
+        says = (
+            _of_time(field, value)
+            if isinstance(field, TimeField)
+            else f"null; {advice}"
+            if value is None
+            else _of_value(field, value, cells=cells)
+        )
+        if says:
+            yield f"{fit.name}: {says}"
+    if isinstance(field, CategoryField | ListField):
+        yield from _of_domain(fit, field, values)
+
+
+def _of_time(field: TimeField, value: object) -> str | None:
+    """Return the mistake in a time value, or None."""
+    if value is None:
+        return "no time (null)"
+    if type(value) is int:
+        unit = next((name for name, least, end in _UNITS if least <= value < end), None)
+        return f"whole numbers; declare `format: {unit}` if that is what they are" if unit else None
+    if isinstance(value, float):
+        return "numbers with a fraction; whole numbers or texts are needed"
+    if not isinstance(value, str):
+        return "no text and no whole number"
+    if _NUMBER.fullmatch(value):
+        return "numbers in quotes; write them without, and declare their `format:`"
+    if field.format != "iso" and own_time(value) is not None:
+        return f"texts, where `format: {field.format}` is declared; leave it out"
+    if own_time(f"{value.strip()}Z") is not None:
+        return "times without an offset; declare their `zone:` (such as Europe/Berlin), or write the offset"
+    return "texts that are no time with an offset, such as 2013-01-01T10:00:00Z"
+
+
+def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
+    """Return the mistake in a value that is neither a time nor null; `cells`: the values are a file's cells."""
+    if isinstance(field, ListField):
+        return _of_list(field, value)
+    if isinstance(value, str) and field.type in ("integer", "number"):
+        numeric = _NUMBER.fullmatch(value) is not None
+        if numeric and cells:
+            return _CELL[field.type]
+        return (
+            "numbers in quotes; write them without"
+            if numeric
+            else "texts, where numbers are declared"
+        )
+    if isinstance(value, float) and field.type == "integer":
+        return "numbers with a fraction (60.0); declare `type: number`, or write whole numbers"
+    if field.type == "boolean":
+        return "texts or numbers, where true or false is declared"
+    if isinstance(value, bool | int | float):
+        return (
+            f"numbers or true and false, where `type: {field.type}` is declared; write them as text"
+        )
+    return f"values of another type than `{field.type}`" if value is not _ABSENT else None
+
+
+def _of_list(field: ListField, value: object) -> str:
+    if isinstance(value, str):
+        return "texts, where lists are declared; write lists, or declare the `separator:` of a file's cells"
+    if not isinstance(value, list):
+        return "values that are no list"
+    if len(value) > field.most and all(isinstance(each, str) for each in value):
+        most = how_many(field.most, "entry", "entries")
+        return f"lists with more than {most}; a larger `most:` takes them, and more noise for all"
+    return "lists that hold something else than texts"
+
+
+def _of_domain(
+    fit: FieldFit, field: CategoryField | ListField, values: Sequence[Any]
+) -> Iterator[str]:
+    """Yield a hint for each value outside of the domain that differs from it in case or spaces only."""
+    exact, domain = set(field.domain), {each.strip().casefold() for each in field.domain}
+    for at in fit.other:
+        value = values[at].get(fit.name) if isinstance(values[at], dict) else None
+        texts = value if isinstance(value, list) else [value]
+        if any(text not in exact and text.strip().casefold() in domain for text in texts if text):
+            yield f"{fit.name}: differs from the domain in upper and lower case or in spaces only, so it is `other`"
+
+
+def _of_range(spec: PipelineSpec, values: Sequence[Any], outside: Sequence[int]) -> Iterator[str]:
+    """Yield a hint about each time outside of the declared range."""
+    clock = spec.clock
+    if not isinstance(clock, ReplayClock):
+        return
+    for at in outside:
+        value = values[at].get(clock.field) if isinstance(values[at], dict) else None
+        moment = own_time(value, spec.own_times)
+        yield f"{clock.field}: {_where(value, moment, clock.grid)}"
+
+
+def _where(value: object, moment: int | None, grid: TickGrid) -> str:
+    if type(value) is int:
+        for name, (times, over) in EPOCH_UNITS.items():
+            if grid.find(value * times // over) is not None:
+                return f"in the clock's range if `format: {name}` is declared"
+    side = "before" if moment is None or moment < grid.start(0) else "after"
+    return f"{side} the range that the clock declares (start, step, horizon)"
+
+
+_WITH_OTHER = ("category", "list")  # field types whose series have an entry `other`
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Number of records that one reason makes unusable; `field` is its cause if known, `example` a place."""
+
+    reason: str
+    field: str | None
+    records: int
+    example: str
+
+    @property
+    def name(self) -> str:
+        """Reason and field in words."""
+        return self.reason if self.field is None else f"{self.reason} in {self.field}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """Numbers of sample records: all, `dead` (unusable), `late` (after a mark of their tick), `other`, `null`.
+
+    A record counts in `other` if a field by which a series groups is null or outside of its domain; `null` counts
+    the records with a null.
+    """
+
+    origin: str
+    records: int
+    dead: int
+    late: int
+    other: int
+    null: int
+    reasons: Sequence[Reason]
+    fields: Sequence[FieldFit]
+    hints: Sequence[Hint]
+
+    @property
+    def wholly_refused(self) -> bool:
+        """Whether there are records and none of them can be used."""
+        return 0 < self.records == self.dead
+
+    def share(self, records: int) -> float:
+        """Return the share of the sample, from 0 to 1, that this number of records is."""
+        return records / self.records if self.records else 0.0
+
+
+def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
+    """Route a sample as the engine would.
+
+    Raises:
+        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
+    """
+    why, late = _routed(spec, sample)
+    fits = field_fits(spec, sample.payloads)
+    outside = [at for at, (reason, _) in why.items() if reason == TIME_OUT_OF_RANGE]
+    reasons = _reasons(sample, why)
+    grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
+    by = [fit for fit in fits if fit.name in grouped and fit.type in _WITH_OTHER]
+    null = {at for fit in by for at in fit.null} - why.keys()
+    other = ({at for fit in by for at in fit.other} - why.keys()) | null
+    astray = [at for at, (reason, _) in why.items() if reason == WRONG_PARTITION]
+    suggested = hints(spec, sample.payloads, fits, outside, sample.columns)
+    return Fitting(
+        sample.origin, sample.records, sum(each.records for each in reasons), late, len(other),
+        len(null), reasons, fits, [*partitioner_hints(spec, sample, astray), *suggested],
+    )  # fmt: skip
+
+
+def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
+    """Return reason and field for each position that cannot be used, and the number of records behind their mark.
+
+    Raises:
+        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
+    """
+    replayed = isinstance(spec.clock, ReplayClock)
+    router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
+    guard.begin(sample.partitions)
+    why: dict[int, tuple[str, str | None]] = {}
+    marked: dict[int, int] = {}
+    late = begin = 0
+    for piece in sample.pieces:
+        places = range(begin, begin + len(piece.payloads))
+        begin = places.stop
+        tick = None if replayed else 0
+        batch = Batch(piece.partition, piece.payloads, places, begin, tick)
+        mark = marked.get(piece.partition, -1)
+        routed = router.route(guard.admit(batch, mark))
+        for span in routed.dead:
+            why |= dict.fromkeys(range(span.first, span.last + 1), (span.reason, span.field))
+        late += sum(records for tick, records in routed.records.items() if tick <= mark)
+        marked[piece.partition] = max(mark, -1 if piece.mark is None else piece.mark)
+    return why, late
+
+
+def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Reason]:
+    """Return the reasons, the most frequent first."""
+    found: dict[tuple[str, str | None], list[Any]] = {}
+    for at, kind in sorted(why.items()):
+        found.setdefault(kind, [0, sample.place(*sample.places[at])])[0] += 1
+    for partition, span in sample.refused:
+        kind = span.reason, span.field
+        found.setdefault(kind, [0, sample.place(partition, span.first)])[0] += span.records
+    reasons = [Reason(*kind, records, place) for kind, (records, place) in found.items()]
+    return sorted(reasons, key=lambda each: -each.records)
+
+
+def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int]) -> list[Hint]:
+    """Return hints that name a partitioner which explains the partitions of most records at `astray`."""
+    if not astray or not isinstance(spec.source, KafkaSourceSpec):
+        return []
+    payloads = [sample.payloads[at] for at in astray]
+    lie = [sample.places[at][0] for at in astray]
+    found = []
+    for other in sorted(PARTITIONERS.keys() - {spec.source.partitioner}):
+        source = spec.source.model_copy(update={"partitioner": other})
+        put = placement_of(spec.model_copy(update={"source": source}))(payloads, sample.partitions)
+        explained = sum(map(int.__eq__, put, lie))
+        if 2 * explained > len(lie):
+            says = f"records lie where `partitioner: {other}` puts their users; declare that in `source:`"
+            found.append(Hint(says, explained))
+    return found

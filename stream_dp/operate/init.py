@@ -1,0 +1,595 @@
+"""A first pipeline file from a sample of records: the work of `stream-dp init`."""
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pydantic import TypeAdapter, ValidationError
+
+from stream_dp.core.time import parse_moment
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.files.records import (
+    column_names,
+    json_object,
+    lines_of,
+    nameable,
+    opened_data,
+    plain_rows,
+)
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.sample import sample_topic
+from stream_dp.kafka.client.topics import STAMPED, administering, config
+from stream_dp.operate.run.settings import brokers_there, settings_at, settled
+from stream_dp.records.scalars import UNDECLARED, FieldName
+
+# ---
+# A column of a sample, and the type that is proposed for it.
+#
+# Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it.
+# Sample values are shown only on the operator's own terminal, and only on request. No cell makes this module raise.
+
+_UTC = ZoneInfo("UTC")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_TRUTHS = ("true", "false")
+_FROM_2000, _TO_2100 = 946_684_800, 4_102_444_800
+_EPOCHS = {"epoch_s": 1, "epoch_ms": 1000, "epoch_us": 1_000_000}
+_TIMELY = re.compile(
+    r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
+)
+_PERSON = re.compile(r"user|customer|client|person|account|member|patient|visitor|employee|e?mail")
+_KINDS = re.compile(
+    r"(^|[^a-z])(type|kind|class|level|tier|status|group|segment|country|count)s?([^a-z]|$)"
+)
+_NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
+MOST_VALUES, ONE_IN = 200, 2
+"""A category has at most `MOST_VALUES` different texts, and at most one for every `ONE_IN` records."""
+SEPARATORS = (";", "|", ",")
+"""Characters that may separate the entries of a cell; they belong to the form, not to the data."""
+ODD_ONE_IN = 20
+"""A column keeps its type if at most one value in this many has another form (`n/a` among numbers)."""
+_ODD = "some values have another form: `check` says how many"
+_LATE = "a record without it cannot be used"
+_NO_OFFSET = "its times have no offset: where were they written?"
+
+OPEN = ("[]", UNDECLARED)
+"""Placeholders for values that the operator must declare."""
+
+
+def names_people(column: str) -> bool:
+    """Return whether a column's name suggests that it identifies people; `member_type` does not.
+
+    >>> [name for name in ("member_type", "customer_id", "email", "city") if names_people(name)]
+    ['customer_id', 'email']
+    """
+    return bool(_PERSON.search(column.lower())) and not _KINDS.search(column.lower())
+
+
+def is_numbered(column: str) -> bool:
+    """Return whether a column's name suggests identifiers."""
+    return _NUMBERED.search(column.lower()) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedType:
+    """The type of a field with its keys; `why_not` is the reason why a column cannot be a field."""
+
+    type: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    nullable: bool = False
+    note: str = ""
+    why_not: str = ""
+
+    @property
+    def open(self) -> int:
+        """Number of keys whose values the operator must declare."""
+        return sum(value in OPEN for value in self.keys.values())
+
+    def stamped(self) -> "ProposedType":
+        """Return the type for a clock by brokers' stamps: a time that would need a zone becomes a text."""
+        undeclared = self.type == "time" and self.open
+        return ProposedType("text", note="times without an offset") if undeclared else self
+
+
+@dataclass(slots=True, repr=False)
+class Column:
+    """The values under one name in the records of a sample; `records` counts all of them. NOT PRIVATE."""
+
+    name: str
+    records: int
+    values: list[object] = field(default_factory=list)
+
+    @property
+    def there(self) -> list[object]:
+        """The values that are not null."""
+        return [value for value in self.values if value is not None]
+
+    @property
+    def nullable(self) -> bool:
+        """Whether some record of the sample has null or no value."""
+        return len(self.there) < self.records
+
+    @property
+    def texts(self) -> list[str]:
+        """The different texts, including those in lists, sorted."""
+        found = set[str]()
+        for value in self.there:
+            members = value if isinstance(value, list) else [value]
+            found.update(each for each in members if isinstance(each, str))
+        return sorted(found)
+
+    def proposal(self, *, cells: bool) -> ProposedType:
+        """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
+        there = self.there
+        if not there:
+            return ProposedType("text", nullable=True, note="no value was there: look at the type")
+        forms = [*_times(self), *_simple(self, cells=cells)]
+        most, found = max(
+            ((sum(map(fits, there)), each) for each, fits in forms), key=lambda pair: pair[0]
+        )
+        if not _nearly(most, there):
+            most, found = sum(map(_is_text, there)), _text(self, cells=cells)
+        if not _nearly(most, there):
+            kinds = {type(value) for value in there}
+            held = "objects or lists" if kinds & {dict, list} else "values of several types"
+            return ProposedType(why_not=f"holds {held}: left out")
+        odd = _ODD if most < len(there) else ""
+        return replace(found, note="; ".join(filter(None, (found.note, odd))))
+
+
+Form = tuple[ProposedType, Callable[[object], bool]]
+"""A type, and a test whether a value has its form."""
+
+
+def _times(column: Column) -> Sequence[Form]:
+    """Return the forms of a time: a text, or a whole number of this century if the column's name fits."""
+    late = _LATE if column.nullable else ""
+    forms: list[Form] = [
+        (ProposedType("time", note=late), lambda value: _moment(value, None)),
+        (
+            ProposedType("time", {"zone": UNDECLARED}, note=_NO_OFFSET),
+            lambda value: _moment(value, _UTC),
+        ),
+    ]
+    if _TIMELY.search(column.name.lower()) is not None:
+        forms += [
+            (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
+            for form, per_second in _EPOCHS.items()
+        ]
+    return forms
+
+
+def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
+    """Return the forms of booleans, numbers and JSON lists of texts; of equally good ones the first counts."""
+    nullable = column.nullable
+    boolean, integer, number = (
+        ProposedType(kind, nullable=nullable) for kind in ("boolean", "integer", "number")
+    )
+    if cells:
+        return [
+            (boolean, lambda cell: str(cell).lower() in _TRUTHS),
+            (integer, lambda cell: _INTEGER.fullmatch(str(cell)) is not None),
+            (number, lambda cell: _NUMBER.fullmatch(str(cell)) is not None),
+        ]
+    listed = ProposedType("list", {"domain": "[]", "most": UNDECLARED}, nullable)
+    return [
+        (boolean, lambda value: type(value) is bool),
+        (integer, lambda value: type(value) is int),
+        (number, lambda value: type(value) in (int, float)),
+        (listed, lambda value: isinstance(value, list) and all(map(_is_text, value))),
+    ]
+
+
+def _text(column: Column, *, cells: bool) -> ProposedType:
+    if names_people(column.name) or is_numbered(column.name):
+        return ProposedType("text", nullable=column.nullable)
+    if cells:
+        for separator in SEPARATORS:
+            if _joined(column.texts, separator):
+                keys = {"domain": "[]", "most": UNDECLARED, "separator": json.dumps(separator)}
+                return ProposedType("list", keys, note="an empty cell is an empty list")
+    few = len(column.texts)
+    if few <= MOST_VALUES and few * ONE_IN <= max(len(column.there), ONE_IN):
+        return ProposedType("category", {"domain": "[]"}, column.nullable)
+    return ProposedType("text", nullable=column.nullable)
+
+
+def _joined(texts: Sequence[str], separator: str) -> bool:
+    """Return whether these different cells hold entries joined by the separator: far fewer entries than cells.
+
+    >>> _joined(["a", "a;b", "b;c", "c;a", "a;b;c", "b;a"], ";"), _joined(["a;b", "c;d", "e;f"], ";")
+    (True, False)
+    """
+    entries = {entry for text in texts for entry in text.split(separator)}
+    return len(entries) <= MOST_VALUES and len(entries) * ONE_IN <= len(texts)
+
+
+def _nearly(fitting: int, values: Sequence[object]) -> bool:
+    """Return whether this number of fitting values is nearly all of `values`."""
+    return (len(values) - fitting) * ODD_ONE_IN <= len(values)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _moment(value: object, zone: ZoneInfo | None) -> bool:
+    return isinstance(value, str) and parse_moment(value, zone) is not None
+
+
+def _of_this_century(per_second: int) -> Callable[[object], bool]:
+    """Return a test whether a whole number, or a cell with one, is a time of this century in this unit."""
+    low, high = _FROM_2000 * per_second, _TO_2100 * per_second
+
+    def fits(value: object) -> bool:
+        count = _whole(value)
+        return count is not None and low <= count < high
+
+    return fits
+
+
+def _whole(value: object) -> int | None:
+    """Return the whole number in a value or cell, or None."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return value if type(value) is int else None
+
+
+# ---
+# The text of a first pipeline file: commented, with marked places for the operator's decisions.
+#
+# Rules: no part of the text comes from a value of the data. Names of columns do; they are quoted if YAML would read
+# them as something else. The file can be run once the marked places are filled in.
+
+SCHEMA_FILE = "pipeline.schema.json"
+_FIELD: TypeAdapter[str] = TypeAdapter(FieldName)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
+_SAID_OTHERWISE = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+_NAMING = ("text", "integer", "category")
+_COUNTED = ("category", "list")
+_DECLARES = {
+    "domain": "the values that may come, such as [DE, FR]; anything else counts in `other`",
+    "most": "how many of them one record counts in, such as 5",
+    "zone": "such as Europe/Berlin or UTC",
+}
+_MOST_SERIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The parts of the file: its name, the lines of its source, and the proposed type of each field.
+
+    `timed` is the field whose times a replay clock uses; None: the brokers' stamps are used.
+    """
+
+    name: str
+    source: Sequence[str]
+    fields: Mapping[str, ProposedType]
+    timed: str | None = None
+
+    def text(self) -> str:
+        """Return the text of the file."""
+        parts = (
+            self._head(), self._source(), self._schema(), self._privacy(), self._clock(), self._series(),
+        )  # fmt: skip
+        return "\n".join(["\n".join(part) + "\n" for part in parts])
+
+    @property
+    def open_places(self) -> int:
+        """Number of places that the operator must fill in."""
+        clock = 0 if self.timed is None else len(("start", "horizon"))
+        return clock + sum(each.open for each in self.declared.values())
+
+    def told(self, name: str) -> ProposedType:
+        """Return the proposal for a column, with the reason if it cannot be a field."""
+        found = self.fields[name]
+        if found.why_not or name in self.declared:
+            return found
+        return ProposedType(why_not="has a name that no field can have: left out")
+
+    @property
+    def declared(self) -> dict[str, ProposedType]:
+        """The columns that can be fields."""
+        return {name: each for name, each in self.fields.items() if each.type and _is_field(name)}
+
+    def _head(self) -> Iterator[str]:
+        yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
+        yield f"# For editors: `stream-dp schema > {SCHEMA_FILE}`. What is yours to say is marked: {UNDECLARED}."
+        yield "# Whatever stands here is public: declare it from what you know, never by looking at the data."
+        yield "# Fields that no series of yours needs can be deleted."
+        yield "version: 1"
+        yield f"name: {self.name}"
+
+    def _source(self) -> Iterator[str]:
+        yield "source:"
+        yield from (f"  {line}" for line in self.source)
+
+    def _schema(self) -> Iterator[str]:
+        yield "schema:   # the fields that series may use; a record that does not fit is a dead letter"
+        for name, each in self.fields.items():
+            if name in self.declared:
+                yield from _field(name, each)
+            else:
+                yield f"  # {json.dumps(name)} {self.told(name).why_not}"
+
+    def _privacy(self) -> Iterator[str]:
+        people = sorted(
+            (
+                name
+                for name, each in self.declared.items()
+                if each.type in _NAMING and names_people(name)
+            ),
+            key=lambda name: not is_numbered(name),
+        )
+        yield "privacy:"
+        yield "  unit: event             # each single record is protected"
+        if people:
+            yield "  # Where one person has many records, protect all of them together:"
+            yield "  # unit: user"
+            yield f"  # user: {yaml_key(people[0])}"
+            yield "  # max_events: 20        # so many of one user's records count ..."
+            yield "  # per: 1d               # ... in each day"
+        yield "  neighbors: add_remove   # whether it is there at all"
+        yield "  epsilon: 1              # the whole budget, for ever: smaller is more private and less exact"
+
+    def _clock(self) -> Iterator[str]:
+        yield "clock:"
+        if self.timed is None:
+            yield "  kind: wall              # the brokers' stamps decide (the topic has LogAppendTime)"
+            yield "  step: 1m                # one release of each series a minute"
+            yield "  delay: 2s"
+            return
+        yield "  kind: replay            # the records' own times decide; they are declared public"
+        yield f"  field: {yaml_key(self.timed)}"
+        yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; records before it do not count"
+        yield "  step: 1h                # one release of each series an hour"
+        yield f"  horizon: {UNDECLARED}   # how many steps, such as 8760 for a year; records after it do not count"
+
+    def _series(self) -> Iterator[str]:
+        yield "series:   # what is released; their epsilons add up, what they leave is for live series"
+        yield "  - {name: events, statistic: count, epsilon: 0.2}"
+        counted = [name for name, each in self.declared.items() if each.type in _COUNTED]
+        taken = {"events"}
+        for name in counted[:_MOST_SERIES]:
+            called = _series_name(f"by_{name}", taken)
+            yield f"  - {{name: {called}, statistic: histogram, by: {yaml_key(name)}, epsilon: 0.2}}"
+        for name in [n for n, each in self.declared.items() if each.type == "boolean"][:1]:
+            called = _series_name(name, taken)
+            where = f"where: [{{field: {yaml_key(name)}, equals: true}}]"
+            yield f"  - {{name: {called}, statistic: count, {where}, epsilon: 0.2}}"
+        yield "confidence: 0.95"
+
+
+def _field(name: str, each: ProposedType) -> Iterator[str]:
+    """Yield the lines of a field; each open key has its own line, with a comment about the value to write."""
+    nullable = ["nullable: true"] if each.nullable else []
+    note = f"   # {each.note}" if each.note else ""
+    if not each.open:
+        keys = [f"{k}: {value}" for k, value in each.keys.items()]
+        yield f"  {yaml_key(name)}: {{{', '.join([f'type: {each.type}', *keys, *nullable])}}}{note}"
+        return
+    yield f"  {yaml_key(name)}:{note}"
+    yield f"    type: {each.type}"
+    for k, value in each.keys.items():
+        marked = f"{UNDECLARED}: " if value != UNDECLARED else ""
+        wanted = f"   # {marked}{_DECLARES[k]}" if value in OPEN else ""
+        yield f"    {k}: {value}{wanted}"
+    yield from (f"    {line}" for line in nullable)
+
+
+def yaml_key(name: str) -> str:
+    """A name as YAML reads it as this text and nothing else.
+
+    >>> yaml_key("amount"), yaml_key("on"), yaml_key("a: b")
+    ('amount', '"on"', '"a: b"')
+    """
+    plain = _PLAIN.fullmatch(name) is not None and name.lower() not in _SAID_OTHERWISE
+    return name if plain else json.dumps(name, ensure_ascii=False)
+
+
+def lower_name(text: str) -> str:
+    """A name that a pipeline or a series may have, after this text; empty where nothing of it is left.
+
+    >>> lower_name("by_Net Amount (EUR)"), lower_name("Ü")
+    ('by_net_amount_eur', '')
+    """
+    return re.sub(r"[^a-z0-9.-]+", "_", text.lower()).strip("_.-")[:50]
+
+
+def _series_name(wanted: str, taken: set[str]) -> str:
+    name = base = lower_name(wanted) or "series"
+    number = 2
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _is_field(name: str) -> bool:
+    try:
+        _FIELD.validate_python(name)
+    except ValidationError:
+        return False
+    return True
+
+
+# ---
+# Reads a sample and writes a first pipeline file: the work of `stream-dp init`.
+#
+# Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine; statements about it
+# are NOT PRIVATE, for the operator's own terminal. A column name that few records have may be a value itself, so it
+# is not proposed, only counted. An existing file is never overwritten.
+
+SAMPLE = 1000
+_ONE_IN = 10
+"""A name that fewer than one in this many records have is left out."""
+_NOTHING = (
+    "there is no record to look at (a row as long as the first line, or a JSON object): a few are enough, made-up "
+    "ones too"
+)
+LOCAL = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SampleColumns:
+    """The columns of `records` records; without `bad` records, `rare` names and `unnamed` columns.
+
+    `cells`: the values are a CSV's cells, all texts. `stamped`: the brokers stamp records on arrival; None without
+    a topic.
+    """
+
+    columns: Sequence[Column]
+    records: int
+    bad: int
+    rare: int = 0
+    unnamed: int = 0
+    cells: bool = False
+    stamped: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleWanted:
+    """The options of `init`: a sample (CSV, JSON lines, or the topic), and the pipeline's topic."""
+
+    csv: Path | None
+    jsonl: Path | None
+    topic: str
+    bootstrap: str
+    out: Path | None
+    name: str
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the sample."""
+        return self.csv or self.jsonl
+
+    @property
+    def called(self) -> str:
+        """The pipeline's name: the given one, or one made from the name of the topic or of the file."""
+        after = self.topic or ("" if self.file is None else self.file.name.partition(".")[0])
+        return self.name or lower_name(after) or "pipeline"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Drafted:
+    """The path of the new file, its draft, and the sample (NOT PRIVATE)."""
+
+    path: Path
+    draft: Draft
+    sample: SampleColumns
+
+    @property
+    def live(self) -> bool:
+        """Whether the pipeline reads a topic by the brokers' stamps."""
+        return self.draft.timed is None
+
+
+async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> Drafted:
+    """Read the sample and write the pipeline file.
+
+    Raises:
+        UsageError: there is no sample, or more than one; or the pipeline file exists already.
+        WorldError: the sample cannot be read, or the file cannot be written.
+    """
+    if (wanted.csv is not None) + (wanted.jsonl is not None) > 1 or not (
+        wanted.file or wanted.topic
+    ):
+        raise UsageError("name a sample: --csv FILE, --jsonl FILE, or --topic T with --bootstrap B")
+    path = wanted.out or Path(f"{wanted.called}.yaml")
+    if path.exists():
+        raise UsageError(f"{path}: is there already and stays; name another file with --out")
+    settings = await _settings(wanted, tell)
+    if settings is not None:
+        sample = await topic_columns(settings, wanted.topic)
+    else:
+        file, cells = settled(wanted.file, Path), wanted.csv is not None
+        sample = await asyncio.to_thread(file_columns, file, cells=cells)
+    draft = _draft(wanted, path, sample, settings)
+    try:
+        with path.open("x", encoding="utf-8") as written:
+            written.write(draft.text())
+    except OSError as error:
+        raise WorldError(f"{path}: cannot be written: {error.strerror}") from None
+    return Drafted(path, draft, sample)
+
+
+async def _settings(wanted: SampleWanted, tell: Callable[[str], None]) -> KafkaSettings | None:
+    """Return how to reach the brokers if the topic itself is the sample, after waiting until they answer."""
+    if wanted.file is not None:
+        return None
+    settings = settings_at(wanted.bootstrap, None)
+    await brokers_there(settings, tell)
+    return settings
+
+
+def _draft(
+    wanted: SampleWanted, path: Path, sample: SampleColumns, settings: KafkaSettings | None
+) -> Draft:
+    fields = {each.name: each.proposal(cells=sample.cells) for each in sample.columns}
+    if not any(each.type for each in fields.values()):
+        raise UsageError("none of its columns can be a field: nothing was written")
+    times = [name for name, each in fields.items() if each.type == "time"]
+    if wanted.file is not None and not wanted.topic and times:
+        source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
+        return Draft(wanted.called, source, fields, times[0])
+    address = wanted.bootstrap if settings is None else settings.bootstrap
+    source = [
+        "kind: kafka",
+        f"topic: {wanted.topic or wanted.called}",
+        f"bootstrap: {json.dumps(address or LOCAL)}   # a login, TLS: docs/kafka.md",
+    ]
+    return Draft(wanted.called, source, {n: each.stamped() for n, each in fields.items()})
+
+
+def file_columns(path: Path, *, cells: bool) -> SampleColumns:
+    """Read the first records of a CSV (`cells`) or of JSON lines and return their columns.
+
+    Raises:
+        UsageError, WorldError: the file cannot be read, or its name does not end like such a file's.
+    """
+    endings = (".csv",) if cells else (".jsonl",)
+    if not path.name.removesuffix(".gz").endswith(endings):
+        raise UsageError(f"{path}: the name must end in {endings[0]} or {endings[0]}.gz")
+    with opened_data(path) as (file, _):
+        rows = [row.value for row in islice(plain_rows(lines_of(file), cells=cells), SAMPLE)]
+    names = column_names(path) if cells else []
+    found = _columns(rows, nameable(names))
+    return replace(found, cells=cells, unnamed=len(names) - len(nameable(names)))
+
+
+async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
+    """Read the last records of a topic and return their columns.
+
+    Raises:
+        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+    """
+    found = await sample_topic(settings, topic, SAMPLE, marks=False)
+    payloads = [value for each in found.batches for value in each.records.values if value]
+    async with administering(settings, f"topic {topic}") as admin:
+        said = await config(admin, topic)
+    stamped = all(said.get(key) == value for key, value in STAMPED.items())
+    return replace(_columns(map(json_object, payloads), ()), stamped=stamped)
+
+
+def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> SampleColumns:
+    """Return the columns of rows, in the order of `names`, then of appearance; raise UsageError without rows."""
+    found = list(rows)
+    records = [row for row in found if row is not None]
+    columns = {name: Column(name, len(records)) for name in names}
+    for row in records:
+        for name, value in row.items():
+            columns.setdefault(name, Column(name, len(records))).values.append(value)
+    if not records:
+        raise UsageError(_NOTHING)
+    frequent = [
+        each for each in columns.values() if names or len(each.values) * _ONE_IN >= len(records)
+    ]
+    rare = len(columns) - len(frequent)
+    return SampleColumns(frequent, len(records), len(found) - len(records), rare)

@@ -1,0 +1,293 @@
+"""A file fed into a topic at a chosen speed, with tick marks: the work behind `replay` and the demo."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.core.wording import how_many
+from stream_dp.engine.ports import Batch, Placement, by_content
+from stream_dp.errors import UsageError
+from stream_dp.files.records import Record, load_records, ticked
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.feed import KafkaFeed
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.run.settings import fields_of, settings_for, settled, source_there
+from stream_dp.operate.sending import make_topic
+from stream_dp.pipeline.router import Routed, Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY, guard_of
+from stream_dp.pipeline.user_homes import placement_of
+from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.schema import TimeField
+
+# ---
+# Which records of a file a pipeline cannot use, and why, before any is sent.
+#
+# Rules: the pipeline's own router decides, so exactly the engine's dead letters are reported here. Counts and lines
+# are exact and NOT PRIVATE: they go to the operator's own terminal. The content of a record is never shown.
+
+_AT_ONCE = 8192
+_OUT_OF_RANGE = "the clock declares start, step and horizon"
+_NO_TIME = {
+    "offset": "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers",
+    "zone": "a time is text such as 2013-01-01 10:00:00, and never null",
+    "number": "a time is a whole number, as `format:` says, and never null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Number of records that one reason makes unusable; `field` is its cause if known, `line` the first one."""
+
+    reason: str
+    field: str | None
+    records: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The usable records of a file, in the file's order, and the reasons why the others are not usable."""
+
+    good: Sequence[Record]
+    bad: Sequence[Unusable]
+
+    @property
+    def refused(self) -> int:
+        """Number of records that could not be used."""
+        return sum(kind.records for kind in self.bad)
+
+    def report(self, spec: PipelineSpec, file: Path) -> Iterator[str]:
+        """Yield lines for the operator's terminal; none if every record is usable. NOT PRIVATE."""
+        if not self.bad:
+            return
+        time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
+        hints = {} if time is None else _hints(spec, time)
+        whole = len(self.good) + self.refused
+        yield f"NOT PRIVATE: {spec.name} cannot use {self.refused:,} of the {how_many(whole, 'record')} of {file.name}:"
+        for kind in self.bad:
+            hint = hints.get(kind.reason) if kind.field == time else None
+            yield (
+                f"  {kind.reason}{f' in {kind.field}' if kind.field else ''}: {kind.records:,}, the first "
+                f"in line {kind.line:,}{f' ({hint})' if hint else ''}"
+            )
+
+
+def examine(
+    spec: PipelineSpec,
+    records: Sequence[Record],
+    shown: Callable[[int], None] = lambda done: None,
+) -> Examined:
+    """Route every record as the engine would; `shown` receives the number of routed records.
+
+    Raises:
+        UsageError: the pipeline has no replay clock.
+    """
+    start = settled(spec.clock, ReplayClock).start
+    router, guard = Router(spec, start), guard_of(spec, start, NO_KEY)
+    guard.begin((0,))
+    why: dict[int, tuple[str, str | None]] = {}
+    for begin in range(0, len(records), _AT_ONCE):
+        shown(begin)
+        some = records[begin : begin + _AT_ONCE]
+        places = range(begin, begin + len(some))
+        batch = Batch(0, [each.payload for each in some], places, places.stop)
+        why |= _dead(router.route(guard.admit(batch, -1)))
+    kinds: dict[tuple[str, str | None], list[int]] = {}
+    for place, kind in why.items():
+        kinds.setdefault(kind, []).append(place)
+    return Examined(
+        [record for place, record in enumerate(records) if place not in why],
+        [Unusable(*kind, len(at), records[min(at)].line) for kind, at in kinds.items()],
+    )
+
+
+def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
+    """Return advice about the form of a time, by the reason of the refusal."""
+    field = settled(spec.fields[time], TimeField)
+    written = "zone" if field.zone else "offset" if field.format == "iso" else "number"
+    return {"time_out_of_range": _OUT_OF_RANGE, "wrong_type": _NO_TIME[written]}
+
+
+def _dead(routed: Routed) -> dict[int, tuple[str, str | None]]:
+    """Return reason and field for each place that is a dead letter."""
+    return {
+        place: (span.reason, span.field)
+        for span in routed.dead
+        for place in range(span.first, span.last + 1)
+    }
+
+
+CHUNK_TICKS = 200
+CHUNKS_PER_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """Numbers of records that were sent, were in the topic from an earlier run, and were left out. NOT PRIVATE."""
+
+    sent: int
+    before: int
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The topic to feed and the speed (None: as fast as possible).
+
+    `create` makes a missing topic with this many partitions (0: never make it).
+    """
+
+    topic: str
+    ticks_per_second: float | None = None
+    create: int = 0
+
+
+async def replay_file(
+    pipeline: Path,
+    file: Path,
+    to: Feed,
+    key_file: Path | None,
+    tell: Callable[[str], None],
+    skip_bad: bool = False,
+    progress: Progress = unseen,
+) -> Fed:
+    """Examine all records of `file`, then feed them into the topic `to` of the pipeline file's brokers.
+
+    `tell` receives lines for the operator: unusable records, that the pipeline reads another topic, and that
+    brokers do not answer yet. `progress` receives how much is done. With `skip_bad`, records that the pipeline
+    cannot use are left out.
+
+    Raises:
+        UsageError: there is no operator's key, or the pipeline cannot use some records; see also `feed_file`.
+        FailClosed, WorldError: see `feed_file`.
+    """
+    spec = load(pipeline)
+    _, source = _replayed(spec)
+    if to.topic != source.topic:
+        tell(f"Warning: {spec.name} reads topic {source.topic}, not {to.topic}")
+    sealer = sealer_for(spec, key_file)
+    progress(f"Reading {file.name}")
+    loaded = await _loaded(spec, file)
+
+    def shown(done: int) -> None:
+        progress(f"Examining {file.name}", *percent(done, len(loaded)))
+
+    examined = await asyncio.to_thread(examine, spec, loaded, shown)
+    for line in examined.report(spec, file):
+        tell(line)
+    if examined.bad and not skip_bad:
+        raise UsageError(
+            f"{file}: {spec.name} cannot use some of its records, as listed; nothing was sent. Correct the file or "
+            "the schema, or add --skip-bad to leave these records out"
+        )
+    if examined.bad and not examined.good:
+        raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
+    await source_there(spec, tell)
+    fed = await _feed_records(spec, sealer, examined.good, to, progress)
+    return replace(fed, skipped=examined.refused)
+
+
+async def feed_file(
+    spec: PipelineSpec,
+    sealer: Sealer,
+    file: Path,
+    topic: str,
+    ticks_per_second: float | None,
+) -> Fed:
+    """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
+
+    The marks are signed with the operator's key. An interrupted replay continues after its last complete tick.
+
+    Raises:
+        UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
+        FailClosed: the topic holds something else.
+        WorldError: the broker cannot be reached.
+    """
+    to = Feed(topic, ticks_per_second)
+    return await _feed_records(spec, sealer, await _loaded(spec, file), to)
+
+
+async def _loaded(spec: PipelineSpec, file: Path) -> list[Record]:
+    clock, _ = _replayed(spec)
+    return await asyncio.to_thread(load_records, file, fields_of(spec), clock.field, spec.own_times)
+
+
+async def _feed_records(
+    spec: PipelineSpec,
+    sealer: Sealer,
+    records: Sequence[Record],
+    to: Feed,
+    progress: Progress = unseen,
+) -> Fed:
+    clock, source = _replayed(spec)
+    progress("Sorting records into ticks")
+    ticks = await asyncio.to_thread(ticked, records, clock.grid)
+    settings, place = settings_for(source), placement_of(spec)
+    if to.create:
+        place((), range(to.create))
+        await make_topic(settings, to.topic, to.create, stamped=False)
+    feed_of = await asyncio.to_thread(feed_id, ticks)
+    marks = TickMarks(sealer.mark_key(), to.topic, clock.grid, feed_of)
+    first = await feed(settings, marks, ticks, to.ticks_per_second, place, progress)
+    before = ticks.before(first)
+    return Fed(len(records) - before, before)
+
+
+def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
+    if not isinstance(spec.clock, ReplayClock):
+        raise UsageError("replay needs a pipeline with `clock: {kind: replay, ...}`")
+    if not isinstance(spec.source, KafkaSourceSpec):
+        raise UsageError("replay needs a pipeline with `source: {kind: kafka, ...}`: it says where")
+    return spec.clock, spec.source
+
+
+async def feed(
+    settings: KafkaSettings,
+    marks: TickMarks,
+    ticks: Sequence[Sequence[Record]],
+    ticks_per_second: float | None = None,
+    place: Placement = by_content,
+    progress: Progress = unseen,
+) -> int:
+    """Send the ticks that the topic does not hold yet, and return the first tick that was sent.
+
+    `ticks_per_second` limits the speed (None: as fast as possible).
+
+    Raises:
+        FailClosed, UsageError, WorldError: see `KafkaFeed.open`.
+    """
+    sender = KafkaFeed(settings, marks, place)
+    chunk = CHUNK_TICKS
+    if ticks_per_second is not None:
+        chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))
+    try:
+        progress(f"Looking at what {marks.topic} holds")
+        first = await sender.open()
+        started = time.monotonic()
+        for begin in range(first, len(ticks), chunk):
+            progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
+            if ticks_per_second is not None:
+                due = started + (begin - first) / ticks_per_second
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await sender.send(begin, ticks[begin : begin + chunk])
+        return first
+    finally:
+        await sender.close()
+
+
+def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
+    """Return the identity of a feed as 32 hexadecimal digits: a digest of all records and their ticks."""
+    digest = hashlib.blake2b(digest_size=16)
+    for records in ticks:
+        digest.update(b"%d\n" % len(records))
+        for record in records:
+            digest.update(b"%d\n%s" % (len(record.payload), record.payload))
+    return digest.hexdigest()

@@ -1,0 +1,215 @@
+"""Records from a file or standard input into a topic, unchanged: the work of `stream-dp send`.
+
+Rules: a file is read completely before anything is sent, so that bad lines are reported first; standard input is
+sent as it arrives. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. The content
+of a record is never shown.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_dp.broker.topics import create_topic
+from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import how_many
+from stream_dp.engine.ports import by_content
+from stream_dp.errors import UsageError
+from stream_dp.files.records import (
+    PlainRow,
+    lines_of,
+    looks_like_json,
+    opened_data,
+    plain_reader,
+    plain_rows,
+)
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.client.feed import TryOutProducer
+from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
+from stream_dp.operate.audit.journal_access import has_begun
+from stream_dp.operate.run.settings import (
+    brokers_there,
+    fields_of,
+    settings_at,
+    settings_for,
+    settled,
+)
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_homes import placement_of
+from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+
+# ---
+# Makes a topic for the events of a pipeline: the work of `stream-dp topic`.
+#
+# Rules: an existing topic is not changed. The brokers of a new one stamp records on arrival, which a wall clock
+# needs, and store them uncompressed: they unpack each batch themselves, so every stored batch can be unpacked by
+# readers.
+
+
+async def make_topic(
+    settings: KafkaSettings,
+    name: str,
+    partitions: int,
+    *,
+    stamped: bool,
+    tell: Callable[[str], None] | None = None,
+) -> bool:
+    """Create the topic; return False if it existed already. With `tell`, wait for brokers that do not answer yet.
+
+    Raises:
+        WorldError: the brokers do not answer, or deny access.
+    """
+    if tell is not None:
+        await brokers_there(settings, tell)
+    config = {**UNCOMPACTED, **PLAIN, **(STAMPED if stamped else {})}
+    return await create_topic(settings.bootstrap, name, partitions, config, settings.client())
+
+
+STDIN = "-"
+_CSV, _PARQUET = ".csv", ".parquet"
+_AT_ONCE = 1000
+_UNSTAMPED = (
+    "Warning: the brokers of topic {0} do not stamp records on arrival, which a wall clock needs (LogAppendTime); "
+    "`stream-dp topic` makes topics that do"
+)
+_TOO_EARLY = (
+    "Note: no run of {0} has begun, as far as can be seen: what arrives before counts nowhere, and is for `stream-dp "
+    "check` to look at"
+)
+
+
+class SentRecords(NamedTuple):
+    """Numbers of records sent and of lines left out. NOT PRIVATE."""
+
+    sent: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """The topic, its brokers, and the pipeline file whose schema gives the types of a CSV's cells, if any."""
+
+    topic: str
+    settings: KafkaSettings
+    spec: PipelineSpec | None
+
+
+async def send_file(
+    file: str,
+    topic: str,
+    bootstrap: str,
+    pipeline: Path | None,
+    tell: Callable[[str], None],
+    *,
+    skip_bad: bool = False,
+    progress: Progress = unseen,
+) -> SentRecords:
+    """Send the rows of `file` (`-`: standard input) into a topic in order, and wait until all are acknowledged.
+
+    With a `pipeline` file, its source names topic and brokers, and its schema gives the types of a CSV's cells.
+    `skip_bad` leaves out incomplete rows and lines that are not JSON objects. `progress` receives the number of
+    records sent. NOT PRIVATE.
+
+    Raises:
+        UsageError: the file does not exist, or has lines that are not records.
+        WorldError: brokers do not answer or do not take the records.
+    """
+    where = _where(topic, bootstrap, pipeline)
+    if file != STDIN and not skip_bad:
+        progress(f"Reading {file}")
+        await asyncio.to_thread(_read_through, file)
+    await brokers_there(where.settings, tell)
+    place = by_content if where.spec is None else placement_of(where.spec)
+    async with TryOutProducer(where.settings, where.topic, place) as producer:
+        if not producer.stamped:
+            tell(_UNSTAMPED.format(where.topic))
+        if where.spec is not None and not await has_begun(where.spec, where.settings):
+            tell(_TOO_EARLY.format(where.spec.name))
+        return await _send(producer, file, where, progress, skip_bad=skip_bad)
+
+
+def _where(topic: str, bootstrap: str, pipeline: Path | None) -> _Where:
+    if pipeline is None:
+        if not topic:
+            raise UsageError("into which topic? Name it with --topic, or a pipeline file")
+        return _Where(topic, settings_at(bootstrap, None), None)
+    spec = load(pipeline)
+    source = settled(spec.source, KafkaSourceSpec)
+    if isinstance(spec.clock, ReplayClock):
+        raise UsageError(
+            f"{spec.name} has a replay clock, which needs tick marks: feed its topic with `stream-dp replay`"
+        )
+    return _Where(topic or source.topic, settings_for(source, bootstrap), spec)
+
+
+async def _send(
+    producer: TryOutProducer, file: str, where: _Where, progress: Progress, *, skip_bad: bool
+) -> SentRecords:
+    sent = skipped = 0
+    sending = f"NOT PRIVATE: sending into {where.topic}"
+    with _rows(file) as (rows, cells):
+        fields = None if where.spec is None else fields_of(where.spec)
+        payload = plain_reader(fields, cells=cells)
+        async for row in _each(rows, 1 if file == STDIN else _AT_ONCE):
+            if row.value is not None:
+                await producer.send(payload(row.value))
+                sent += 1
+                progress(sending, sent, 0, "record")
+            elif skip_bad:
+                skipped += 1
+            else:
+                await producer.acknowledged()
+                raise UsageError(
+                    f"{_no_record(file, row.line)}; sent before it: {how_many(sent, 'record')}"
+                )
+    await producer.acknowledged()
+    return SentRecords(sent, skipped)
+
+
+async def _each(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRow]:
+    """Yield the rows, reading `at_once` at a time on a thread: acknowledgements arrive meanwhile."""
+    while some := await asyncio.to_thread(lambda: list(islice(rows, at_once))):
+        for row in some:
+            yield row
+
+
+@contextmanager
+def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
+    """Yield the rows of a file or of standard input, and whether they are cells of a CSV."""
+    if file == STDIN:
+        lines = lines_of(sys.stdin.buffer)
+        first: list[bytes] = []
+        for line in lines:
+            first.append(line)
+            if line.strip():
+                break
+        cells = not looks_like_json(b"".join(first))
+        yield plain_rows(chain(first, lines), cells=cells), cells
+        return
+    with opened_data(Path(file)) as (opened, ending):
+        if ending == _PARQUET:
+            raise UsageError(
+                f"{file}: a CSV or JSON lines can be sent; `stream-dp replay` feeds Parquet"
+            )
+        cells = ending == _CSV
+        yield plain_rows(lines_of(opened), cells=cells), cells
+
+
+def _read_through(file: str) -> None:
+    """Read the whole file; raise UsageError if a line is not a record."""
+    with _rows(file) as (rows, _):
+        bad = next((row.line for row in rows if row.value is None), None)
+    if bad is not None:
+        raise UsageError(
+            f"{_no_record(file, bad)}; nothing was sent. Correct it, or add --skip-bad to leave such lines out"
+        )
+
+
+def _no_record(file: str, line: int) -> str:
+    named = "standard input" if file == STDIN else file
+    return f"{named}: line {line:,} is no JSON object, or has not as many cells as the first line"

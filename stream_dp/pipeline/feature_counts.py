@@ -1,0 +1,457 @@
+"""From decoded records to rows: how many records count in each entry of their tick's row.
+
+Rules: records come sorted by tick, so the records of a tick are neighbours in every column. A record adds only its
+own contribution to each feature whose conditions it passes: one entry, or as many as its lists have, each once.
+Features that differ in one value only are counted together (`alike`). Rows are private.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, timedelta, tzinfo
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.time import EPOCH, TickGrid
+from stream_dp.pipeline.layout import Feature, Slot
+from stream_dp.records.amount_units import Amount, Centred, Known, Sign
+from stream_dp.records.conditions import Test
+from stream_dp.records.decoder import Decoded
+from stream_dp.records.groupings import Edges, TickKey, edge_value, grouping_fields, number_of_keys
+from stream_dp.records.list_columns import Entries
+from stream_dp.records.record_columns import (
+    BoolArray,
+    CapUse,
+    Columns,
+    Identified,
+    IdentifierColumn,
+    RecordColumns,
+    Texts,
+    by_tick,
+)
+
+# ---
+# Features whose conditions differ in one value only: one count by the values of that field answers all of them.
+#
+# A hundred thousand features that each ask for another `equals` of one field are a histogram of that field, read at a
+# hundred thousand places. Rules: counting features together changes no count, only the work; whether it is done
+# depends on the features alone, never on records.
+
+MANY = 8  # from so many features on, those that share a field and all other conditions are counted together
+_CODED = ("category", "text", "list", "integer")
+_VALUED = ("equals", "one_of", "contains")
+
+Wheres = frozenset[Test]
+
+
+class AskedFor(NamedTuple):
+    """A feature's columns of the row, and the values of the field that it counts."""
+
+    columns: tuple[int, ...]
+    values: frozenset[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Features that count values of `field`, among the records that pass `rest`."""
+
+    field: str
+    rest: Wheres
+    wanted: tuple[AskedFor, ...]
+
+
+def alike(
+    scalars: Mapping[Wheres, Sequence[int]], fields: Mapping[str, Any]
+) -> tuple[list[Alike], dict[Wheres, Sequence[int]]]:
+    """Split features (columns of the row by their conditions) into those counted together and the others."""
+    known = Counter(key for where in scalars for _, key in _ways(where, fields))
+    together: dict[tuple[str, Wheres], list[AskedFor]] = {}
+    alone: dict[Wheres, Sequence[int]] = {}
+    for where, columns in scalars.items():
+        ways = [(known[key], key[0], test, key) for test, key in _ways(where, fields)]
+        number, _, test, key = max(ways, key=lambda way: way[:2], default=(0, "", None, None))
+        if number < MANY or test is None or key is None:
+            alone[where] = columns
+        else:
+            together.setdefault(key, []).append(AskedFor(tuple(columns), test.values))
+    return [Alike(field, rest, tuple(found)) for (field, rest), found in together.items()], alone
+
+
+def _ways(where: Wheres, fields: Mapping[str, Any]) -> Iterator[tuple[Test, tuple[str, Wheres]]]:
+    """Yield each condition that asks for values, with its field and the other conditions."""
+    for test in where:
+        if test.operator in _VALUED and fields[test.field].type in _CODED:
+            yield test, (test.field, where - {test})
+
+
+# ---
+# The entry of a row in which each record of a batch counts, where it is more than a field's code.
+#
+# Rules: columns only, no Python call per record. A record's entries depend on its own fields and on its tick, which
+# is public. Null, and a value that is no number, counts in `other`. With several groupings a record counts once in
+# every combination of its entries.
+
+
+class BatchTicks(NamedTuple):
+    """The ticks of a batch, in order, and the index of each record's tick; None: all records are in the first."""
+
+    names: Sequence[int]
+    at: IntArray | None
+    records: int
+
+
+Coder: TypeAlias = Callable[[Columns, BatchTicks], Entries]
+
+
+def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
+    """Return the function that gives the entries of a grouping on this grid."""
+    if isinstance(by, tuple):
+        sizes = [number_of_keys(fields, part) for part in by]
+        return _crossed([coder(part, fields, grid) for part in by], sizes)
+    if isinstance(by, Edges):
+        return _binned(by, fields[by.field])
+    if isinstance(by, TickKey):
+        return _ticked(by, grid)
+    if by is None:
+        return lambda columns, ticks: Entries(np.zeros(ticks.records, np.int64))
+    return lambda columns, ticks: columns.codes[by]
+
+
+def _binned(by: Edges, field: Any) -> Coder:
+    """Return the coder of the bin of each value: how many edges are at most as large."""
+    bounds = [edge_value(field, edge) for edge in by.edges]
+    edges = np.array(bounds, np.int64 if field.type == "integer" else np.float64)
+    other = len(edges) + 1
+
+    def found(columns: Columns, ticks: BatchTicks) -> Entries:
+        values, known = columns.numbers[by.field]
+        codes = np.searchsorted(edges, values, side="right")
+        if known is not None:
+            codes = np.where(known, codes, other)
+        return Entries(codes)
+
+    return found
+
+
+def _ticked(by: TickKey, grid: TickGrid) -> Coder:
+    """Return the coder of the key of each record's tick."""
+    zone: tzinfo = UTC if by.zone is None else ZoneInfo(by.zone)
+
+    def found(columns: Columns, ticks: BatchTicks) -> Entries:
+        keys = np.array([tick_key(by, zone, grid.start(tick)) for tick in ticks.names], np.int64)
+        if ticks.at is None:
+            return Entries(np.full(ticks.records, keys[0]))
+        return Entries(keys[ticks.at])
+
+    return found
+
+
+def tick_key(by: TickKey, zone: tzinfo, moment: int) -> int:
+    """Return the index, among its keys, of the hour or weekday of a moment in ms since 1970."""
+    local = EPOCH + timedelta(milliseconds=moment)
+    with suppress(OverflowError):  # within a day of the first or the last datetime
+        local = local.astimezone(zone)
+    return local.hour if by.tick == "hour" else local.weekday()
+
+
+def _crossed(coders: Sequence[Coder], sizes: Sequence[int]) -> Coder:
+    """Return the coder of every combination of a record's entries; the last grouping changes fastest."""
+
+    def found(columns: Columns, ticks: BatchTicks) -> Entries:
+        first, *others = [each(columns, ticks) for each in coders]
+        for other, size in zip(others, sizes[1:], strict=True):
+            first = _pairs(first, other, size, ticks.records)
+        return first
+
+    return found
+
+
+def _pairs(left: Entries, right: Entries, size: int, records: int) -> Entries:
+    """Combine each left entry with each right entry of the same record; there are `size` right entries in all."""
+    if right.records is None:
+        return Entries(left.codes * size + left.of(right.codes), left.records)
+    if left.records is None:
+        return Entries(left.codes[right.records] * size + right.codes, right.records)
+    both = right.at(left.records)
+    return Entries(both.of(left.codes) * size + both.codes, both.of(left.records))
+
+
+_Codes = Mapping[Any, Entries]
+
+
+class Cells(NamedTuple):
+    """Sparse counts: the index of a tick in its batch, a column, and a count; one entry may occur several times."""
+
+    ticks: IntArray
+    columns: IntArray
+    counts: IntArray
+
+    def __repr__(self) -> str:
+        return "<Cells>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class FeatureCounts:
+    """Counts records in features, each with its slot in a row of `width` entries."""
+
+    def __init__(
+        self,
+        features: Iterable[tuple[Feature, Slot]],
+        width: int,
+        fields: Mapping[str, Any],
+        attribute: Callable[[str], str],
+        grid: TickGrid,
+    ) -> None:
+        """See `RecordColumns` for `fields` and `attribute`; `grid` says when each tick begins."""
+        every = list(features)
+        features = [each for each in every if not isinstance(each[0].of, Identified | CapUse)]
+        remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
+        scalars: dict[frozenset[Test], list[int]] = {}
+        for feature, slot in features:
+            if feature.by is None and feature.of is None:
+                scalars.setdefault(feature.where, []).append(slot.start)
+        self._totals = scalars.pop(frozenset(), None)
+        together, alone = alike(scalars, fields)
+        self._scalars = list(chain.from_iterable(alone.values()))
+        self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
+        by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
+        added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
+        signs = {each: each.tests(fields) for each in added if isinstance(each, Sign)}
+        shared = [feature.where for feature, _ in by] + [each.rest for each in together]
+        shared += [feature.where for feature, *_ in remembered]
+        shared += [frozenset({test}) for tests in signs.values() for test in tests]
+        wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
+        place = {where: at for at, where in enumerate(wheres)}
+        named = {each.field: list(_values(each, together)) for each in together}
+        self._columns = RecordColumns(
+            [*_numbered_or_coded(feature for feature, _ in by)],
+            wheres,
+            fields,
+            attribute,
+            named,
+        )
+        made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
+        self._coders = {each: coder(each, fields, grid) for each in made}
+        self._amounts = [each for each in added if isinstance(each, Amount | Centred | Known)]
+        self._signs = {
+            sign: (place[frozenset({up})], place[frozenset({down})])
+            for sign, (up, down) in signs.items()
+        }
+        self._parts: list[_By | _Together | _Sums] = [
+            _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            if isinstance(feature.of, Amount | Sign | Centred | Known)
+            else _By(feature.by, place.get(feature.where), slot)
+            for feature, slot in by
+        ]
+        self._parts += [
+            _Together(each, place.get(each.rest), self._columns.codes_of(each.field))
+            for each in together
+        ]
+        self._identified = [
+            IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
+            for feature, of, slot in remembered
+        ]
+        self._width = width
+
+    def __call__(self, decoded: Decoded, numbers: IntArray, names: Sequence[int]) -> IntArray:
+        """Return rows of shape (ticks, width); the first `numbers[0]` records are in tick `names[0]`, and so on."""
+        rows = np.zeros((len(numbers), self._width), np.int64)
+        self.write(rows, decoded, numbers, names)
+        return rows
+
+    def write(
+        self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
+    ) -> Texts:
+        """Write the columns of these features, and no others, into rows that may be wider than `width`.
+
+        Return the identifiers that came; nothing counts in their columns yet.
+        """
+        at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
+        passing, codes = self._read(decoded, names, at)
+        if self._totals is not None:
+            rows[:, self._totals] = numbers[:, None]
+        if self._scalars:
+            rows[:, self._scalars] = self._passed(passing, numbers)[self._repeats].T
+        for part in self._parts:
+            part.count(rows, codes, passing, at)
+        return by_tick(self._identified, decoded.records, numbers, names, passing)
+
+    def cells(
+        self, decoded: Decoded, numbers: IntArray, names: Sequence[int]
+    ) -> tuple[list[Cells], Texts]:
+        """Return what `write` writes, as cells, whose room depends on the records and not on the width of a row."""
+        at = np.repeat(np.arange(len(numbers)), numbers)
+        passing, codes = self._read(decoded, names, at)
+        found = [part.cells(codes, passing, at) for part in self._parts]
+        every = np.arange(len(numbers))
+        if self._totals is not None:
+            columns = np.array(self._totals, np.int64)
+            found.append(
+                Cells(
+                    np.repeat(every, len(columns)),
+                    np.tile(columns, len(every)),
+                    np.repeat(numbers, len(columns)),
+                )
+            )
+        if self._scalars:
+            passed = self._passed(passing, numbers)[self._repeats]
+            which, ticks = np.nonzero(passed)
+            columns = np.array(self._scalars, np.int64)
+            found.append(Cells(ticks, columns[which], passed[which, ticks]))
+        return found, by_tick(self._identified, decoded.records, numbers, names, passing)
+
+    def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
+        """Return how many records pass the conditions of the scalars, of shape (conditions, ticks)."""
+        return _by_tick(passing[: int(self._repeats[-1]) + 1], numbers)
+
+    def _read(
+        self, decoded: Decoded, names: Sequence[int], at: IntArray | None
+    ) -> tuple[BoolArray, _Codes]:
+        """Return which records pass which condition, and the codes by which features count.
+
+        `at` is the index of each record's tick.
+        """
+        columns = self._columns(decoded)
+        passing = columns.passing
+        codes: dict[Any, Entries] = dict(columns.codes)
+        for by, entries in self._coders.items():
+            codes[by] = entries(columns, BatchTicks(names, at, len(decoded.records)))
+        for amount in self._amounts:
+            codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
+        for sign, (up, down) in self._signs.items():
+            codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
+        return passing, codes
+
+
+class _By:
+    """A feature with an entry for each value of a field, or for each key of another grouping."""
+
+    def __init__(self, by: Any, where: int | None, slot: Slot) -> None:
+        self._by, self._where, self._slot = by, where, slot
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the feature's part of the rows.
+
+        `at` is the index of each record's tick (None: there is one tick).
+        """
+        keys = len(self._slot.keys)
+        found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
+        rows[:, self._slot.start : self._slot.stop] = found
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """Return the entries that are not 0, and their counts."""
+        found, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, found + self._slot.start, np.ones(len(found), np.int64))
+
+
+class _Sums:
+    """A feature that sums up the amounts of records."""
+
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Hashable) -> None:
+        self._by, self._where, self._slot, self._amount = by, where, slot, amount
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the feature's part of the rows."""
+        keys, units = len(self._slot.keys), codes[self._amount].codes
+        entries = codes[self._by]
+        cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
+        units = entries.of(units)
+        if self._where is not None:
+            chosen = entries.of(passing[self._where]).nonzero()
+            cells, units = cells[chosen], units[chosen]
+        found = np.zeros(len(rows) * keys, np.int64)
+        np.add.at(found, cells, units)
+        rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """Return the entries that records add to, and the amounts."""
+        found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
+
+
+class _Together:
+    """Features that count values of one field; the coded field has one more value, for all other values."""
+
+    def __init__(self, alike: Alike, rest: int | None, codes: Mapping[Any, int]) -> None:
+        self._field, self._rest, self._keys = alike.field, rest, len(codes) + 1
+        wanted = [
+            (column, sorted(codes[v] for v in w.values))
+            for w in alike.wanted
+            for column in w.columns
+        ]
+        self._columns = [column for column, _ in wanted]
+        self._codes = np.array([code for _, asked in wanted for code in asked], np.int64)
+        lengths = np.array([len(asked) for _, asked in wanted], np.int64)
+        self._starts = np.cumsum(lengths) - lengths
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the features' columns of the rows."""
+        found = _histogram(codes[self._field], self._rest, self._keys, len(rows), passing, at)
+        rows[:, self._columns] = np.add.reduceat(found[:, self._codes], self._starts, axis=1)
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """Return the entries that are not 0: a record counts in each column that asks for its value."""
+        found, ticks, _ = _chosen(codes[self._field], self._rest, passing, at)
+        order = np.argsort(self._codes, kind="stable")
+        lengths = np.diff(np.append(self._starts, len(self._codes)))
+        columns = np.repeat(np.array(self._columns, np.int64), lengths)[order]
+        asking = np.bincount(self._codes, minlength=self._keys)
+        begins, number = np.cumsum(asking) - asking, asking[found]
+        place = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+        columns = columns[np.repeat(begins[found], number) + place]
+        return Cells(np.repeat(ticks, number), columns, np.ones(len(columns), np.int64))
+
+
+def _histogram(
+    entries: Entries,
+    where: int | None,
+    keys: int,
+    ticks: int,
+    passing: BoolArray,
+    at: IntArray | None,
+) -> IntArray:
+    """Return how many records have each code, of shape (ticks, keys)."""
+    cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
+    if where is not None:
+        cells = cells[entries.of(passing[where]).nonzero()]
+    return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+
+
+def _chosen(
+    entries: Entries, where: int | None, passing: BoolArray, at: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the codes of the records that pass, and the tick and the index of the record of each code."""
+    codes, ticks, records = entries.codes, entries.of(at), entries.of(np.arange(len(at)))
+    if where is None:
+        return codes, ticks, records
+    chosen = entries.of(passing[where]).nonzero()
+    return codes[chosen], ticks[chosen], records[chosen]
+
+
+def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
+    """Yield the fields whose codes or values features need."""
+    for feature in features:
+        yield from grouping_fields(feature.by)
+        if isinstance(feature.of, Amount | Centred | Known):
+            yield feature.of.field
+
+
+def _values(one: Alike, every: Sequence[Alike]) -> Iterable[Any]:
+    """Return all values that features ask for in the field of `one`."""
+    wanted = (w.values for each in every if each.field == one.field for w in each.wanted)
+    return dict.fromkeys(chain.from_iterable(wanted))
+
+
+def _by_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
+    """Return how many records pass, of shape (conditions, ticks); every tick has a record."""
+    if len(numbers) == 1:
+        return np.count_nonzero(passing, axis=1, keepdims=True)
+    starts = np.cumsum(numbers) - numbers
+    return np.add.reduceat(passing, starts, axis=1, dtype=np.int64)

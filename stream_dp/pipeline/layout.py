@@ -1,0 +1,189 @@
+"""Makes very many objects that stay, without the collector of cyclic garbage.
+
+The collector would look at all objects again each time their number has grown by a quarter, and find nothing: that
+was most of the time that it took to read a file of 100,000 watches.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.amount_units import Addend
+from stream_dp.records.conditions import Test, tests_of
+from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys
+from stream_dp.records.record_columns import CapUse, Identified
+from stream_dp.statistics import Series
+
+# ---
+# Which entries of a tick's row belong to which series.
+#
+# Rules: a tick's row is one int64 vector. Each distinct feature (by, where) owns one slice of it, and series with the
+# same feature share the slice. A series of several features has a block of its own, with free entries for more. The
+# layout depends on the specification alone.
+
+SCALAR = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Counts the records that pass all of `where`, by `by` (None: a scalar); or, with `of`, sums or identifies."""
+
+    by: By | None
+    where: frozenset[Test]
+    of: Addend | Identified | CapUse | None = None
+
+    @property
+    def fields(self) -> Iterator[str]:
+        """The fields of the schema that it reads; some may occur twice."""
+        yield from grouping_fields(self.by)
+        yield from sorted(test.field for test in self.where)
+        if self.of is not None and not isinstance(self.of, CapUse):
+            yield self.of.field
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The features of the series `owner`, each under its name, in turn in a slice of `places` entries."""
+
+    owner: str
+    parts: tuple[tuple[str, Feature], ...]
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The slice of the row that a feature or a block owns, and the name of each of its entries; "" is free."""
+
+    start: int
+    keys: tuple[str, ...]
+
+    @property
+    def stop(self) -> int:
+        """One past the last entry."""
+        return self.start + len(self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """The row vector of shape (width,) and the owner of each part."""
+
+    width: int
+    features: dict[Feature | Block, Slot]
+    series: dict[str, Feature | Block]
+
+    @classmethod
+    def of(cls, spec: PipelineSpec) -> "RowLayout":
+        """Return the layout of a pipeline; slices follow the order in which series first need them."""
+        width = 0
+        features: dict[Feature | Block, Slot] = {}
+        series: dict[str, Feature | Block] = {}
+        for item in spec.counted:
+            feature = feature_of(spec, item)
+            series[item.name] = feature
+            if feature not in features:
+                features[feature] = Slot(width, names_of(spec, feature))
+                width = features[feature].stop
+        return cls(width, features, series)
+
+    def windows(self, spec: PipelineSpec) -> dict[int, int | None]:
+        """Return the columns that count identifiers, with the length of their windows in ticks (None: for ever)."""
+        return {
+            column: None if feature.of.span is None else feature.of.span // spec.clock.step
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, Identified | CapUse)
+            for column in range(slot.start, slot.stop)
+        }
+
+    @property
+    def cap_uses(self) -> tuple[Slot, ...]:
+        """The slots where the guard for users counts active users and users who were cut off."""
+        return tuple(
+            slot
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, CapUse)
+        )
+
+    @classmethod
+    def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
+        """Return the layout of one feature or block that has a row of its own."""
+        keys = names_of(spec, feature)
+        return cls(len(keys), {feature: Slot(0, keys)}, {})
+
+    def counted(self, spec: PipelineSpec) -> Iterator[tuple[Feature, Slot]]:
+        """Yield the features that records count in, those of blocks one by one, with their slots.
+
+        Features that guards count are left out.
+        """
+        for feature, slot in self.features.items():
+            if isinstance(feature, Feature):
+                if not isinstance(feature.of, CapUse):
+                    yield feature, slot
+                continue
+            start = slot.start
+            for name, part in feature.parts:
+                keys = part_names(spec, name, part)
+                yield part, Slot(start, keys)
+                start += len(keys)
+
+    def slice(self, series: str) -> slice:
+        """Return the slice of the tick row that holds the entries of this series."""
+        slot = self.features[self.series[series]]
+        return slice(slot.start, slot.stop)
+
+    def keys(self, series: str) -> tuple[str, ...]:
+        """Return the names of the slice's entries: the domain and `other`, or ("",) for a scalar."""
+        return self.features[self.series[series]].keys
+
+
+def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
+    """Return what a series counts."""
+    if not series.parts:
+        of = series.amount or series.identifier
+        return Feature(series.grouped_by, tests_of(spec.fields, series.where), of)
+    parts = tuple(
+        (
+            part.name,
+            Feature(
+                part.by,
+                tests_of(spec.fields, (*series.where, *part.where)),
+                part.amount or series.amount,
+            ),
+        )
+        for part in series.parts
+    )
+    return Block(series.name, parts, series.places(sum(entries_of_parts(spec, series))))
+
+
+def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
+    """Return how many entries each part of a series has; empty if it has no parts."""
+    return tuple(number_of_keys(spec.fields, part.by) for part in series.parts)
+
+
+def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
+    """Return the names of the entries of a feature or a block; "" for a block's free entries."""
+    if isinstance(feature, Feature):
+        own = feature.of.keys if isinstance(feature.of, CapUse) else None
+        return own or keys_of(spec.fields, feature.by)
+    named = [key for name, part in feature.parts for key in part_names(spec, name, part)]
+    return (*named, *[""] * (feature.places - len(named)))
+
+
+def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
+    """Return the names of the entries of a block's part: `name`, or one name for each key of the part."""
+    if part.by is None:
+        return (name,)
+    return tuple(f"{name}/{key}" for key in keys_of(spec.fields, part.by))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Disable the collector inside; enable it afterwards only if it was enabled before."""
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()

@@ -1,0 +1,469 @@
+"""A router to which features are added while it runs, for series that are created later.
+
+Rules: the rows of the pipeline file's series come first and never change. Every record is decoded once for all
+features. A record that is refused in this way is decoded again for the file's series and for the added features
+that read the same fields, so that a record that cannot be read for one feature counts elsewhere as before. Equal
+features share their columns; the columns of closed features are used again, the lowest first. Added features are
+counted in shards. A change touches one shard only, so its cost does not grow with the number of features. This file
+knows no series and no budget.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, pairwise
+from operator import attrgetter, itemgetter
+
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.identifiers import Came
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
+from stream_dp.engine.user_table import Hashes, UserHash
+from stream_dp.errors import FailClosed
+from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
+from stream_dp.pipeline.feature_counts import Cells, FeatureCounts
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot, uncollected
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY
+from stream_dp.pipeline.user_homes import naming_field
+from stream_dp.records.decoder import NO_TIME, OUTSIDE, Decoded, ListDecoder, OwnTicks, Refusal
+from stream_dp.records.endpoints import ReplayClock
+from stream_dp.records.record_columns import Texts
+
+# ---
+# From a batch of records to tick rows: which entries of which tick's row each record counts in.
+#
+# Rules: a record adds exactly its own contribution, decided by that record alone: one entry of a series, or, for a
+# series by a list, as many as the list has. The tick is that of the clock, or that of the record's own time. A time
+# outside the grid is a dead letter, an unknown category counts in `other`, null matches no condition. No await, no
+# queue and no Python call per record beyond the decoder's own: the rest is done by columns.
+
+__all__ = ["Routed", "Router", "RowLayout"]
+
+_CELLS, _CELLS_EACH = (
+    1 << 16,
+    32,
+)  # a batch has dense rows up to _CELLS entries, and _CELLS_EACH more for each record
+_REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
+
+
+def dead(batch: Batch, refused: Iterable[Refusal]) -> list[Span]:
+    """Return the spans that the source could not read, then those of these refusals, by their positions."""
+    ordered = sorted(refused, key=itemgetter(0))
+    return [*batch.refused, *as_spans((batch.labels[at], why, field) for at, why, field in ordered)]
+
+
+class Router:
+    """Decodes the batches of one pipeline and adds them up into tick rows."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        origin_ms: int,
+        layout: RowLayout | None = None,
+        key: bytes = NO_KEY,
+    ) -> None:
+        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` is by default that of the file.
+
+        `key` is the key of the hashes of identifiers.
+        """
+        self.layout = layout or RowLayout.of(spec)
+        self.width = self.layout.width
+        self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
+        self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
+        counted = list(self.layout.counted(spec))
+        user = spec.privacy.user
+        self._schema = spec.fields if user is None else spec.fields | naming_field(spec, user)
+        self._hash = UserHash(key)
+        self.fields = decoded_fields(spec, (feature for feature, _ in counted))
+        self.decoder = self._decoder_of(self.fields)
+        self.counts = [
+            FeatureCounts(counted, self.width, spec.fields, self.decoder.attribute, self._grid)
+        ]
+        if isinstance(spec.clock, ReplayClock):
+            self._time_of = attrgetter(self.decoder.attribute(spec.clock.field))
+            self._ticks = OwnTicks(self._grid, spec.own_times)
+
+    def beside(self, others: Sequence["Router"], width: int) -> "Router":
+        """Return a router that decodes once and counts what this one and the others count, in `width` columns.
+
+        All are of one pipeline; no two count in the same column.
+        """
+        every = copy(self)
+        every.width = width
+        every.fields = list(dict.fromkeys(chain(self.fields, *(one.fields for one in others))))
+        every.decoder = self._decoder_of(every.fields)
+        every.counts = list(chain(self.counts, *(one.counts for one in others)))
+        return every
+
+    def _decoder_of(self, names: Iterable[str]) -> ListDecoder:
+        return ListDecoder({name: self._schema[name] for name in names}, self._schema)
+
+    def decode(self, batch: Batch) -> Batch:
+        """Return the batch with its payloads decoded."""
+        return replace(batch, decoded=self.decoder.decode(batch.payloads))
+
+    def route(self, batch: Batch) -> Routed:
+        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises.
+
+        Raises:
+            ValueError: the batch has no tick although the clock is a wall clock.
+        """
+        routed, refused = self.tally(batch)
+        routed.dead = dead(batch, refused)
+        return routed
+
+    def tally(self, batch: Batch) -> tuple[Routed, Sequence[Refusal]]:
+        """Return what the payloads add, without dead letters, and the refused records; raises like `route`."""
+        if not batch.payloads:
+            return Routed({}, (), {}), ()
+        decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
+        ticks: IntArray | int
+        if batch.tick is None:
+            decoded, ticks = self._own_ticks(decoded)
+        else:
+            decoded, ticks = self._given_tick(decoded, batch.tick), batch.tick
+        if not decoded.records:
+            return Routed({}, (), {}), decoded.refused
+        decoded, names, numbers = _by_tick(decoded, ticks)
+        thinly = len(names) * self.width > _CELLS + _CELLS_EACH * len(decoded.records)
+        rows, texts = (self._thin if thinly else self._dense)(decoded, names, numbers)
+        arrived: dict[int, dict[int, Hashes]] = {}
+        for found in texts:
+            for tick, column, hashes in self._hashed(found):
+                arrived.setdefault(tick, {})[column] = hashes
+        number = dict(zip(names, numbers.tolist(), strict=True))
+        return Routed(rows, (), number, arrived), decoded.refused
+
+    def _dense(
+        self, decoded: Decoded, names: list[int], numbers: IntArray
+    ) -> tuple[dict[int, Row], list[Texts]]:
+        """Return the rows of these ticks, and the identifiers that came."""
+        counted = np.zeros((len(names), self.width), np.int64)
+        texts = [counts.write(counted, decoded, numbers, names) for counts in self.counts]
+        return dict(zip(names, counted, strict=True)), texts
+
+    def _thin(
+        self, decoded: Decoded, names: list[int], numbers: IntArray
+    ) -> tuple[dict[int, Row], list[Texts]]:
+        """Return rows and identifiers as `_dense` does, but sparse rows.
+
+        Room and time grow with the number of entries that are not 0.
+        """
+        none: IntArray = np.zeros(0, np.int64)
+        cells, texts = [Cells(none, none, none)], list[Texts]()
+        for counts in self.counts:
+            some, found = counts.cells(decoded, numbers, names)
+            cells += some
+            texts.append(found)
+        every = np.concatenate([each.ticks * self.width + each.columns for each in cells])
+        sums = together(every, np.concatenate([each.counts for each in cells]))
+        ends = np.searchsorted(sums.columns, np.arange(len(names) + 1) * self.width).tolist()
+        rows: dict[int, Row] = {}
+        for at, (name, (begin, end)) in enumerate(zip(names, pairwise(ends), strict=True)):
+            # copies: a tick that stays open must not keep all of the batch
+            rows[name] = ThinRow(
+                sums.columns[begin:end] - at * self.width, sums.counts[begin:end].copy()
+            )
+        return rows, texts
+
+    def _hashed(self, found: Texts) -> Iterator[tuple[int, int, Hashes]]:
+        """Yield the hashes of identifiers by tick and column; those of all ticks are computed at once."""
+        places = [(tick, column) for tick, columns in found.items() for column in columns]
+        if not places:
+            return
+        texts = [texts for columns in found.values() for texts in columns.values()]
+        hashes = self._hash.of(list(chain.from_iterable(texts)))
+        parts = np.split(hashes, list(accumulate(map(len, texts))))
+        for (tick, column), part in zip(places, parts, strict=False):
+            yield tick, column, part
+
+    def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
+        if tick in self._grid:
+            return decoded
+        outside = [Refusal(at, TIME_OUT_OF_RANGE, self._time) for at in decoded.positions]
+        return Decoded([], [], decoded.refused + outside)
+
+    def _own_ticks(self, decoded: Decoded) -> tuple[Decoded, IntArray]:
+        if self._time is None:
+            raise ValueError("a wall clock needs batches that carry their tick")
+        times = map(self._time_of, decoded.records)
+        ticks = self._ticks.of(times, len(decoded.records))
+        inside = ticks >= 0
+        if inside.all():
+            return decoded, ticks
+        outside = [
+            Refusal(position, _REASONS[tick], self._time)
+            for position, tick in zip(decoded.positions, ticks.tolist(), strict=True)
+            if tick < 0
+        ]
+        kept = decoded.at(np.flatnonzero(inside))
+        return replace(kept, refused=decoded.refused + outside), ticks[inside]
+
+
+def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
+    """Return the fields that the guard and these features need, in the order in which their records are decoded."""
+    names = {spec.clock.field: None} if isinstance(spec.clock, ReplayClock) else {}
+    if spec.privacy.user is not None:
+        names[spec.privacy.user] = None
+    for feature in features:
+        names |= dict.fromkeys(feature.fields)
+    return list(names)
+
+
+def _by_tick(decoded: Decoded, ticks: IntArray | int) -> tuple[Decoded, list[int], IntArray]:
+    """Return the records sorted by tick, the ticks that have records, and how many records each tick has."""
+    number = np.array([len(decoded.records)])
+    if isinstance(ticks, int):
+        return decoded, [ticks], number
+    if (ticks[1:] < ticks[:-1]).any():
+        order = np.argsort(ticks, kind="stable")
+        decoded, ticks = decoded.at(order), ticks[order]
+    if ticks[0] == ticks[-1]:
+        return decoded, [int(ticks[0])], number
+    distinct, numbers = np.unique(ticks, return_counts=True)
+    return decoded, distinct.tolist(), numbers
+
+
+MOST_IN_A_SHARD = 256  # features; each change rebuilds the counters of its shard in some ms
+
+
+@dataclass(slots=True)
+class _Added:
+    """A feature's part of the row, the numbers of the series that count on it, and its own number by age."""
+
+    slot: Slot
+    age: int
+    shard: "_Shard"
+    users: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Shard:
+    """Added features that read the same `fields`; `router` counts them (None after a change)."""
+
+    fields: tuple[str, ...]
+    members: dict[Feature | Block, _Added] = field(default_factory=dict)
+    router: Router | None = None
+
+    @property
+    def age(self) -> int:
+        return next(iter(self.members.values())).age
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """What is counted: all by `every`, added features also by `shards`; nothing counts in the columns `muted`."""
+
+    every: Router
+    shards: Sequence[Router]
+    muted: Sequence[slice]
+    width: int
+
+
+class OpenRouter:
+    """The router of a pipeline file, and of live series. `width` grows when a feature is opened.
+
+    From `hold` to `renew` it counts what it counted at the hold, whatever is opened or closed meanwhile.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        origin_ms: int,
+        layout: RowLayout | None = None,
+        key: bytes = NO_KEY,
+    ) -> None:
+        """`layout` is that of the file, if it is known already; `key` as of `Router`."""
+        self._spec = spec
+        self._origin = origin_ms
+        with uncollected():
+            self._base = Router(spec, origin_ms, layout, key)
+        self._added: dict[Feature | Block, _Added] = {}
+        self._shards: list[_Shard] = []
+        self._ages = 0
+        self._muted: dict[int, list[slice]] = {}
+        self._width = self._base.width
+        self._now: _Counting | None = None
+        self._held: _Counting | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of entries of a row."""
+        return self._width if self._held is None else self._held.width
+
+    def hold(self) -> None:
+        """Keep counting what is counted now, until `renew`."""
+        self._held = self._held or self._counted()
+
+    def renew(self) -> None:
+        """Start counting what has been opened since `hold`, and stop counting what has been closed."""
+        self._held = None
+
+    @property
+    def layout(self) -> RowLayout:
+        """The layout of the pipeline file's series."""
+        return self._base.layout
+
+    def place(self, feature: Feature | Block) -> int:
+        """Return the column where the feature's entries begin, or would begin."""
+        if feature in self.layout.features:
+            return self.layout.features[feature].start
+        if feature in self._added:
+            return self._added[feature].slot.start
+        column, wanted = self._base.width, RowLayout.alone(self._spec, feature).width
+        for other in sorted((each.slot for each in self._added.values()), key=_start):
+            if other.start - column >= wanted:
+                break
+            column = max(column, other.stop)
+        return column
+
+    def open(self, feature: Feature | Block, column: int, user: int) -> slice:
+        """Count the feature for `user` from here on, and return its part of the row.
+
+        Raises:
+            FailClosed: its place is not `column`, so this is not the router that chose it.
+        """
+        if self.place(feature) != column:
+            raise FailClosed(
+                "the journal keeps the counts of a live series in other columns than this version would; run the "
+                "version that wrote it"
+            )
+        if feature in self.layout.features:
+            slot = self.layout.features[feature]
+            return slice(slot.start, slot.stop)
+        added = self._added.get(feature) or self._add(feature, column)
+        added.users.add(user)
+        self._width = max(self._base.width, *(each.slot.stop for each in self._added.values()))
+        self._now = None
+        return slice(added.slot.start, added.slot.stop)
+
+    def watch(self, block: Block, column: int, user: int) -> None:
+        """Count one more watch of the series `user` from here on, in free columns within its block."""
+        self._add(block, column).users.add(user)
+
+    def unwatch(self, block: Block) -> None:
+        """Stop counting a watch."""
+        self._remove(block)
+
+    def mute(self, columns: slice, user: int) -> None:
+        """Let nothing count in these columns of the series `user` from here on.
+
+        Nobody else may have the columns.
+        """
+        self._muted.setdefault(user, []).append(columns)
+        self._now = None
+
+    def close(self, user: int) -> None:
+        """Stop counting for this user."""
+        self._muted.pop(user, None)
+        self._now = None
+        for feature, added in list(self._added.items()):
+            added.users.discard(user)
+            if not added.users:
+                self._remove(feature)
+
+    def decode(self, batch: Batch) -> Batch:
+        """Return the batch with its payloads decoded for all that is counted now."""
+        return (self._held or self._counted()).every.decode(batch)
+
+    def route(self, batch: Batch) -> Routed:
+        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises."""
+        counting = self._held or self._counted()
+        routed, refused = counting.every.tally(batch)
+        if refused and counting.every is not self._base:
+            refused = self._one_by_one(batch, routed, refused, counting)
+        for columns in counting.muted:
+            routed.rows = {tick: without(row, columns) for tick, row in routed.rows.items()}
+        routed.dead = dead(batch, refused)
+        return routed
+
+    def _add(self, feature: Feature | Block, column: int) -> _Added:
+        alone = RowLayout.alone(self._spec, feature)
+        fields = tuple(decoded_fields(self._spec, (one for one, _ in alone.counted(self._spec))))
+        shard = next((one for one in self._shards if one.fields == fields and _has_room(one)), None)
+        if shard is None:
+            shard = _Shard(fields)
+            self._shards.append(shard)
+        slot = Slot(column, alone.features[feature].keys)
+        added = _Added(slot, self._ages, shard)
+        self._added[feature] = shard.members[feature] = added
+        self._ages += 1
+        shard.router = self._now = None
+        return added
+
+    def _remove(self, feature: Feature | Block) -> None:
+        shard = self._added.pop(feature).shard
+        del shard.members[feature]
+        shard.router = self._now = None
+        if not shard.members:
+            self._shards.remove(shard)
+
+    def _counted(self) -> _Counting:
+        """Return what is counted when nothing is held."""
+        if self._now is None:
+            self._shards.sort(key=_age)
+            shards, width, every = (
+                [self._router(one) for one in self._shards],
+                self._width,
+                self._base,
+            )
+            if shards or width != self._base.width:
+                every = self._base.beside(shards, width)
+            muted = list(chain.from_iterable(self._muted.values()))
+            self._now = _Counting(every, shards, muted, width)
+        return self._now
+
+    def _router(self, shard: _Shard) -> Router:
+        if shard.router is None:
+            slots = {feature: added.slot for feature, added in shard.members.items()}
+            width = max(slot.stop for slot in slots.values())
+            shard.router = Router(self._spec, self._origin, RowLayout(width, slots, {}))
+        return shard.router
+
+    def _one_by_one(
+        self, batch: Batch, routed: Routed, refused: Sequence[Refusal], counting: _Counting
+    ) -> list[Refusal]:
+        """Add what each feature can read of the refused records; return the refusals that remain."""
+        places = [refusal.position for refusal in refused]
+        again = replace(batch, payloads=[batch.payloads[place] for place in places], decoded=None)
+        base, dead_for_file = self._base.tally(again)
+        _count(routed.rows, base, counting.width)
+        for tick, number in base.records.items():
+            routed.records[tick] = routed.records.get(tick, 0) + number
+        why = {refusal.position: refusal for refusal in dead_for_file}
+        for shard in counting.shards:
+            added, dead_for_shard = shard.tally(again)
+            _count(routed.rows, added, counting.width)
+            for refusal in dead_for_shard:
+                why.setdefault(refusal.position, refusal)
+        came: dict[int, Came] = {}
+        for tick, arrived in chain(routed.arrived.items(), base.arrived.items()):
+            came.setdefault(tick, Came()).add(arrived)
+        routed.arrived = {tick: identifiers.once() for tick, identifiers in came.items()}
+        return [refusal._replace(position=places[at]) for at, refusal in why.items()]
+
+
+def _count(rows: dict[int, Row], routed: Routed, width: int) -> None:
+    """Add the routed rows, which may be narrower, to `rows`."""
+    for tick, part in routed.rows.items():
+        row = OpenRow(width)
+        for each in (rows.get(tick), part):
+            if each is not None:
+                row.add(thin(each))
+        rows[tick] = row.row()
+
+
+def _start(slot: Slot) -> int:
+    return slot.start
+
+
+def _age(shard: _Shard) -> int:
+    return shard.age
+
+
+def _has_room(shard: _Shard) -> bool:
+    return len(shard.members) < MOST_IN_A_SHARD

@@ -1,0 +1,347 @@
+"""A pipeline as a value: what is read, who is protected, and which series are released.
+
+Rules: everything is public and declared; nothing comes from data. Problems are reported in two passes: first all
+problems of the single parts; if there are none, all conflicts between the parts. Whether the series fit the budget
+is checked by the ledger. This file opens no file.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails
+
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.time import TickGrid, TimeForm
+from stream_dp.engine.messages.conversation import PER_TICK
+from stream_dp.pipeline.derivations import Protection
+from stream_dp.pipeline.problems import explained
+from stream_dp.records.endpoints import (
+    Clock,
+    FileSourceSpec,
+    Journal,
+    KafkaJournalSpec,
+    KafkaSourceSpec,
+    ReleasesFile,
+    ReplayClock,
+    Security,
+    Source,
+    SqliteJournalSpec,
+    WallClock,
+    source_named,
+)
+from stream_dp.records.groupings import zones_of
+from stream_dp.records.privacy import WITH_OWN_DELTA, FilterName, Privacy
+from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
+from stream_dp.records.schema import FieldSpec, TimeField, field_problems, offsets
+from stream_dp.statistics import Series
+from stream_dp.statistics.parts.series_spec import MOST_SERIES, SHARED_SERIES, LiveRoom, Rest
+
+# ---
+# The time zones by which a pipeline's series group, and their UTC offsets.
+#
+# Rules: offsets are part of the pipeline's fingerprint, so another version of the time zone database makes another
+# pipeline. A series created later has no fingerprint, so it may only name zones that the file names (`spec`).
+
+_CENTURY = TickGrid(946_684_800_000, 86_400_000, 36_525)  # the days from 2000 to 2099
+
+
+def zones_in(series: Iterable[Series]) -> list[str]:
+    """Return the time zones by which series group, sorted."""
+    groupings = (by for one in series for _, by in one.groupings())
+    return sorted({zone for by in groupings for zone in zones_of(by)})
+
+
+def zone_offsets(zones: Iterable[str], clock: Clock) -> dict[str, list[tuple[int, int]]]:
+    """Return the UTC offsets of each zone over the declared grid; under a wall clock, over this century."""
+    grid = clock.grid if isinstance(clock, ReplayClock) else _CENTURY
+    return {name: offsets(ZoneInfo(name), grid) for name in zones}
+
+
+__all__ = [
+    "FileSourceSpec",
+    "FilterName",
+    "KafkaJournalSpec",
+    "KafkaSourceSpec",
+    "PipelineSpec",
+    "Privacy",
+    "ReleasesFile",
+    "ReplayClock",
+    "Security",
+    "SqliteJournalSpec",
+    "WallClock",
+    "diagnose",
+    "diagnose_series",
+]
+
+
+_SERIES: TypeAdapter[Series] = TypeAdapter(Series)
+_IDENTIFYING = (
+    "text",
+    "integer",
+    "category",
+)  # field types that can identify a record's user
+_OF_THE_FILE = (
+    "is made of releases and belongs into the pipeline file; of a pipeline that runs, whoever reads the releases can "
+    "divide them, which costs nothing"
+)
+_OTHER_ZONE = (
+    "a series created later goes by a zone only where one of the file's series names it too"
+)
+KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
+
+
+def _version(value: object) -> object:
+    return 1 if value == "1" else value
+
+
+def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, ...]:
+    """Return the series with defaults that fit the schema; series made of others get access to these."""
+    fitted = [each.fitted(info.data.get("fields", {})) for each in series]
+    named = {each.name: each for each in fitted}
+    return tuple(each.beside(named) for each in fitted)
+
+
+class Queries(Frozen):
+    """What one analyst may ask for at most, and the operator; public rules, which may be changed between runs.
+
+    So many messages are executed between two ticks (`per_tick`), so many live `series` run at once, but no more than an
+    even share of `total_series`, with so many `entries` together: where that is left out, an even share of 100,000.
+    """
+
+    per_tick: Annotated[int, Field(ge=1, le=100_000)] = PER_TICK
+    series: Annotated[int, Field(ge=1, le=10_000)] = MOST_SERIES
+    total_series: Annotated[int, Field(ge=1, le=1_000_000)] = SHARED_SERIES
+    entries: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+
+
+class PipelineSpec(Frozen):
+    """The whole pipeline file. `fields` is its `schema:`."""
+
+    version: Annotated[
+        Literal[1], BeforeValidator(_version, json_schema_input_type=Literal[1, "1"])
+    ]
+    name: Name
+    public_data: bool = False
+    source: Source
+    fields: Annotated[dict[FieldName, FieldSpec], Field(alias="schema", min_length=1)]
+    privacy: Privacy
+    clock: Clock
+    journal: Journal
+    releases: ReleasesFile | None = None
+    series: Annotated[
+        tuple[Series, ...], Field(min_length=1, max_length=1000), AfterValidator(_knowing)
+    ]
+    confidence: Confidence = Fraction(19, 20)
+    queries: Queries = Queries()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        return with_defaults(data)
+
+    @model_validator(mode="after")
+    def _together(self) -> "PipelineSpec":
+        problems = [
+            *self._source_problems(),
+            *self._clock_problems(),
+            *self._user_problems(),
+            *self._moves_problems(),
+        ]
+        named = {series.name: series for series in self.series}
+        seen: set[str] = set()
+        for place, series in enumerate(self.series):
+            wrong = [*series_problems(series, self), *series.input_problems(named)]
+            if series.name in seen:
+                wrong.append(problem(("name",), f"a series '{series.name}' is already there"))
+            seen.add(series.name)
+            problems += [{**each, "loc": ("series", place, *each["loc"])} for each in wrong]
+        refuse(problems)
+        return self
+
+    def _source_problems(self) -> list[InitErrorDetails]:
+        """Return conflicts with the source, or with the place of the journal."""
+        source, problems = self.source, []
+        if not source.stamped and self.clock.kind == "wall":
+            why = f"a {source.kind} has no append stamps: use replay"
+            problems.append(problem(("clock", "kind"), why))
+        if self.journal.kind == "kafka" and "kafka" not in source.journals:
+            why = f"needs a kafka source: use {source.journals[0]}"
+            problems.append(problem(("journal", "kind"), why))
+        if self.journal.kind == "kafka" and self.releases is not None:
+            why = "a kafka journal releases to its topic: remove this"
+            problems.append(problem(("releases",), why))
+        user = self.privacy.user
+        keyed_by = source.keyed_by if isinstance(source, KafkaSourceSpec) else None
+        if keyed_by is not None and keyed_by != user:
+            why = (
+                "says where a user's records lie, and privacy.unit is event: leave it out"
+                if user is None
+                else f"must be the field of privacy.user, which is '{user}'"
+            )
+            problems.append(problem(("source", "keyed_by"), why))
+        return problems
+
+    def _clock_problems(self) -> list[InitErrorDetails]:
+        if isinstance(self.clock, WallClock):
+            return []
+        at, name = ("clock", "field"), self.clock.field
+        return field_problems(at, name, self.fields, ("time",), ", not a time")
+
+    def _user_problems(self) -> list[InitErrorDetails]:
+        """Return problems of the field that names users, and of the public window of their cap."""
+        privacy, step, horizon = self.privacy, self.clock.step, self.clock.horizon
+        if privacy.user is None:
+            return []
+        nobody = f", which names nobody: a {' or '.join(_IDENTIFYING)}"
+        problems = field_problems(
+            ("privacy", "user"), privacy.user, self.fields, _IDENTIFYING, nobody
+        )
+        if privacy.per is not None and privacy.per % step:
+            why = "must be a whole number of ticks: a multiple of clock.step"
+            problems.append(problem(("privacy", "per"), why))
+        elif privacy.per is not None and horizon is not None and privacy.per > step * horizon:
+            why = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
+            problems.append(problem(("privacy", "per"), why))
+        return problems
+
+    def _moves_problems(self) -> list[InitErrorDetails]:
+        if self.privacy.moves == "any_tick":
+            return []
+        why = (
+            f"neighbors {self.privacy.neighbors} has no replacement that moves"
+            if self.privacy.neighbors is not Neighbors.REPLACE
+            else "on a wall clock the broker's stamp says the tick, so no replacement moves"
+            if isinstance(self.clock, WallClock)
+            else ""
+        )
+        return [problem(("privacy", "moves"), f"{why}: leave it out")] if why else []
+
+    @property
+    def counted(self) -> tuple[Series, ...]:
+        """The series that count records, each by a mechanism of its own."""
+        return tuple(each for each in self.series if not each.inputs)
+
+    @property
+    def relation(self) -> Neighbors:
+        """The neighbouring relation: the declared one, and whether the clock makes the tick part of an event."""
+        privacy = self.privacy
+        own = isinstance(self.clock, ReplayClock) and privacy.moves == "any_tick"
+        if own and privacy.neighbors is Neighbors.REPLACE:
+            return Neighbors.REPLACE_ANY_TICK
+        return privacy.neighbors
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, by relation and unit; every mechanism's guarantee is derived for it."""
+        privacy = self.privacy
+        if privacy.unit == "event":
+            return Protection(self.relation)
+        return Protection(self.relation, Users(privacy.cap, privacy.window_ticks(self.clock)))
+
+    @property
+    def live_room(self) -> LiveRoom:
+        """Limits of the live series of the operator, and of each analyst, at one time."""
+        asked, ledgers = self.queries, 1 + len(self.privacy.analysts)
+        return LiveRoom.of(ledgers, asked.series, asked.total_series, asked.entries)
+
+    @property
+    def condition(self) -> str | None:
+        """The assumption of the guarantee that the file states, in words; None without one."""
+        return KEEPS_ITS_TICK if self.privacy.moves == "within_tick" else None
+
+    @property
+    def own_times(self) -> TimeForm:
+        """The form of the times by which a replay clock counts records; the default under a wall clock."""
+        named = self.fields.get(self.clock.field) if isinstance(self.clock, ReplayClock) else None
+        return named.form if isinstance(named, TimeField) else TimeForm()
+
+
+def with_defaults(data: Any) -> Any:
+    """Fill in `journal` and `releases`, which depend on the source and the name."""
+    if not isinstance(data, Mapping):
+        return data
+    filled, name = dict(data), data.get("name")
+    sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
+    source = source_named(_kind(data.get("source")))
+    kafka = source is not None and source.journals[0] == "kafka"
+    filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
+    if _kind(filled["journal"]) == "sqlite":
+        filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
+    return filled
+
+
+def _kind(part: Any) -> str | None:
+    """Return the kind of a part or of the content in its place; None if the kind is not a text."""
+    kind = part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
+    return kind if isinstance(kind, str) else None
+
+
+def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:
+    """Validate `data`; return all problems of single parts, or if there are none, all conflicts between parts."""
+    try:
+        return PipelineSpec.model_validate(data, context=context)
+    except ValidationError as error:
+        return explained(error, data, PipelineSpec)
+
+
+def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails]:
+    """Validate one series beside the rest of `spec`, or return all its problems."""
+    try:
+        series = _SERIES.validate_python(data).fitted(spec.fields)
+        wrong = series_problems(series, spec)
+        wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
+        known = set(zones_in(spec.series))
+        wrong += [
+            problem((*at, "by"), _OTHER_ZONE)
+            for at, by in series.groupings()
+            if not known.issuperset(zones_of(by))
+        ]
+        refuse(wrong)
+    except ValidationError as error:
+        return explained(error, data, Series)
+    return series
+
+
+def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails]:
+    """Return the conflicts of a series, of the file or created later, with the rest of the file."""
+    privacy = spec.privacy
+    problems = series.problems(Rest(spec.fields, spec.clock, privacy))
+    known = {analyst.name for analyst in privacy.analysts}
+    for place, name in enumerate(series.askers or ()):
+        if name not in known:
+            problems.append(problem(("ask", place), f"'{name}' is none of privacy.analysts", known))
+    return problems + _delta_problems(series, privacy)
+
+
+def _delta_problems(series: Series, privacy: Privacy) -> list[InitErrorDetails]:
+    """Return problems of a series whose method or inner counter needs a delta that it is not granted."""
+    # keys that some statistics have
+    key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
+    if key is None:
+        return []
+    if not privacy.stated_delta:
+        wanted = (
+            "set privacy.first_block_delta"
+            if privacy.filter in WITH_OWN_DELTA
+            else "name another filter (zcdp, renyi, gdp) and a delta"
+        )
+        why = f"{key} gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another {key}"
+    elif key == "counter" and privacy.filter == "gdp":
+        why = (
+            "counter gaussian makes a composite, which has no finite communication ([HSV] Def 14.4), so filter gdp "
+            "cannot admit it: name filter zcdp or renyi, or counter tree"
+        )
+    else:
+        return []
+    return [problem((key,), why)]

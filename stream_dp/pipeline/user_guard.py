@@ -1,0 +1,215 @@
+"""The guard for users: at most a declared number of each user's records counts in each public window.
+
+Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
+own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
+records come in batches, or on room. A user outside the declared share counts nowhere, by the user's keyed hash. A
+record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
+partition than its user's. A record that is late, or of a time outside the grid, uses nothing of the cap. The other
+content of a record plays no part, so later series change nothing here: a record that the router could not decode
+for them is decoded again for the guard alone. Nothing raises.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from operator import attrgetter
+
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.time import TickGrid
+from stream_dp.engine.identifiers import ByColumn
+from stream_dp.engine.ports import NOBODY, Batch
+from stream_dp.engine.tick_reader import EveryRecord, RecordGuard
+from stream_dp.engine.user_memory import UserMemory
+from stream_dp.engine.user_table import Hashes, Used, UserHash
+from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
+from stream_dp.pipeline.layout import RowLayout, Slot
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_homes import Homes, UserNames, grown, homes_of, naming_field
+from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
+from stream_dp.records.endpoints import ReplayClock
+from stream_dp.records.record_columns import BoolArray
+
+# ---
+# The columns for users who were active and users who were cut off, as the guard for users sees them.
+#
+# Rules: a user is active in the tick of an event. A user is cut off in the tick of an event that does not count
+# because the cap is used up. Both depend on that user's own events alone. A user who is cut off is also active. This
+# file knows no record and no memory.
+
+
+class CapUses:
+    """The columns, two for each slot: one for active users, and one for users who were cut off."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._starts = [slot.start for slot in slots]
+
+    def of(
+        self, users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
+    ) -> Mapping[int, ByColumn]:
+        """Return the distinct users by tick and column: of records that would count, and of those not `kept`."""
+        if not self._starts:
+            return NOBODY
+        found: dict[int, dict[int, Hashes]] = {}
+        for place, those in enumerate((counting, counting & ~kept)):
+            for tick, once in _each_once(users[those], ticks[those]):
+                columns = {start + place: once for start in self._starts}
+                found.setdefault(tick, {}).update(columns)
+        return found
+
+
+def _each_once(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
+    """Yield the distinct users of each tick, sorted by hash."""
+    order = np.lexsort((users[:, 1], users[:, 0], ticks))
+    users, ticks = users[order], ticks[order]
+    first = np.ones(len(ticks), np.bool_)
+    first[1:] = (users[1:] != users[:-1]).any(axis=1) | (ticks[1:] != ticks[:-1])
+    users, ticks = users[first], ticks[first]
+    names, begins = np.unique(ticks, return_index=True)
+    yield from zip(names.tolist(), np.split(users, begins[1:]), strict=False)
+
+
+_HASHES = 1 << 64
+_log = logging.getLogger(__name__)
+NO_KEY = bytes(32)
+"""The key for code that looks at records and remembers nothing of them."""
+
+
+def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
+    """Return the guard of a pipeline whose tick 0 begins at `origin_ms`; `key` is the key of users' hashes."""
+    return UserGuard(spec, origin_ms, key) if spec.privacy.unit == "user" else EveryRecord()
+
+
+class UserGuard:
+    """The guard of a pipeline with `privacy: {unit: user}`."""
+
+    def __init__(self, spec: PipelineSpec, origin_ms: int, key: bytes) -> None:
+        """Raise TypeError if the pipeline protects single events."""
+        privacy, clock = spec.privacy, spec.clock
+        if privacy.user is None:
+            raise TypeError("a guard for users needs the field that names them")
+        self._spec = spec
+        self.memory = UserMemory(privacy.cap, privacy.window_ticks(clock))
+        self._field, self._hash = privacy.user, UserHash(key)
+        self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
+        self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
+        own = clock.field if isinstance(clock, ReplayClock) else None
+        used = naming_field(spec, privacy.user)
+        used = used if own is None else used | {own: spec.fields[own]}
+        self._decoder = RecordDecoder(used, spec.fields)
+        self._user_of = attrgetter(self._decoder.attribute(privacy.user))
+        self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
+        self._ticks = OwnTicks(self._grid, spec.own_times)
+        self._homes: Homes | None = None
+        self._first, self._now = frozenset[int](), 0
+        self._uses = CapUses(RowLayout.of(spec).cap_uses)
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Start to guard a source that had these partitions at the first start.
+
+        Raises:
+            UsageError: there are several, and nothing says which one is a user's.
+        """
+        self._homes = homes_of(self._spec, partitions)
+        self._first, self._now = frozenset(partitions), len(partitions)
+
+    def admit(self, batch: Batch, passed: int) -> Batch:
+        """Return a batch without records that do not count; the ticks up to `passed` are over in its partition.
+
+        Log a warning if the partition was added after the first start.
+
+        Raises:
+            TypeError: the guard has not begun.
+        """
+        if self._homes is None:
+            raise TypeError("a guard begins before it admits records")
+        if batch.partition not in self._first and batch.partition >= self._now:
+            self._now = batch.partition + 1  # numbered from 0 on
+            _log.warning("%s", grown(len(self._first), self._now))
+        if not batch.payloads:
+            return batch
+        decoded = self._read(batch)
+        users = UserNames.of(map(self._user_of, decoded.records))
+        long, astray = users.long, self._homes.of(users.texts) != batch.partition
+        sound = ~(long | astray)
+        ticks = self._ticks_of(decoded, batch.tick)
+        counting = sound & (ticks > passed) & (ticks >= 0)
+        kept, used, those = self._first_ones(users, ticks, counting)
+        stays = sound & (kept | ~counting)
+        if decoded.refused:
+            readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
+            stays[np.asarray(decoded.positions, np.int64)] = readable
+        if stays.all():
+            return replace(batch, used=used, users=those)
+        refused = [
+            *decoded.refused,
+            *self._dead(decoded, NAME_TOO_LONG, long),
+            *self._dead(decoded, WRONG_PARTITION, astray & ~long),
+        ]
+        capped = int(np.count_nonzero(counting & ~kept))
+        return replace(_part(batch, stays, refused), used=used, capped=capped, users=those)
+
+    def _read(self, batch: Batch) -> Decoded:
+        """Return the records whose user and time can be read, in the order of the batch."""
+        shared: Decoded | None = batch.decoded
+        if shared is None:
+            return self._decoder.decode(batch.payloads)
+        if not shared.refused:
+            return shared
+        places = [refusal.position for refusal in shared.refused]
+        again = self._decoder.decode([batch.payloads[place] for place in places])
+        refused = [one._replace(position=places[one.position]) for one in again.refused]
+        if not again.records:
+            return Decoded(shared.records, shared.positions, refused)
+        records = dict(zip(shared.positions, shared.records, strict=True))
+        for at, record in zip(again.positions, again.records, strict=True):
+            records[places[at]] = record
+        positions = sorted(records)
+        return Decoded([records[position] for position in positions], positions, refused)
+
+    def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
+        """Return the tick of each record; less than 0 if it is outside the grid, or if there is none."""
+        number = len(decoded.records)
+        if given is not None or self._time_of is None:
+            tick = given if given is not None and given in self._grid else -1
+            return np.full(number, tick, np.int64)
+        return self._ticks.of(map(self._time_of, decoded.records), number)
+
+    def _first_ones(
+        self, users: UserNames, ticks: IntArray, counting: BoolArray
+    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
+        """Return which `counting` records are among their users' first ones, what they use, and whose they are.
+
+        The users come by tick and column, where columns count them; only users in the declared share are among
+        them.
+        """
+        kept = np.zeros(len(ticks), np.bool_)
+        if not counting.any():
+            return kept, [], NOBODY
+        hashes = self._hash.of(users.texts)
+        counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
+        windows = self.memory.windows(ticks)
+        kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
+        those = self._uses.of(hashes, ticks, counting, kept)
+        return kept, [] if used is None else [used], those
+
+    def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
+        return [
+            Refusal(position, reason, self._field)
+            for position in compress(decoded.positions, those.tolist())
+        ]
+
+
+def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
+    """Return a batch with the records that stay, and with these refusals added to its refused ones."""
+    those = stays.tolist()
+    dead = as_spans((batch.labels[at], why, field) for at, why, field in sorted(refused))
+    return replace(
+        batch,
+        payloads=list(compress(batch.payloads, those)),
+        labels=list(compress(batch.labels, those)),
+        refused=[*batch.refused, *dead],
+        decoded=batch.decoded and batch.decoded.part(those),
+    )

@@ -1,0 +1,184 @@
+"""Where the programs that feed a pipeline's topic put its records: `replay`, and an agent of an app.
+
+Rules: where users are protected, a record lies in its user's partition, because the guard makes a dead letter of it
+elsewhere. Otherwise, and where a record names nobody, its content decides. The partition is a function of the
+record alone.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.ports import Placement, by_content
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.decoder import RecordDecoder
+from stream_dp.records.endpoints import KafkaSourceSpec
+from stream_dp.records.record_columns import BoolArray
+
+# ---
+# The names of users in records, as text: the text is hashed, and it decides where a user's records lie.
+#
+# Rules: an integer's text is its digits; any other value is its own text, in UTF-8. A name of more than
+# `LONGEST_NAME` bytes names nobody. Private: nothing here is printed.
+
+LONGEST_NAME = 1024
+"""The largest name of a user in bytes; longer names would cost work and name nobody."""
+
+
+class UserNames(NamedTuple):
+    """The users of some records as text; `long` marks names that are too long, whose text is empty."""
+
+    texts: list[bytes]
+    long: BoolArray
+
+    @classmethod
+    def of(cls, values: Iterable[str | int]) -> "UserNames":
+        """Return the names for these values of the user field."""
+        texts = list(map(str.encode, map(str, values)))
+        long = np.fromiter(map(len, texts), np.int64, len(texts)) > LONGEST_NAME
+        for at in np.flatnonzero(long).tolist():
+            texts[at] = b""
+        return cls(texts, long)
+
+    def __repr__(self) -> str:
+        return "<UserNames>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+def naming_field(spec: PipelineSpec, user: str) -> dict[str, Any]:
+    """Return the field `user` for a decoder: not nullable, because null names nobody."""
+    return {user: spec.fields[user].model_copy(update={"nullable": False})}
+
+
+# ---
+# The partition that holds a user's records: producers choose it by the record's key, which is the user's text.
+#
+# Rules: the partition is a function of the user and of the number of partitions at the first start. So all records of
+# a user that count come from one partition, in its order, whatever producers really do and however many partitions
+# are added. Both functions are the defaults of clients: `murmur2` of the Java client and those that follow it,
+# `crc32` of librdkafka.
+
+_SEED, _TIMES, _SHIFT = 0x9747B28C, 0x5BD1E995, 24
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(keys: Sequence[bytes]) -> IntArray:
+    """Return the 32-bit hash of each key, by which the Java client chooses partitions.
+
+    One step mixes one word of all keys that have it: the work grows with the number of words, whatever the lengths.
+    """
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    whole = lengths // 4
+    padded = b"".join([key.ljust(len(key) // 4 * 4 + 4, b"\0") for key in keys])
+    words: NDArray[np.uint32] = np.frombuffer(padded, "<u4").astype(np.uint32)
+    times, rests = np.uint32(_TIMES), np.cumsum(whole + 1) - 1
+    mixed = words * times
+    mixed = (mixed ^ (mixed >> np.uint32(_SHIFT))) * times
+    order = np.argsort(-whole, kind="stable")
+    begins = (rests - whole)[order]
+    found = np.uint32(_SEED) ^ lengths[order].astype(np.uint32)
+    places = np.arange(int(whole.max(initial=0)))
+    for at, some in enumerate(np.searchsorted(-whole[order], -places).tolist()):
+        found[:some] = (found[:some] * times) ^ mixed[begins[:some] + at]
+    rest = words[rests[order]]
+    found = np.where(lengths[order] % 4 > 0, (found ^ rest) * times, found)
+    found = (found ^ (found >> np.uint32(13))) * times
+    hashed = np.empty(len(keys), np.int64)
+    hashed[order] = found ^ (found >> np.uint32(15))
+    return hashed
+
+
+def crc32(keys: Sequence[bytes]) -> IntArray:
+    """Return the CRC-32 of each key."""
+    return np.fromiter(map(zlib.crc32, keys), np.int64, len(keys))
+
+
+def _java(keys: Sequence[bytes], partitions: int) -> IntArray:
+    return (murmur2(keys) & _POSITIVE) % partitions
+
+
+def _librdkafka(keys: Sequence[bytes], partitions: int) -> IntArray:
+    return crc32(keys) % partitions
+
+
+PARTITIONERS: Mapping[str, Callable[[Sequence[bytes], int], IntArray]] = {
+    "murmur2": _java,
+    "crc32": _librdkafka,
+}
+"""From keys to partitions, by the name in a pipeline file."""
+
+
+class Homes:
+    """The partition of each user, out of the `partitions` at the first start.
+
+    A single partition is everybody's, and nothing need be known of the producers: `partitioner` may be None.
+    """
+
+    def __init__(self, partitions: Sequence[int], partitioner: str | None) -> None:
+        self._partitions = np.array(sorted(partitions), np.int64)
+        self._place = PARTITIONERS.get(partitioner or "")
+
+    def of(self, users: Sequence[bytes]) -> IntArray:
+        """Return the partition of each user, given as text in UTF-8."""
+        if self._place is None or len(self._partitions) == 1:
+            return np.full(len(users), self._partitions[0])
+        return self._partitions[self._place(users, len(self._partitions))]
+
+
+def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
+    """Return the homes of this pipeline's users; its source had these partitions at the first start.
+
+    Raises:
+        UsageError: there are several, and nothing says which one is a user's.
+    """
+    source, field = spec.source, spec.privacy.user
+    keyed = isinstance(source, KafkaSourceSpec) and source.keyed_by is not None
+    if len(partitions) > 1 and not keyed:
+        raise UsageError(
+            f"privacy.user: the source has {len(partitions)} partitions, and all records of a user must come from one "
+            f"of them. If producers give each record the text of {field!r} as its key, say so: source.keyed_by: "
+            f"{field}; else use a topic of one partition"
+        )
+    return Homes(partitions, source.partitioner if isinstance(source, KafkaSourceSpec) else None)
+
+
+def grown(first: int, now: int) -> str:
+    """Return the warning for an operator whose source has `now` partitions, and had `first` at the first start."""
+    return (
+        f"the source has {now} partitions, and had {first} at the first start: users count in the partitions of the "
+        "first start alone, and producers now put many of them elsewhere, whose records are dead letters "
+        f"(wrong_partition). Let producers place records by key over partitions 0 to {first - 1}, or begin a new "
+        "pipeline on a new topic"
+    )
+
+
+def placement_of(spec: PipelineSpec) -> Placement:
+    """Return the placement of this pipeline's records."""
+    user = spec.privacy.user
+    return by_content if user is None else _ByUser(spec, user)
+
+
+class _ByUser:
+    def __init__(self, spec: PipelineSpec, user: str) -> None:
+        self._spec = spec
+        self._decoder = RecordDecoder(naming_field(spec, user))
+        self._user_of = attrgetter(self._decoder.attribute(user))
+
+    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
+        homes = homes_of(self._spec, partitions)
+        placed = by_content(payloads, partitions)
+        decoded = self._decoder.decode(payloads)
+        names = UserNames.of(map(self._user_of, decoded.records))
+        found = homes.of(names.texts).tolist()
+        for position, home, long in zip(decoded.positions, found, names.long.tolist(), strict=True):
+            if not long:
+                placed[position] = home
+        return placed

@@ -1,0 +1,449 @@
+"""Metrics for a monitoring system in `prometheus_client`'s formats, from the public view alone.
+
+Rules: nothing here knows an event, a count, an offset or a process. Only our own registry and the collectors of
+this folder are shown, because a process's memory and time are private.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, NamedTuple, Self
+
+from msgspec import UNSET, UnsetType
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.exposition import generate_latest as plain_text
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.exposition import generate_latest as open_text
+
+from stream_dp import __version__
+from stream_dp.journal.commit import Release
+from stream_dp.journal.release import Released, Shape, WindowPart, read
+from stream_dp.server.broadcast import pause_after
+from stream_dp.server.view import PublicView, ReleaseLog
+
+# ---
+# Metric families, filled value by value, and written as OpenMetrics or plain text by `prometheus_client`.
+#
+# Rules: a family has one name, one help and the same labels on each of its values; a family without a value is not
+# written. No registry is read, because a process's memory, files and time are private.
+
+OPEN = "application/openmetrics-text"
+FORMS = (OPEN, "text/plain")
+"""The content types of the text, without version."""
+_Written = GaugeMetricFamily | CounterMetricFamily | InfoMetricFamily
+
+
+class Described(NamedTuple):
+    """The help and the label names of a family."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+class Gauges:
+    """Values by family, written in the order of their descriptions.
+
+    A name that ends in `_total` is a counter, in `_info` a fact that is always 1, any other a gauge.
+
+    >>> made = Gauges({"clicks": Described("How many.", ("page",))})
+    >>> made.set("clicks", 3, "home")
+    >>> print(made.written(accepted=OPEN).decode().strip())
+    # HELP clicks How many.
+    # TYPE clicks gauge
+    clicks{page="home"} 3.0
+    # EOF
+    """
+
+    def __init__(self, described: Mapping[str, Described]) -> None:
+        self._families = {name: _family(name, each) for name, each in described.items()}
+
+    def set(self, family: str, value: float, *labels: str) -> None:
+        """Add a value to a family, with its labels in the order of their names."""
+        found = self._families[family]
+        if isinstance(found, InfoMetricFamily):
+            found.add_metric(labels, {})
+        else:
+            found.add_metric(labels, value)
+
+    def collect(self) -> Iterator[_Written]:
+        """Yield the families that have a value."""
+        return (family for family in self._families.values() if family.samples)
+
+    def written(self, accepted: str) -> bytes:
+        """Return the text in a format that this `Accept` header allows."""
+        if OPEN in accepted:
+            text: bytes = open_text(self)  # type: ignore[no-untyped-call]  # the library's own types stop here
+            return text
+        return plain_text(self)
+
+
+def content_type(accepted: str) -> str:
+    """Return the content type of `written` for this `Accept` header; repeats nothing of the header."""
+    return CONTENT_TYPE_LATEST if OPEN in accepted else CONTENT_TYPE_PLAIN_0_0_4
+
+
+def _family(name: str, described: Described) -> _Written:
+    if name.endswith("_total"):
+        return CounterMetricFamily(name, described.help, labels=described.labels)
+    if name.endswith("_info"):
+        return InfoMetricFamily(name.removesuffix("_info"), described.help, labels=described.labels)
+    return GaugeMetricFamily(name, described.help, labels=described.labels)
+
+
+# ---
+# The text of `/metrics`: rewritten on a thread when something public has changed, else the same bytes.
+#
+# Rules: a scrape shows the public view of that moment and nothing about the scraper, the number of scrapes, or their
+# duration. One scrape at a time makes the text, followed by pauses as after any other work of the server, so that the
+# engine keeps its share of the process whatever the number of scrapers.
+#
+# Releases: each number by pipeline, series, key and window, with its band or its ends. Every value is in the bytes of
+# a release, or counts something in them. A missing number (an open end, a share of nothing) has no line. If a release
+# has no keys or no windows, the label is empty, which equals no label. A halted series has no lines.
+#
+# Firings count the ticks of published releases since this server was first scraped, each once, because a firing
+# between two scrapes would be missed otherwise. One scrape reads a limited number of releases, and the next one
+# continues. Pipeline and budget show the values of `/api/pipeline`, `/api/budget` and `/healthz`: decimals as
+# floating-point numbers, for display, not for calculation.
+
+MOST_READ = 1000
+"""The most releases of a series read in one scrape."""
+_LAST = 2**63 - 1
+_SERIES = ("pipeline", "series")
+_KEY = (*_SERIES, "key")
+_WINDOW = (*_SERIES, "window")
+_EACH = (*_KEY, "window")
+
+RELEASED = {
+    "stream_dp_release_value": Described("The newest released value, with its noise.", _EACH),
+    "stream_dp_release_band": Described(
+        "Half the width around the value that holds with the confidence of the series.", _EACH
+    ),
+    "stream_dp_release_low": Described(
+        "The lower end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
+    ),
+    "stream_dp_release_high": Described(
+        "The upper end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
+    ),
+    "stream_dp_release_rank_band": Described(
+        "By how many events the buckets of quantiles may miss the ranks that were asked.", _WINDOW
+    ),
+    "stream_dp_release_rank": Described(
+        "The place of a key in a top list by the released values; 1 is the greatest.", _EACH
+    ),
+    "stream_dp_release_tied": Described(
+        "How many other keys are not told apart from this one of a top list.", _EACH
+    ),
+    "stream_dp_release_name_info": Described("Whose the maximum is.", (*_SERIES, "name")),
+    "stream_dp_release_fired": Described(
+        "Whether the key, or the watch, fired at the newest tick: 1 or 0.", _KEY
+    ),
+    "stream_dp_release_fired_ticks_total": Described(
+        "At how many ticks it fired, of those published since this server was first scraped.", _KEY
+    ),
+    "stream_dp_release_threshold_band": Described(
+        "By how many events the threshold of alerts or watches may be missed.", _SERIES
+    ),
+    "stream_dp_release_confidence": Described(
+        "The probability with which a band holds for one value at one tick.", _SERIES
+    ),
+    "stream_dp_release_tick": Described("The number of the newest released tick.", _SERIES),
+    "stream_dp_release_end_timestamp_seconds": Described(
+        "When the newest released tick ended, in seconds since 1970.", _SERIES
+    ),
+    "stream_dp_release_not_private": Described(
+        "1 where the test kit made the noise: no guarantee holds.", _SERIES
+    ),
+}
+"""All metric families of releases."""
+
+_Number = int | float | None | UnsetType
+_PIPELINE = ("pipeline",)
+_KIND = ("pipeline", "kind")
+_EPSILON = "epsilon"
+
+CONFIGURED = {
+    "stream_dp_pipeline_info": Described(
+        "The pipeline that runs: a digest of all that touches data or guarantee, and the version of stream_dp.",
+        ("pipeline", "fingerprint", "version"),
+    ),
+    "stream_dp_series_info": Described(
+        "A series that runs: what it tells, in words.",
+        ("pipeline", "series", "statistic", "about", "title", "unit"),
+    ),
+    "stream_dp_tick_seconds": Described("The length of a tick in seconds.", _PIPELINE),
+    "stream_dp_tick_delay_seconds": Described(
+        "How long after its end a tick is published, on a wall clock.", _PIPELINE
+    ),
+    "stream_dp_catching_up": Described(
+        "1 while the engine has lost its brokers and tries again: releases come late.", _PIPELINE
+    ),
+    "stream_dp_release_sequence": Described(
+        "The number of the newest release over all series.", _PIPELINE
+    ),
+    "stream_dp_budget_epsilon": Described(
+        "Epsilons: the total, the largest that one more series may cost (left), and, where the filter adds up "
+        "epsilons, what is spent.",
+        _KIND,
+    ),
+    "stream_dp_budget_delta": Described("Deltas: the total, spent, left.", _KIND),
+    "stream_dp_budget_filter": Described(
+        "What the filter adds up, in its unit: its capacity, what is spent, the most that ever was (peak).",
+        (*_KIND, "unit"),
+    ),
+    "stream_dp_budget_odometer_epsilon": Described(
+        "An epsilon that bounds what is lost so far.", _PIPELINE
+    ),
+    "stream_dp_budget_analyst_epsilon": Described(
+        "Epsilons of an analyst's ledger: total, spent, left.", (*_KIND, "analyst")
+    ),
+    "stream_dp_budget_series_epsilon": Described(
+        "The price of a series that runs.", ("pipeline", "series")
+    ),
+}
+"""All metric families of pipeline and budget."""
+_FAMILIES = {**RELEASED, **CONFIGURED}
+
+
+class FiredSoFar:
+    """The number of ticks at which each key of each series fired; immutable: `counting` returns a new object."""
+
+    def __init__(
+        self,
+        upto: Mapping[str, int] | None = None,
+        counts: Mapping[str, Counter[str]] | None = None,
+    ) -> None:
+        """Start with these counts (default: none)."""
+        self._upto = upto or {}
+        self._counts = counts or {}
+
+    def of(self, series: str) -> Mapping[str, int]:
+        """Return the number of ticks at which each key of a series fired."""
+        return self._counts.get(series, {})
+
+    def behind(self, latest: Mapping[str, Release]) -> bool:
+        """Return whether there are releases to count, given the newest release of each series."""
+        return any(map(self._is_new, latest.values()))
+
+    def unread(self, log: ReleaseLog) -> list[Release]:
+        """Return the releases to count, oldest first: those of series that fire, and the newest of new series."""
+        found: list[Release] = []
+        for name, newest in log.latest().items():
+            if name in self._upto and self._is_new(newest):
+                found += log.at(
+                    name, log.places_between(name, self._upto[name] + 1, _LAST)[:MOST_READ]
+                )
+            elif self._is_new(newest):
+                found.append(newest)
+        return found
+
+    def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
+        """Return the counts with these releases added, of the series in `kept`.
+
+        The first release of a series only shows whether the series fires.
+        """
+        upto = {name: tick for name, tick in self._upto.items() if name in kept}
+        counts = {name: of for name, of in self._counts.items() if name in kept}
+        for name in {each.series for each in releases} & counts.keys():
+            counts[name] = Counter(counts[name])
+        for release in releases:
+            body, name = read(release.body), release.series
+            if name in upto:
+                counts[name].update(body.fired or ())
+            elif body.shape is Shape.FLAGS:
+                counts[name] = Counter()
+            upto[name] = release.tick
+        return type(self)(upto, counts)
+
+    def _is_new(self, newest: Release) -> bool:
+        """Return whether a series with this newest release has releases to count."""
+        name = newest.series
+        return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """All inputs of the text, except the counted firings."""
+
+    sequence: int
+    pipeline: Mapping[str, Any]
+    budget: Mapping[str, Any]
+    catching_up: bool
+
+    @classmethod
+    def of(cls, view: PublicView) -> "Shown":
+        """Return the present public view."""
+        return cls(view.log.last_sequence, view.pipeline(), view.budget(), view.catching_up())
+
+
+class Exposition:
+    """The answer of `/metrics` for one view."""
+
+    def __init__(self, view: PublicView) -> None:
+        self._view = view
+        self._fired = FiredSoFar()
+        self._shown: Shown | None = None
+        self._texts: dict[str, bytes] = {}
+        self._making = asyncio.Lock()
+        self._rested = 0.0
+
+    async def text(self, accepted: str) -> tuple[bytes, str]:
+        """Return the text in a format that this `Accept` header allows, and the content type.
+
+        Raises:
+            FailClosed: a release has a form that this version does not read.
+        """
+        form = content_type(accepted)
+        async with self._making:
+            if self._shown != Shown.of(self._view) or self._fired.behind(self._view.log.latest()):
+                self._texts.clear()
+            if form not in self._texts:
+                clock = asyncio.get_running_loop().time
+                await asyncio.sleep(self._rested - clock())
+                began = clock()
+                await self._make(form)
+                self._rested = clock() + pause_after(clock() - began)
+            return self._texts[form], form
+
+    async def _make(self, form: str) -> None:
+        """Write the text of the present public view, on a thread."""
+        shown, latest = Shown.of(self._view), self._view.log.latest()
+        unread = self._fired.unread(self._view.log)
+        if shown != self._shown or unread:
+            self._texts.clear()
+        self._fired = await asyncio.to_thread(self._fired.counting, unread, latest)
+        self._texts[form] = await asyncio.to_thread(_text, shown, latest, self._fired, form)
+        self._shown = shown
+
+
+def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: str) -> bytes:
+    name = shown.pipeline["name"]
+    gauges = Gauges(_FAMILIES)
+    add_configured(gauges, shown.pipeline, shown.catching_up, shown.sequence)
+    add_budget(gauges, name, shown.budget)
+    releases = ReleaseGauges(gauges, name)
+    for series in shown.pipeline["series"]:
+        if (newest := latest.get(series["name"])) is not None:
+            released = read(newest.body)
+            releases.add(released, series.get("domain", ()), fired.of(released.series))
+    return gauges.written(form)
+
+
+def add_configured(
+    gauges: Gauges, pipeline: Mapping[str, Any], catching_up: bool, sequence: int
+) -> None:
+    """Add the configuration from the content of `/api/pipeline`."""
+    name, clock = pipeline["name"], pipeline["clock"]
+    gauges.set("stream_dp_pipeline_info", 1, name, pipeline["fingerprint"], __version__)
+    gauges.set("stream_dp_tick_seconds", clock["step"], name)
+    if clock.get("delay") is not None:
+        gauges.set("stream_dp_tick_delay_seconds", clock["delay"], name)
+    gauges.set("stream_dp_catching_up", catching_up, name)
+    if sequence > 0:
+        gauges.set("stream_dp_release_sequence", sequence, name)
+    for series in pipeline["series"]:
+        words = [str(series.get(key, "")) for key in ("statistic", "about", "title", "unit")]
+        gauges.set("stream_dp_series_info", 1, name, series["name"], *words)
+
+
+def add_budget(gauges: Gauges, name: str, budget: Mapping[str, Any]) -> None:
+    """Add spent and remaining amounts from the content of `/api/budget`."""
+    unit = budget["unit"]
+    for kind, amount in budget[_EPSILON].items():
+        if kind != "spent" or unit == _EPSILON:
+            gauges.set("stream_dp_budget_epsilon", float(amount), name, kind)
+    for kind, amount in budget["delta"].items():
+        gauges.set("stream_dp_budget_delta", float(amount), name, kind)
+    added = {"capacity": budget["capacity"], "spent": budget[_EPSILON]["spent"]}
+    for kind, amount in {**added, "peak": budget["peak"]}.items():
+        gauges.set("stream_dp_budget_filter", float(amount), name, kind, unit)
+    bound = budget.get("odometer", {}).get("bound")
+    if bound is not None:
+        gauges.set("stream_dp_budget_odometer_epsilon", float(bound), name)
+    for analyst in budget["analysts"]:
+        for kind, amount in analyst[_EPSILON].items():
+            gauges.set(
+                "stream_dp_budget_analyst_epsilon", float(amount), name, kind, analyst["name"]
+            )
+    for series in budget["series"]:
+        gauges.set("stream_dp_budget_series_epsilon", float(series[_EPSILON]), name, series["name"])
+
+
+class ReleaseGauges:
+    """Fills the metric families of one pipeline's releases."""
+
+    def __init__(self, gauges: Gauges, pipeline: str) -> None:
+        self._gauges = gauges
+        self._pipeline = pipeline
+
+    def add(self, release: Released, domain: Iterable[str], fired: Mapping[str, int]) -> None:
+        """Add the numbers of a release.
+
+        If keys of a `domain`, or watches, fire, `fired` holds the number of ticks at which each of them fired.
+        """
+        series = release.series
+        self._tell("tick", release.tick, series)
+        self._tell("end_timestamp_seconds", release.end_ms / 1000, series)
+        self._tell("confidence", release.confidence, series)
+        if release.not_private:
+            self._tell("not_private", 1, series)
+        if release.name is not UNSET:
+            self._tell("name_info", 1, series, release.name)
+        if release.shape is Shape.FLAGS:
+            self._add_flags(release, domain, fired)
+            return
+        if release.windows is UNSET:
+            self._add_part(series, "", release)
+            return
+        for window, part in release.windows.items():
+            self._add_part(series, window, part)
+
+    def _add_part(self, series: str, window: str, part: WindowPart | Released) -> None:
+        """Add the numbers of a window, or of a release without windows."""
+        if part.value is not UNSET:
+            self._add_number((series, "", window), part.value, part.band, part.low, part.high)
+        if part.values:
+            ends = zip(part.lows or repeat(None), part.highs or repeat(None), strict=False)
+            for (key, value), (low, high) in zip(part.values.items(), ends, strict=False):
+                self._add_number((series, key, window), value, part.band, low, high)
+        for place, rank in enumerate(part.ranks or (), start=1):
+            labels = (series, rank.name, window)
+            self._add_number(labels, rank.value, part.band)
+            self._tell("rank", place, *labels)
+            self._tell("tied", len(rank.tied) + rank.more, *labels)
+        if isinstance(part, WindowPart) and part.quantiles is not UNSET:
+            self._tell("rank_band", part.band, series, window)
+            for key, found in part.quantiles.items():
+                self._add_number((series, key, window), found.value, None, found.low, found.high)
+
+    def _add_number(
+        self,
+        labels: tuple[str, ...],
+        value: _Number,
+        band: _Number,
+        low: _Number = None,
+        high: _Number = None,
+    ) -> None:
+        self._tell("value", value, *labels)
+        self._tell("band", band, *labels)
+        self._tell("low", low, *labels)
+        self._tell("high", high, *labels)
+
+    def _add_flags(
+        self, release: Released, domain: Iterable[str], fired: Mapping[str, int]
+    ) -> None:
+        series, now = release.series, dict.fromkeys(release.fired or ())
+        self._tell("threshold_band", release.band, series)
+        for key in dict.fromkeys((*domain, *fired, *now)):
+            self._tell("fired", key in now, series, key)
+            self._tell("fired_ticks_total", fired.get(key, 0), series, key)
+        for key, count in (release.counts or {}).items():
+            self._add_number((series, key, ""), count, release.counts_band)
+
+    def _tell(self, family: str, value: _Number, series: str, *labels: str) -> None:
+        """Add a value unless it is missing."""
+        if value is not None and value is not UNSET:
+            self._gauges.set(f"stream_dp_release_{family}", value, self._pipeline, series, *labels)

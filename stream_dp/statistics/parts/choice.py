@@ -1,0 +1,350 @@
+"""What a statistic chooses its mechanism from, and what it chose.
+
+Rules: a choice depends on the specification alone, before any data is touched. This file knows no statistic.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.accounting.amounts import budget_units, exact
+from stream_dp.accounting.conversions import zcdp_budget
+from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.core.guarantee import ApproxDP
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.serving import Bands, ServingMechanism
+
+# ---
+# How the events of a histogram may fall: how many each category gets, and whether they come steadily or in bursts.
+#
+# What typical errors are predicted for. Rules: a profile is made from the specification alone: the number of
+# categories
+# and of events, how many entries an event may set, and the declared shape. This file knows no mechanism and no data.
+
+Floats = NDArray[np.float64]
+
+ExpectedShape: TypeAlias = Literal["even", "zipf", "bursts"]
+SUPPOSED: tuple[ExpectedShape, ...] = ("zipf", "even")  # all of them, where no shape is declared
+BURSTS = 8  # ticks that the events of a bursty stream are taken to come in
+SAMPLED = 64  # ranks of categories that stand for all
+HALVINGS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Final counts of some ranks of categories, how many categories each stands for, and the number of events.
+
+    `bursts`: in how many ticks all events come; None: steadily.
+    """
+
+    ranks: Floats
+    counts: Floats
+    weights: Floats
+    events: int
+    bursts: int | None = None
+
+    @classmethod
+    def of(cls, width: int, events: int, shape: ExpectedShape = "zipf", ones: int = 1) -> "Profile":
+        """The categories of so many events, each of which sets up to `ones` entries: half of these, on average.
+
+        `even`: all alike; else the i-th has 1/i of the events of the first, but none more than there are.
+        """
+        return _profile(width, events, shape, min(ones, width))
+
+
+@lru_cache(maxsize=256)
+def _profile(width: int, events: int, shape: ExpectedShape, ones: int) -> Profile:
+    """See `Profile.of`; series of one width share it, so its arrays are not written to."""
+    edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
+    edges = np.append(edges[edges <= width], width + 1)
+    weights = np.diff(edges).astype(np.float64)
+    ranks = np.sqrt(edges[:-1] * (edges[1:] - 1).astype(np.float64))
+    chances = np.ones_like(ranks) if shape == "even" else 1 / ranks
+    entries = events * (ones + 1) / 2
+    counts = np.minimum(events, _factor(chances, weights, entries, events) * chances)
+    for each in (ranks, counts, weights):
+        each.setflags(write=False)
+    return Profile(ranks, counts, weights, events, BURSTS if shape == "bursts" else None)
+
+
+def _factor(chances: Floats, weights: Floats, entries: float, most: int) -> float:
+    """By what chances are to be multiplied, so that counts of `most` at most add up to `entries`; by bisection."""
+    low, high = 0.0, 2 * most / float(chances.min())
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if float(np.minimum(most, middle * chances) @ weights) < entries:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+# ---
+# What is said beforehand of false alarms: how likely one is per key and day, and what would make it unlikely.
+#
+# Rules: values of public numbers. An alarm is mostly noise where a false one has a chance above `TOLERATED`, or where
+# it
+# cannot tell its threshold from nothing. This file knows no mechanism and no statistic.
+
+TOLERATED = 0.05
+"""The largest chance of a false alarm per key and day that needs no confirmation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How an alarm compares: its `threshold`, from which a count is told apart only beyond `band`.
+
+    A count that is `distance` away from the threshold has a false alarm with a chance that is tolerated. All are in
+    numbers that people read; a unit of counts is `grain` of them. `follows`: the usual count is that of the threshold,
+    and not given.
+    """
+
+    threshold: int
+    band: float
+    distance: int
+    below: bool = False
+    follows: bool = True
+    grain: Fraction = Fraction(1)
+
+    @property
+    def blurred(self) -> bool:
+        """Whether the band is as wide as the threshold."""
+        return self.threshold != 0 and self.band >= abs(self.threshold)
+
+    def enough(self, usual: int) -> int | None:
+        """Return a threshold that would do, in two digits where it can be; None where the usual count leaves none."""
+        needed, least, step = self.distance, math.floor(self.band) + 1, self.grain.numerator
+        if self.below and not self.follows:
+            level = (usual - needed) // step * step
+            told_apart = abs(level) >= least and (level > 0 or self.threshold <= 0)
+            return level if told_apart else None
+        halfway = needed if self.below and self.threshold > 0 else 2 * needed
+        size = halfway if self.follows else usual + needed
+        found = _stepped(max(size, least), step)
+        return -found if self.below and self.threshold <= 0 else found
+
+    def dearer(self, usual: int) -> float:
+        """Return by what factor more epsilon would do; a unit, and a twentieth, are for what is whole in noise."""
+        unit = float(self.grain)
+        apart = max(abs(self.threshold - usual) - unit, unit / 2)
+        blur = (self.band + unit) / abs(self.threshold) if self.threshold else 0
+        return max(1.05 * self.distance / apart, blur, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAlarm:
+    """The chance, at most, that one key of `name` fires on a day while its count stays at `usual`.
+
+    Or its one count, where it is not `keyed`; or its sum, `of` a field.
+    """
+
+    name: str
+    usual: int
+    chance: float
+    keyed: bool = True
+    of: str | None = None
+    compared: Compared | None = field(default=None, compare=False)
+
+    def json(self) -> dict[str, Any]:
+        """Return it as plain values; `of` stands there of a sum only."""
+        told = {"name": self.name, "usual": self.usual, "chance": self.chance, "keyed": self.keyed}
+        return told if self.of is None else {**told, "of": self.of}
+
+    @property
+    def words(self) -> str:
+        """Return it as a sentence."""
+        where = "per key and day" if self.keyed else "per day"
+        what = "count" if self.of is None else f"sum of {self.of}"
+        return (
+            f"{self.name}: a false alarm {where} with a chance of at most {self.chance:.2g}, while its {what} stays at "
+            f"{self.usual:,}"
+        )
+
+    @property
+    def noisy(self) -> bool:
+        """Whether it fires mostly by noise."""
+        blurred = self.compared is not None and self.compared.blurred
+        return blurred or self.chance > TOLERATED
+
+    @property
+    def badness(self) -> tuple[float, float]:
+        """What is the larger, the more of what it fires is noise: the chance, and the band over the threshold."""
+        compared = self.compared
+        blur = 0.0 if compared is None else compared.band / max(1, abs(compared.threshold))
+        return self.chance, blur
+
+    def noise(self, epsilon: Fraction | None = None) -> str:
+        """Return why it fires mostly by noise, and what would do; it repeats no number that was written.
+
+        `epsilon`: what it has, where it may have more.
+        """
+        where = "per key and day" if self.keyed else "per day"
+        percent = 100 * self.chance
+        shown = f"{percent:.0f}" if percent >= 1 else f"{percent:.1g}"
+        said = f"mostly noise: a false alarm {where} has a chance of at most {shown} %"
+        if (compared := self.compared) is None:
+            return said
+        if compared.blurred:
+            said += f", and the band of ± {compared.band:,.6g} is not less than the threshold"
+        threshold, enough = compared.enough(self.usual), []
+        if threshold is not None:
+            enough.append(f"a threshold of {threshold:,}")
+        if epsilon is not None:
+            dearer = float(epsilon) * compared.dearer(self.usual)
+            enough.append(f"epsilon {_two_digits(dearer):.12g}")
+        return f"{said}. {' or '.join(enough).capitalize()} would do" if enough else said
+
+
+def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> str:
+    """Return why alarms are mostly noise: of several, of the one that is likeliest to be false; empty where none is."""
+    noisy = [(*alarm.badness, -place) for place, alarm in enumerate(alarms) if alarm.noisy]
+    if not noisy:
+        return ""
+    place = -max(noisy)[-1]
+    which = f"watch[{place}]: " if len(alarms) > 1 else ""
+    return f"{which}{alarms[place].noise(epsilon)}"
+
+
+def _stepped(number: int, step: int) -> int:
+    """The least multiple of a step in two digits, or of the step itself where it has more, that is not less."""
+    return -(-math.ceil(_two_digits(number)) // step) * step
+
+
+def _two_digits(number: float) -> float:
+    """The least number of two digits that is not less."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return float(f"{math.ceil(number / unit - 1e-9) * unit:.12g}")
+
+
+ENDLESS = 10_000  # ticks: how far errors are predicted where there is no horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless).
+
+    `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
+    Gaussian DP; `by_rho`: it adds up what Gaussian noise costs, by whatever measure, and charges no delta for it.
+    `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most `ones` entries of
+    a row, and adds at most `weight` to each, or where rows are `signed` takes as much off. `parts`: how many entries
+    each part has of a series that counts several things. `step`: the length of a tick, in ms.
+    `users`: who is protected, where rows count them, each once: then `steps` is 1.
+    """
+
+    width: int
+    neighbors: Neighbors
+    horizon: int | None
+    confidence: float
+    delta: Fraction = Fraction(0)
+    gdp: bool = False
+    by_rho: bool = False
+    steps: int = 1
+    ones: int = 1
+    parts: tuple[int, ...] = ()
+    step: int = 1
+    weight: int = 1
+    signed: bool = False
+    users: Users | None = None
+
+    @property
+    def last(self) -> int:
+        """The last tick, or the farthest for which an error is predicted."""
+        return (self.horizon or ENDLESS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A mechanism, why this one, and the half-width to expect at a tick; of `windows` each has its own, by name.
+
+    Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
+    tick. `alarms`: how likely each alarm is a false one; nothing where there are none. `supposing`: what half-widths
+    are for, or in, where that is not plain, such as "for 1,000 records".
+    """
+
+    mechanism: ServingMechanism[Any]
+    why: str
+    expected: Callable[[int], float]
+    windows: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
+    alarms: tuple[FalseAlarm, ...] = ()
+    supposing: str = ""
+
+    def saying(self, more: str) -> "Choice":
+        """Return the same, with more to say of it."""
+        return replace(self, why=f"{self.why}; {more}")
+
+
+def steady(mechanism: ServingMechanism[Any], why: str, setting: Setting) -> Choice:
+    """Choose a mechanism whose band depends on the tick alone: that band is the error to expect."""
+    bands = Bands(mechanism, setting.confidence)
+    return Choice(mechanism, why, lambda tick: bands(tick, None))
+
+
+def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter:
+    """Return the counter for this setting: made for its horizon, or for any number of ticks.
+
+    Without a horizon another one (`HandOverCounter`) is better up to some hundred ticks, and far worse in the end;
+    it would be taken if it were the better one at every tick.
+    """
+    if setting.horizon is None:
+        return HybridCounter(setting.width, epsilon, setting.neighbors, setting.ones)
+    return Counter(setting.width, epsilon, setting.neighbors, setting.horizon, setting.ones)
+
+
+def by_tree(setting: Setting, epsilon: Fraction, why: str) -> Choice:
+    """Choose the tree counter."""
+    return steady(tree_counter(setting, epsilon), why, setting)
+
+
+def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
+    """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP.
+
+    `epsilon` is what one step of the setting's neighbours may cost.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    if setting.gdp:
+        alone = _alone(setting, epsilon, "method")
+        rho = gaussian_budget(alone) ** 2 / 2 / setting.steps**2
+    else:
+        rho = largest_rho(setting, epsilon, "method")
+    return GaussianCounter(
+        setting.width,
+        rho,
+        setting.neighbors,
+        setting.horizon,
+        setting.ones,
+        gdp=setting.gdp,
+    )
+
+
+def largest_rho(setting: Setting, epsilon: Fraction, key: str) -> Fraction:
+    """Return the largest rho of one step with which a series alone is (steps * epsilon, delta)-DP.
+
+    It is rounded down to a unit of the ledger. `key` of the series asks for it.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    return exact(budget_units(zcdp_budget(_alone(setting, epsilon, key)))) / setting.steps**2
+
+
+def _alone(setting: Setting, epsilon: Fraction, key: str) -> ApproxDP:
+    """What such a series is to be, alone, in the pipeline's relation."""
+    if not setting.delta:
+        raise NotDerivable(f"{key} gaussian needs a delta, and this pipeline's filter grants none")
+    return ApproxDP(epsilon * setting.steps, setting.delta)
+
+
+def by_gaussian(setting: Setting, epsilon: Fraction) -> Choice:
+    """Choose the Gaussian counter."""
+    return steady(gaussian_counter(setting, epsilon), "method: gaussian", setting)

@@ -1,0 +1,371 @@
+"""Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
+
+Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted; `method: auto`
+weighs that form too, and a Gaussian counter, where the filter adds up what they cost.
+
+Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
+predicted, and with it which form `method: auto` takes. Where nothing is guessed, predictions are for one event a tick;
+where no shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the
+steady shapes. This file knows no journal and no data.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from stream_dp.accounting.amounts import cost_units, exact
+from stream_dp.accounting.conversions import pure_to_zcdp
+from stream_dp.core.guarantee import PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wording import how_many
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
+from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.hss.quantities import Quantity
+from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.statistics.parts.choice import (
+    ENDLESS,
+    SUPPOSED,
+    Choice,
+    ExpectedShape,
+    Profile,
+    Setting,
+    by_gaussian,
+    gaussian_counter,
+    largest_rho,
+    tree_counter,
+)
+from stream_dp.statistics.parts.predicted_errors import (
+    GAUSSIAN,
+    GAUSSIAN_HSS,
+    TREE,
+    counter_error,
+    gaussian_fits,
+    hss_error,
+    least_regret,
+    price_words,
+    shown,
+)
+
+COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
+QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
+BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
+GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
+GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
+FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
+FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
+JOINT, BINS = "hss joint", "hss bin by bin"
+HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
+MOST_EVENTS = 1 << 50
+
+ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
+CounterKind: TypeAlias = Literal["tree", "gaussian"]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What an HSS series asks for: all it is chosen from.
+
+    `expected_events` or `shape` None: nobody guessed. `counter`: what counts inside.
+    """
+
+    setting: Setting
+    quantity: Quantity | None
+    epsilon: Fraction
+    expected_events: int | None = None
+    shape: ExpectedShape | None = None
+    counter: CounterKind = "tree"
+
+    @property
+    def events(self) -> int:
+        """How many events predictions are for: the guess, or one a tick."""
+        if self.expected_events is None:
+            return self.setting.horizon or ENDLESS
+        return self.expected_events
+
+    @property
+    def supposing(self) -> str:
+        """What predictions are for, as short as it can be said."""
+        return f"for {how_many(self.events, 'event')}"
+
+    @property
+    def words(self) -> str:
+        """For how many events, falling how, a prediction is, in a few words."""
+        whose = "by default, one a tick: declare expected_events"
+        if self.expected_events is not None:
+            whose = "expected"
+        if self.quantity is not None:
+            return f"{how_many(self.events, 'event')} ({whose})"
+        shapes = self.shape or f"{' / '.join(SUPPOSED)} by default: declare expected_shape"
+        return f"{how_many(self.events, 'event')} ({whose}; {shapes})"
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """How the events may fall: as declared, or in any of the steady shapes."""
+        shapes = SUPPOSED if self.shape is None else (self.shape,)
+        setting = self.setting
+        return tuple(
+            Profile.of(setting.width, self.events, shape, setting.ones) for shape in shapes
+        )
+
+
+def hss_choice(demand: Demand, why: str) -> Choice:
+    """Choose the HSS that no guess decides; the error to expect is predicted from the expected events.
+
+    Raises:
+        NotDerivable: a Gaussian counter, and no delta is granted.
+    """
+    hss = hss_for(demand)
+    if isinstance(hss, GaussianHSS):
+        why = f"{why}, counter: gaussian"
+    return _choice(hss, demand, why).saying(f"error predicted for {demand.words}")
+
+
+def better_choice(demand: Demand, tree: Choice) -> Choice:
+    """Choose a form of HSS, the given tree or a Gaussian counter: by the typical error (RMSE) over the horizon."""
+    forms = all_forms(demand)
+    errors = form_errors(demand, forms)
+    most = break_even(demand)
+    until = (
+        f"up to about {how_many(most, 'event')}"
+        if most < MOST_EVENTS
+        else "for any number of events"
+    )
+    form = taken(errors)
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
+    if GAUSSIAN in errors:
+        best = errors[form] == min(errors.values())
+        why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
+    if form in HSS_FORMS:
+        return _choice(_made(form, demand), demand, why)
+    counter = tree if form == TREE else by_gaussian(demand.setting, demand.epsilon)
+    return Choice(counter.mechanism, why, counter.expected)
+
+
+def taken(errors: Mapping[str, tuple[float, ...]]) -> str:
+    """Return which form `auto` takes, of those that have these errors."""
+    return least_regret(errors, [form for form in errors if form in (GAUSSIAN, GAUSSIAN_HSS)])
+
+
+def all_forms(demand: Demand) -> tuple[str, ...]:
+    """Return the forms that come into question for a histogram."""
+    forms = (TREE, *hss_forms(demand))
+    if not gaussian_fits(demand.setting):
+        return forms
+    return (*forms, GAUSSIAN) if demand.setting.gdp else (*forms, GAUSSIAN, GAUSSIAN_HSS)
+
+
+def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
+    return Choice(
+        hss,
+        why,
+        lambda tick: predicted_hss_error(hss, demand, tick),
+        supposing=demand.supposing,
+    )
+
+
+@lru_cache(maxsize=64)
+def hss_for(demand: Demand) -> HSS | PerBinHSS:
+    """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
+    if demand.counter == "gaussian":
+        return with_gaussian_counter(demand)
+    return bins_hss(demand) if BINS in hss_forms(demand) else joint_hss(demand)
+
+
+def hss_forms(demand: Demand) -> tuple[str, ...]:
+    """The forms of HSS that come into question."""
+    setting = demand.setting
+    if demand.quantity is not None or setting.neighbors.l0(setting.width, setting.ones) > FEW:
+        return (JOINT,)
+    return BINS, JOINT
+
+
+def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+    """The typical error of each form, for each of the demand's profiles."""
+    return {
+        form: tuple(_error(form, demand, profile) for profile in demand.profiles) for form in forms
+    }
+
+
+def _error(form: str, demand: Demand, profile: Profile) -> float:
+    setting, epsilon = demand.setting, demand.epsilon
+    if form in HSS_FORMS:
+        return hss_error(_made(form, demand), setting, profile)
+    counter = tree_counter if form == TREE else gaussian_counter
+    return counter_error(counter(setting, epsilon), setting, profile)
+
+
+@lru_cache(maxsize=64)
+def _made(form: str, demand: Demand) -> HSS | PerBinHSS:
+    """The HSS of this form."""
+    if form == GAUSSIAN_HSS:
+        return with_gaussian_counter(demand)
+    return bins_hss(demand) if form == BINS else joint_hss(demand)
+
+
+@lru_cache(maxsize=64)
+def break_even(demand: Demand) -> int:
+    """Return up to about how many events over the horizon an HSS is taken; a power of two up to MOST_EVENTS, or 0.
+
+    The more events, the worse is HSS beside a tree: found by bisection.
+    """
+    forms = all_forms(demand)
+    low, high = -1, MOST_EVENTS.bit_length()
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = replace(demand, expected_events=1 << middle)
+        if taken(form_errors(other, forms)) in HSS_FORMS:
+            low = middle
+        else:
+            high = middle
+    return 1 << low if low >= 0 else 0
+
+
+def bins_hss(demand: Demand) -> PerBinHSS:
+    """The form bin by bin."""
+    setting = demand.setting
+    counter = demand.epsilon * BIN_SHARE
+    watch = demand.epsilon - counter
+    return PerBinHSS(
+        setting.width, watch, counter, setting.neighbors, setting.horizon, setting.ones
+    )
+
+
+def joint_hss(demand: Demand) -> HSS:
+    """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
+    share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
+    counter = demand.epsilon * share
+    setting = demand.setting
+    return HSS(
+        setting.width,
+        demand.quantity,
+        *_watching(setting, demand.epsilon - counter),
+        counter,
+        setting.neighbors,
+        setting.horizon,
+        kappa=None,
+        ones=setting.ones,
+    )
+
+
+def with_gaussian_counter(demand: Demand) -> GaussianHSS:
+    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    setting = demand.setting
+    rho = largest_rho(setting, demand.epsilon, "counter")
+    share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
+    watch, paid = pure_part(rho * (1 - share))
+    return GaussianHSS(
+        setting.width,
+        demand.quantity,
+        *_watching(setting, watch),
+        setting.neighbors,
+        setting.horizon,
+        kappa=None,
+        ones=setting.ones,
+        rho=rho - paid,
+    )
+
+
+def pure_part(rho: Fraction) -> tuple[Fraction, Fraction]:
+    """A pure epsilon that costs at most this rho: about sqrt(2 rho), rounded down; and what it costs, rounded up.
+
+    e tanh(e/2) is at most e^2 / 2.
+
+    >>> epsilon, paid = pure_part(Fraction(1, 50))
+    >>> float(epsilon), round(float(paid), 6)
+    (0.2, 0.019934)
+    """
+    epsilon = Fraction(isqrt(int(2 * rho * FINE**2)), FINE)
+    return epsilon, exact(cost_units(pure_to_zcdp(PureDP(epsilon)).rho))
+
+
+def _watching(setting: Setting, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    """What the threshold and the queries of the sparse vectors get of their epsilon."""
+    monotone = setting.neighbors.monotone(setting.width)
+    threshold = epsilon * (Fraction(1, 2) if monotone else Fraction(5, 13))
+    return threshold, epsilon - threshold
+
+
+def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
+    """The band expected at `tick`; bin by bin that of the largest category."""
+    confidence = demand.setting.confidence
+    intervals = predicted_intervals(mechanism, demand, tick)
+    return mechanism.lag(tick + 1, intervals, confidence)
+
+
+def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
+    """How many intervals of the largest category will have closed: one for each `growth`, at most one a tick.
+
+    growth rises with the intervals, so the largest growth gives few of them, and the growth of few gives many.
+    """
+    largest = demand.events
+    if demand.quantity is None:
+        largest = max(round(float(profile.counts[0])) for profile in demand.profiles)
+    events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
+    growth = mechanism.tuned.growth
+    few = min(tick + 1, events // growth(tick + 1))
+    return min(tick + 1, events // growth(few))
+
+
+# ---
+# Choosing the HSS of [HSV] as printed, where the relation is the one that it is made for.
+
+
+def paper_hss_choice(demand: Demand) -> Choice:
+    """Choose Alg. 4; the error to expect is predicted for the expected events, or else for one a tick.
+
+    Raises:
+        NotDerivable: Gaussian counters, and no delta is granted.
+        UsageError: the relation is not `replace`, the quantity is not 1-sensitive under ~_H, or there is none.
+    """
+    setting = demand.setting
+    if demand.quantity is None:
+        raise UsageError("method paper_hss: [HSV] Alg. 4 releases one quantity, not a histogram")
+    if setting.neighbors is not Neighbors.REPLACE:
+        raise UsageError(
+            "method paper_hss: [HSV] Alg. 4 is made for ~_H, where a row is replaced, and here mechanisms are made for "
+            f"{setting.neighbors}; declare `neighbors: replace` with `moves: within_tick`, or use method hss"
+        )
+    mechanism, why = _mechanism(demand, demand.quantity), "method: paper_hss"
+    if isinstance(mechanism, GaussianPaperHSS):
+        why = f"{why}, counter: gaussian"
+    why = f"{why}; error predicted for {demand.words}"
+    predicted = _predicted(mechanism, setting, demand.events)
+    return Choice(mechanism, why, predicted, supposing=demand.supposing)
+
+
+def _mechanism(demand: Demand, quantity: Quantity) -> PaperHSS:
+    """Thirds of epsilon, or of rho where the counters are Gaussian."""
+    setting = demand.setting
+    if demand.counter == "tree":
+        return PaperHSS(setting.width, quantity, demand.epsilon, setting.horizon)
+    rho = largest_rho(setting, demand.epsilon, "counter")
+    third, paid = pure_part(rho / 3)
+    return GaussianPaperHSS(setting.width, quantity, 3 * third, setting.horizon, rho=rho - 2 * paid)
+
+
+def _predicted(mechanism: PaperHSS, setting: Setting, events: int) -> Callable[[int], int]:
+    """The band expected at a tick, halfway to the next crossing: all events in one column, evenly over the horizon."""
+
+    @lru_cache(maxsize=256)
+    def expected(tick: int) -> int:
+        so_far = events * (tick + 1) // (setting.horizon or ENDLESS)
+        now, closed = tick + 1, 0
+        reach = mechanism.gamma(now, 1)
+        while so_far > reach and closed < now:
+            closed += 1
+            reach += mechanism.gamma(now, closed + 1)
+        behind = mechanism.gamma(now, closed + 1) // 2
+        return mechanism.band((setting.horizon or now, closed, behind), setting.confidence)
+
+    return expected

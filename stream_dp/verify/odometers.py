@@ -1,0 +1,286 @@
+"""Odometers: upper bounds on the privacy loss so far.
+
+For continual mechanisms that run at the same time: `accounting.ledger`, under a filter that
+`filters.concurrent` lists as proven; and `concurrent_loss`, a bound at all times, where all parts are pure. For
+mechanisms one after the other, each answered before the next is chosen: also `odometer` with the filter, mixture
+and stitched `boundaries` ([WRRW] Thm 3), which bound the privacy loss at all times at once. These boundaries need
+pDP, which post-processing does not preserve, so [HSTV]'s reduction to randomized response does not apply to them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol
+
+from stream_dp.accounting.amounts import Interval, budget_units, ceil_units, cost_units, ln_inverse
+from stream_dp.accounting.conversions import bits_float, pure_to_zcdp
+from stream_dp.accounting.filters.filter import SQUARED, budget, own_delta
+from stream_dp.accounting.rules.time import loads
+from stream_dp.accounting.situations import Alive
+from stream_dp.core.guarantee import ZCDP, Measure, ProbabilisticDP, PureDP
+from stream_dp.errors import NotDerivable
+
+# ---
+# The boundaries of an odometer ([WRRW] Thm 3): bounds on the loss martingale at intrinsic time V.
+#
+# Filter (3.1): a line that touches the curve of advanced composition at a target epsilon. Mixture (3.2, after
+# Robbins): good over a wide range around V = gamma. Stitched (3.3): the rate of the iterated logarithm, from V = v0
+# on.
+
+FACTOR, SHARE, CONSTANT = Fraction(17, 10), Fraction(72, 100), Fraction(52, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBoundary:
+    """sqrt(2 y L)/2 + sqrt(2 L)/(2 sqrt(y)) V, L = ln(1/delta'): valid for every touching point y > 0."""
+
+    delta: Fraction
+    touching: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the parameters.
+
+        Raises:
+            InvalidCost: delta' is not between 0 and 1, or the touching point is not positive.
+        """
+        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
+        budget("the touching point", self.touching, owner="an odometer")
+
+    @classmethod
+    def tuned(cls, epsilon: Fraction, delta: Fraction) -> "FilterBoundary":
+        """Return the boundary that touches at epsilon: y = (sqrt(2L + 2 epsilon) - sqrt(2L))^2.
+
+        [WRRW] print epsilon in place of 2 epsilon, which touches at epsilon/2: valid, but about a quarter of the
+        budget is lost. As any y is valid, a float may choose it.
+
+        Raises:
+            InvalidCost: epsilon is not an exact positive number, or delta' not between 0 and 1.
+        """
+        budget("the epsilon", epsilon, owner="an odometer")
+        budget("the delta'", delta, below=Fraction(1), owner="an odometer")
+        twice = 2 * bits_float(delta)
+        root = 2 * float(epsilon) / (math.sqrt(twice + 2 * float(epsilon)) + math.sqrt(twice))
+        return cls(delta, Fraction(root * root))
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """Return the line at V."""
+        twice = ln_inverse(self.delta) * 2
+        line = (twice * self.touching).sqrt() / 2 + (twice / self.touching).sqrt() * (variance / 2)
+        return line.upper
+
+
+@dataclass(frozen=True, slots=True)
+class _Mixture:
+    """The parameters of a mixture; they determine where its curve is tight.
+
+    Raises:
+        InvalidCost: delta' is not between 0 and 1/2, or the gamma is not positive.
+    """
+
+    delta: Fraction
+    gamma: Fraction
+
+    def __post_init__(self) -> None:
+        budget("the delta'", self.delta, below=Fraction(1, 2), owner="an odometer")
+        budget("the gamma", self.gamma, owner="an odometer")
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureBoundary(_Mixture):
+    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions.
+
+    Tight inputs are bounded above only: a mechanism may lose less than its rho. For these the boundary holds
+    because it lies above the half-normal mixture's curve, which is the case where delta' <= sqrt((V+g)/g) / 2:
+    hence delta' is below 1/2.
+    """
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """Return the curve at V."""
+        total = variance + self.gamma
+        bits = Interval.of(total / self.gamma).ln() / 2 + ln_inverse(self.delta)
+        return (bits * (2 * total)).sqrt().upper
+
+
+@dataclass(frozen=True, slots=True)
+class OneSidedMixtureBoundary(_Mixture):
+    """sqrt(2 (V+g) ln(1 + sqrt((V+g)/g) / (2 delta'))): the half-normal mixture, which bounds above only; tighter.
+
+    The mixture of exp(l M - l^2 V/2) over half-normal l > 0 is 2 sqrt(g/(V+g)) Phi(x) exp(x^2/2), x = M/sqrt(V+g), and
+    2 Phi(x) exp(x^2/2) >= 2 exp(x^2/2) - 1; Ville's inequality bounds it by 1/delta'.
+    """
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """Return the curve at V."""
+        total = variance + self.gamma
+        bits = (Interval.of(total / self.gamma).sqrt() / (2 * self.delta) + 1).ln()
+        return (bits * (2 * total)).sqrt().upper
+
+
+@dataclass(frozen=True, slots=True)
+class StitchedBoundary:
+    """1.7 sqrt(V (ln ln(2V/v0) + .72 ln(5.2/delta'))) for V >= v0; the 5.2 is printed as "5 . 2"."""
+
+    delta: Fraction
+    start: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the parameters.
+
+        Raises:
+            InvalidCost: delta' is not between 0 and 1, or the start is not positive.
+        """
+        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
+        budget("the start", self.start, owner="an odometer")
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """Return the curve at V; None (infinite) below v0."""
+        if variance < self.start:
+            return None
+        iterated = Interval.of(2 * variance / self.start).ln().ln()
+        bits = iterated + Interval.of(CONSTANT / self.delta).ln() * SHARE
+        return ((bits * variance).sqrt() * FACTOR).upper
+
+
+# ---
+# The odometer: a bound on the loss so far that holds at all times at once ([WRRW] Def 6, Thm 3).
+#
+# With probability 1 - delta' - delta'' the privacy loss never exceeds `bound()`, however the parameters are chosen.
+# The loss is a drift plus a martingale; a `Boundary` bounds the latter in terms of the intrinsic time V.
+#
+# Inputs must be pDP: an (epsilon, delta)-DP mechanism may lose more than epsilon with a probability far above delta,
+# and is refused until `conversions.approx_to_probabilistic` has converted it. Plain: V adds e^2, the drift e^2/2.
+# Tight, for pure and zCDP inputs: the drift adds rho and V adds 2 rho, since E exp(l L) <= exp(l (l+1) rho) at every
+# l > 0. An input with d > 0 is taken given that its loss is at most e: this renormalises both sides by at most s =
+# d/(1-d) >= -ln(1-d), so it is charged as e + s with s more of drift ([WRRW] leave s out; randomized response alone
+# needs none).
+
+
+class Boundary(Protocol):
+    """A time-uniform boundary of a sub-Gaussian martingale."""
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """Return a bound on the martingale at all times, with probability 1 - delta'; None: infinity."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Odometer:
+    """Sums over the observed mechanisms (V and drift in units of 10^-24, delta in 10^-12, all rounded up) and a
+    boundary.
+
+    `tight` takes pure and zCDP inputs only.
+    """
+
+    boundary: Boundary
+    slack: int = 0
+    tight: bool = False
+    variance: int = 0
+    drift: int = 0
+    delta: int = 0
+
+    @classmethod
+    def of(
+        cls, boundary: Boundary, slack: Fraction = Fraction(0), *, tight: bool = False
+    ) -> "Odometer":
+        """Return an empty odometer; `slack` is delta'', for the inputs' own deltas; the boundary has delta'.
+
+        Raises:
+            InvalidCost: the slack is neither 0 nor an exact number between 0 and 1.
+        """
+        return cls(boundary, budget_units(own_delta(slack, owner="an odometer")), tight)
+
+    def observe(self, measure: Measure) -> "Odometer":
+        """Return the odometer after one more mechanism; this odometer is unchanged.
+
+        Raises:
+            NotDerivable: the measure is not pDP (plain), or neither pure nor zCDP (tight).
+        """
+        match measure:
+            case PureDP() if self.tight:
+                return self._tightly(pure_to_zcdp(measure))
+            case ZCDP() if self.tight:
+                return self._tightly(measure)
+            case PureDP(epsilon) if not self.tight:
+                return self._plainly(epsilon, Fraction(0))
+            case ProbabilisticDP(epsilon, delta) if not self.tight:
+                return self._plainly(epsilon, delta)
+            case _:
+                raise NotDerivable(self._refusal(measure))
+
+    def _tightly(self, measure: ZCDP) -> "Odometer":
+        rho = ceil_units(measure.rho, SQUARED)
+        return replace(self, variance=self.variance + 2 * rho, drift=self.drift + rho)
+
+    def _plainly(self, epsilon: Fraction, delta: Fraction) -> "Odometer":
+        renormalised = delta / (1 - delta)
+        square = (epsilon + renormalised) ** 2
+        return replace(
+            self,
+            variance=self.variance + ceil_units(square, SQUARED),
+            drift=self.drift + ceil_units(square / 2 + renormalised, SQUARED),
+            delta=self.delta + cost_units(delta),
+        )
+
+    def _refusal(self, measure: Measure) -> str:
+        if self.tight:
+            return f"a tight odometer takes pure and zCDP mechanisms, not {measure}"
+        return (
+            f"an odometer takes pDP mechanisms, not {measure}: (epsilon, delta)-DP bounds no privacy loss "
+            "([WRRW] App. F). Convert it first with approx_to_probabilistic"
+        )
+
+    def bound(self) -> Fraction | None:
+        """Return the loss so far, rounded up; None where no finite bound holds."""
+        if self.delta > self.slack:
+            return None
+        above = self.boundary.above(Fraction(self.variance, SQUARED))
+        return None if above is None else above + Fraction(self.drift, SQUARED)
+
+
+# ---
+# The odometer of [WRRW] for concurrent pure mechanisms: a bound on the privacy loss at all times.
+#
+# With probability 1 - delta' the loss of the whole view never exceeds R + B(2 R), at any time: R is the sum of rho =
+# epsilon tanh(epsilon / 2) over the mechanisms created so far, B a one-sided boundary ([WRRW] Thm 3.2, tight).
+#
+# Proof [D]. Fix l > 0 and an adversary. For a mechanism and its own history h let Phi(h) be the supremum, over the
+# ways in which the adversary may go on with it, of the mean of e^(l x the loss still to come). Stopping is one, so
+# Phi >= 1. At its creation Phi is at most e^(l (l+1) rho): the mechanism is rho-zCDP against adaptive adversaries,
+# which says this of the order l + 1. Answers of a mechanism depend on its own history only, so each message to one of
+# them, in whatever order, lets the product over the mechanisms of e^(l loss - l (l+1) rho) Phi grow by a factor of
+# mean at most 1, and so does a creation: it is a supermartingale that begins at 1, and is at least e^(l L - l (l+1)
+# R). That is all that the line-crossing and mixture bounds ask of a sequential composition, and the mixture over l is
+# one too. A bound by the largest load of a tick holds as well: an event touches only what is alive at its tick, a
+# pure mechanism is as pure after any number of equal pairs, so that its factor may begin when it is touched, and B
+# grows with R. A user's events touch only what is alive at some tick of their public window: the same, with times
+# rounded outward to whole windows.
+#
+# The bound does not extend to mechanisms with a delta: a view is a post-processing of randomized responses, and
+# post-processing does not preserve pDP.
+
+FAILS = Fraction(
+    1, 10**6
+)  # delta', fixed for all ledgers: a value chosen by looking would not be valid
+GAMMA = Fraction(1, 100)  # where the mixture is tightest: about V = 2 R = 0.01
+
+
+def loss_bound(
+    epsilons: Sequence[Fraction], alive: Sequence[Alive] | None = None, fails: Fraction = FAILS
+) -> Fraction:
+    """Return a bound on the privacy loss at all times with probability 1 - `fails`, rounded up; at most the sum.
+
+    `alive`: the ticks that each part sees, where the protected event lies in one tick; rounded outward to public
+    windows, where a user's events lie in one window. None: the protected data may lie in all ticks.
+    """
+    lives = [Alive(0, None)] * len(epsilons) if alive is None else alive
+    rhos = [pure_to_zcdp(PureDP(epsilon)).rho for epsilon in epsilons]
+    rho = ceil_units(_largest(lives, rhos), SQUARED)
+    boundary = OneSidedMixtureBoundary(fails, GAMMA)
+    found = Odometer(boundary, tight=True, variance=2 * rho, drift=rho).bound()
+    certain = _largest(lives, epsilons)
+    return certain if found is None else min(found, certain)
+
+
+def _largest(alive: Sequence[Alive], amounts: Sequence[Fraction]) -> Fraction:
+    return max((load for _, load in loads(alive, amounts)), default=Fraction(0))

@@ -1,0 +1,152 @@
+"""One stream for all mechanisms: the relation of an engine's guarantee, on messages to a composition.
+
+All series of an engine receive the same ticks, so one event changes rows in the same tick for all of them, also
+where no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on. This is
+a condition beside `Suitable`, which judges each mechanism's own pairs. This file knows no engine.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from pyrsistent import PVector, pvector
+
+from stream_dp.core.composition import Ask, Create
+from stream_dp.core.mechanism import Update
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.relation import All, Identical, Nothing, Relation, same
+from stream_dp.core.row_relations import MOST_EVENTS, RowSpace, StepRows, Stream
+from stream_dp.verify.relations.creation import Truth, law_of, own
+from stream_dp.verify.relations.pair_conditions import PairCondition, Suitable
+
+# ---
+# Static data sets: the first pair may differ, all later pairs are identical ([HSV] Def 5.12 and its example).
+#
+# Rules: `relates` says which first messages are neighbours; it must be reflexive (a data set is its own neighbour),
+# because each side of an accepted pair must be admissible. This file knows no mechanism.
+
+DataNeighbors: TypeAlias = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticDataSet:
+    """First two data sets that `relates` relates, then identical queries that `queries` accepts as a sequence.
+
+    f_~ of [HSV] 5.3 for an interactive mechanism, and f_(~_i, prop_i) of Def 8.5 with `queries` = prop_i.
+    """
+
+    relates: DataNeighbors
+    queries: Relation = field(default_factory=Identical)
+    begun: bool = False
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """True: only the first pair may differ."""
+        return True
+
+    def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
+        """Return the relation after the next pair of messages; None where it refuses the pair."""
+        if not self.begun:
+            related = self.relates(left, right)
+            return StaticDataSet(self.relates, self.queries, begun=True) if related else None
+        after = self.queries.accept(left, right) if same(left, right) else None
+        if after is None or after is self.queries:
+            return None if after is None else self
+        return StaticDataSet(self.relates, after, begun=True)
+
+
+def single_pair(relates: DataNeighbors) -> StaticDataSet:
+    """Return the relation of one pair of related messages and nothing after it, as for non-interactive mechanisms."""
+    return StaticDataSet(relates, Nothing())
+
+
+# ---
+# The neighbour relations of [HSV] section 7, on the messages of this package.
+#
+# Rules: the paper's reals are integers here (rows) or exact rationals (values), as everywhere in this package; a step
+# (x, threshold) of its sparse vector is an `Update` of x and a `Query` with the threshold. This file knows no
+# mechanism.
+
+
+def histogram(width: int) -> StepRows:
+    """~_H on rows ([HSV] Def 7.2): streams in {0,1}^width that are identical except for one step."""
+    return StepRows(None, 1, RowSpace(width, 0, 1))
+
+
+def sparse_vector(width: int) -> Stream:
+    """~_S on messages ([HSV] Lemma 7.4): identical thresholds, vectors in {0,1}^width that differ in one step."""
+    return Stream(histogram(width))
+
+
+def counter(width: int) -> StepRows:
+    """~_C on rows ([HSV] Cor 7.5): one step differs, by at most 1 in each entry; entries of either sign."""
+    return StepRows(None, 1, RowSpace(width, -MOST_EVENTS, MOST_EVENTS))
+
+
+def laplace() -> StaticDataSet:
+    """~_L on values ([HSV] 7.2): one pair of exact numbers that differ by at most 1."""
+    return single_pair(_near)
+
+
+def _near(left: object, right: object) -> bool:
+    numbers = all(type(value) in (int, Fraction) for value in (left, right))
+    return numbers and abs(left - right) <= 1  # type: ignore[operator]
+
+
+@dataclass(frozen=True, slots=True)
+class OneStream(PairCondition):
+    """Updates differ in at most `most` ticks, equal for all mechanisms and inside one public window of `window`
+    ticks.
+
+    Rows that count identifiers at their first tick may differ at other ticks too, where an identifier comes back;
+    their own relation decides where (`wandering`). `next_tick[i]` is the tick of mechanism i's next update, `begun`
+    the number of ticks that at least one mechanism has received.
+    """
+
+    most: int = 1
+    begun: int = 0
+    next_tick: PVector[int] = pvector()  # noqa: RUF009  an immutable value
+    differing: frozenset[int] = frozenset()
+    window: int | None = None
+    wandering: frozenset[int] = frozenset()
+
+    def creation(self, query: Create) -> "OneStream | None":
+        """Expect updates of the new mechanism from the next tick on."""
+        wandering = self.wandering
+        law = law_of(query.mechanism)
+        if law is not None and law.changes > 1:
+            wandering |= {len(self.next_tick)}
+        return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
+
+    def query(self, left: Ask, right: Ask) -> "OneStream | None":
+        """Record an update of one mechanism, and its tick where the two rows differ."""
+        if not isinstance(left.message, Update):
+            return self
+        if not 0 <= left.index < len(self.next_tick):
+            return None
+        tick = self.next_tick[left.index]
+        heard = self.next_tick.set(left.index, tick + 1)
+        begun = max(self.begun, tick + 1)
+        differing = self.differing
+        if left.index not in self.wandering and not same(left.message, right.message):
+            differing |= {tick}
+            if len(differing) > self.most or not self._together(differing):
+                return None
+        return OneStream(self.most, begun, heard, differing, self.window, self.wandering)
+
+    def _together(self, ticks: frozenset[int]) -> bool:
+        return self.window is None or len({tick // self.window for tick in ticks}) <= 1
+
+
+def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | None = None) -> All:
+    """Return the relation of streams that differ in one event, for all mechanisms; a moved replacement lies in two
+    ticks.
+
+    With `users` the streams differ in all events of one user, in as many ticks of one window. The ledger decides
+    which mechanisms may be created: creations are equal in both streams.
+    """
+    ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
+    one = OneStream(ticks) if users is None else OneStream(users.cap, window=users.window)
+    parts: tuple[Any, ...] = (Suitable(truth), one)
+    return All(parts)
