@@ -34,9 +34,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from stream_dp.broker import node
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.node import HOST, Node, NodePorts, NodeRuntime, controller_properties
+from stream_dp.broker.node import (
+    HOST,
+    Node,
+    NodePorts,
+    NodeRuntime,
+    bootstrap,
+    controller_properties,
+    server_properties,
+)
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError, WorldError
@@ -164,7 +171,7 @@ class LocalKafka:
         self._port = port
         self._progress = progress
         self._nodes = [Node(self._data_dir / f"node-{n}") for n in range(1, nodes + 1)]
-        self._cluster: tuple[node.NodePorts, ...] = ()
+        self._cluster: tuple[NodePorts, ...] = ()
         self._lock: FolderLock | None = None
 
     @property
@@ -172,7 +179,7 @@ class LocalKafka:
         """ "127.0.0.1:PORT", comma separated for three nodes; of a started broker only."""
         if not self._cluster:
             raise UsageError("this Kafka is not started")
-        return node.bootstrap(self._cluster)
+        return bootstrap(self._cluster)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -250,7 +257,7 @@ class LocalKafka:
         if any(node.died_uncleanly for node in self._nodes):
             await fence_former_life(self._nodes, self._cluster, machine)
         for node, own in zip(self._nodes, self._cluster, strict=True):
-            node.write_config(node.server_properties(own, self._cluster))
+            node.write_config(server_properties(own, self._cluster))
             await asyncio.to_thread(node.format, machine, cluster_id)
         for node in self._nodes:
             node.launch(machine)

@@ -14,8 +14,7 @@ Syntax = Mapping[Path, ast.Module]
 THE_READER = Path("stream_dp/journal/release.py")
 OTHER_JSON = {
     "files/highwater.py": "its own mark: how far a journal has been",
-    "files/records.py": "the records of a data file, or of a sample of events, without a schema",
-    "files/records.py": "the records of a data file, for their own time",
+    "files/records.py": "the records of a data file: for their own time, or without a schema",
     "operate/query/remote_messages.py": "definitions of series, where they are JSON",
     "operate/query/remote_series.py": "definitions of watches, where they are JSON",
     "operate/fitting.py": "payloads of events in a sample, for what is wrong with them",

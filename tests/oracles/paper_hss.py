@@ -1,6 +1,7 @@
 """[HSV] Algorithm 4 line by line with given noise values, written from the paper alone.
 
-As a finite machine with exact laws it is in `stream_dp.verify.exact.exact_sparse_vector`, which `stream-dp audit --rules` plays.
+As a finite machine with exact laws it is in `stream_dp.verify.exact.exact_sparse_vector`, which
+`stream-dp audit --rules` plays.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - `buffered` works on the inside of the client library
 """A consumer that returns whole record batches instead of records.
 
 The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it.
@@ -211,7 +212,7 @@ def consumer(
         value_deserializer=WholeBatches(cell),
         **options,
     )
-    buffered(made._client)  # noqa: SLF001 - see `kafka_frames`
+    buffered(made._client)
     return made
 
 

@@ -344,13 +344,10 @@ def moved_events() -> tuple[Instance, ...]:
 # ---
 # Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), possibly of one user.
 
-GROUPED_TWO, GROUPED_THREE = Fraction(2), Fraction(3)
 LOW = 6  # a threshold that the events of one group cross
 
 
-def ladder(
-    size: int, odds: Fraction = GROUPED_TWO, delta: Fraction = Fraction(1, 1000)
-) -> Instance:
+def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000)) -> Instance:
     """Return 0 events against `size`, for the least private (ln odds, delta)-DP answer."""
     return Instance(
         f"(ln 2, 0.001)-DP answer to {size} events against none",
@@ -377,7 +374,7 @@ def one_interval(size: int, odds: Fraction = Fraction(11, 10)) -> Instance:
 
 def two_bits(measure: Measure, words: str) -> Instance:
     """Return two of the bits that RR answers one by one."""
-    part = bits(GROUPED_THREE).claiming(measure)
+    part = bits(THREE).claiming(measure)
     pairs = DifferAtMost((), BIT_PAIRS[1:3], times=2)
     return Instance(words, (part.leaf,), Group("user", 2), part.machine, pairs, 2)
 
@@ -390,18 +387,18 @@ def of_a_user(instance: Instance, users: Users) -> Instance:
 
 def users() -> tuple[Instance, ...]:
     """Return the instances of the rule for users."""
-    rho = pure_to_zcdp(PureDP(logarithm(GROUPED_THREE)))
+    rho = pure_to_zcdp(PureDP(logarithm(THREE)))
     return (
         of_a_user(ladder(2), Users(2)),
         of_a_user(one_interval(20), Users(20, 1)),
-        of_a_user(two_bits(private(GROUPED_THREE), "RR(ln 3) of each bit"), Users(2, 2)),
+        of_a_user(two_bits(private(THREE), "RR(ln 3) of each bit"), Users(2, 2)),
         of_a_user(two_bits(rho, "RR(ln 3) of each bit as zCDP"), Users(2, 2)),
     )
 
 
 def events() -> tuple[Instance, ...]:
     """Return the instances of the group rule."""
-    rho, mu = pure_to_zcdp(PureDP(logarithm(GROUPED_THREE))), gaussian_claim(GROUPED_THREE)
+    rho, mu = pure_to_zcdp(PureDP(logarithm(THREE))), gaussian_claim(THREE)
     return (
         ladder(2),
         one_interval(20),

@@ -129,8 +129,8 @@ def hss() -> tuple[Instance, ...]:
 # ---
 # Filters ([HSV] Thm 12.4, Cor 13.8): creations chosen adaptively, through the product's own ledger (Def 12.2).
 
-FILTERS_TWO, FILTERS_THREE, FILTERS_TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
-FILTERS_ORDER, SLACK = Fraction(2), Fraction(2, 5)
+TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
+FILTER_ORDER, SLACK = Fraction(2), Fraction(2, 5)
 MORE = 2
 Kind: TypeAlias = Fraction | tuple[Fraction, Fraction]  # odds, and a delta where there is one
 
@@ -161,38 +161,37 @@ def _filters_part(kind: Kind) -> Part:
 
 def admitted() -> tuple[Instance, ...]:
     """Return the instances of the filter rule: filters that take DP, proven for concurrent mechanisms."""
-    both = exact(cost_units(logarithm(FILTERS_THREE)) + cost_units(logarithm(FILTERS_TWO)))
-    at_order = pure_to_renyi(PureDP(logarithm(FILTERS_THREE)), FILTERS_ORDER)
-    twice = RenyiDP(FILTERS_ORDER, 2 * exact(cost_units(at_order.epsilon)))
+    both = exact(cost_units(logarithm(THREE)) + cost_units(logarithm(TWO)))
+    at_order = pure_to_renyi(PureDP(logarithm(THREE)), FILTER_ORDER)
+    twice = RenyiDP(FILTER_ORDER, 2 * exact(cost_units(at_order.epsilon)))
     return (
         behind_ledger(
             "pure filter of ln 6; RR of ln 2 or ln 3, by past answers",
-            PureFilter.of(both), (FILTERS_THREE, FILTERS_TWO), (FILTERS_THREE, FILTERS_TWO),
+            PureFilter.of(both), (THREE, TWO), (THREE, TWO),
         ),
         behind_ledger(
             "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), by past answers",
-            BasicFilter.of(both, FILTERS_TENTH), ((FILTERS_THREE, FILTERS_TENTH), FILTERS_TWO), ((FILTERS_THREE, FILTERS_TENTH), FILTERS_TWO),
+            BasicFilter.of(both, TENTH), ((THREE, TENTH), TWO), ((THREE, TENTH), TWO),
         ),
         behind_ledger(
             "tight approximate filter of 1, delta 0.4; RR of ln 2 or ln 3",
-            TightApproximateFilter.of(Fraction(1), SLACK, ZERO), (FILTERS_TWO, FILTERS_THREE), (FILTERS_TWO,) * 3,
+            TightApproximateFilter.of(Fraction(1), SLACK, ZERO), (TWO, THREE), (TWO,) * 3,
         ),
         behind_ledger(
             "zCDP filter of 0.6; RR of ln 2 or ln 3",
-            ZCDPFilter.of(Fraction(3, 5)), (FILTERS_TWO, FILTERS_THREE), (FILTERS_TWO,) * 2,
+            ZCDPFilter.of(Fraction(3, 5)), (TWO, THREE), (TWO,) * 2,
         ),
         behind_ledger(
             "GDP filter of 1.5; RR of ln 2 or ln 3, each at its mu",
-            GaussianFilter.of(Fraction(3, 2)), (FILTERS_TWO, FILTERS_THREE), (FILTERS_TWO,) * 3,
+            GaussianFilter.of(Fraction(3, 2)), (TWO, THREE), (TWO,) * 3,
         ),
         behind_ledger(
-            "RDP filter at order 2, two of RR(ln 3)", RenyiFilter.of(twice), (FILTERS_THREE, FILTERS_TWO), (FILTERS_THREE,) * 2,
+            "RDP filter at order 2, two of RR(ln 3)", RenyiFilter.of(twice), (THREE, TWO), (THREE,) * 2,
         ),
     )  # fmt: skip
 
 
 TINY = Fraction(1, 10**9)
-TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 ORDER = 2
 
 

@@ -153,7 +153,7 @@ def arrived() -> tuple[Instance, ...]:
 # mechanism, and compares IRR behind its post-processor with the mechanism itself: the laws over all transcripts must
 # be exactly equal.
 
-TWO, CONSTRUCTED_THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
+TWO, TENTH = Fraction(2), Fraction(1, 10)
 ONE_BIT = DifferAtMost((0,), BIT_PAIRS[1:3])
 ONE_WAY = DifferAtMost((0,), BIT_PAIRS[1:2])
 
@@ -194,14 +194,14 @@ class Constructed:
 
 
 MACHINES: tuple[Universal, ...] = (
-    Universal("RR(ln 3, 0.1)", RandomizedResponse(CONSTRUCTED_THREE, TENTH), FirstPair(BIT_PAIRS), CONSTRUCTED_THREE, TENTH, 1),
+    Universal("RR(ln 3, 0.1)", RandomizedResponse(THREE, TENTH), FirstPair(BIT_PAIRS), THREE, TENTH, 1),
     Universal(
-        "IRR(ln 3, 0.1)", InteractiveRandomizedResponse(CONSTRUCTED_THREE, TENTH), FirstPair(BIT_PAIRS, (ASK,)), CONSTRUCTED_THREE, TENTH, 3
+        "IRR(ln 3, 0.1)", InteractiveRandomizedResponse(THREE, TENTH), FirstPair(BIT_PAIRS, (ASK,)), THREE, TENTH, 3
     ),
     Universal("a failure told before the bit differs", LateResponse(TWO, TENTH), ONE_BIT, TWO, TENTH, 2),
     Universal("the leaky bit of Thm 5.2, at ln 2", LeakyBit(TENTH), ONE_BIT, TWO, TENTH, 2),
-    Universal("three bits by RR(ln 3)", NoisyBits(CONSTRUCTED_THREE), ONE_BIT, CONSTRUCTED_THREE, ZERO, 3),
-    Universal("the same at (ln 2, 1/4)", NoisyBits(CONSTRUCTED_THREE), ONE_BIT, TWO, Fraction(1, 4), 3),
+    Universal("three bits by RR(ln 3)", NoisyBits(THREE), ONE_BIT, THREE, ZERO, 3),
+    Universal("the same at (ln 2, 1/4)", NoisyBits(THREE), ONE_BIT, TWO, Fraction(1, 4), 3),
     Universal("a coin before a leak, both ways", TornLeak(TENTH), ONE_BIT, TWO, 2 * TENTH, 2),
     Universal("a coin before a leak, one way (erratum of Lemma 5.6)", TornLeak(TENTH), ONE_WAY, TWO, TENTH, 2),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import yaml
 from unit.pipeline.file.test_yaml import GOOD
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline import yaml
+from stream_dp.pipeline import yaml as pipeline_yaml
 from stream_dp.pipeline.layout import uncollected
 from stream_dp.pipeline.yaml import load, nodes, said_alike
 
@@ -52,7 +52,7 @@ def test_both_readers_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         text = "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 12)))
         slow = told(text)
         with monkeypatch.context() as patch:
-            patch.setattr(yaml, "LONG", 0)
+            patch.setattr(pipeline_yaml, "LONG", 0)
             assert told(text) == slow, repr(text)
         fast += said_alike(text) and not isinstance(slow, type)
     assert fast > 500
@@ -65,17 +65,17 @@ UNLIKE = ["{a- \n\n\\x41?c\\x41}", "[...\n? |\n-]"]
 def test_what_they_take_differently_is_read_by_the_one(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yaml, "LONG", 0)
+    monkeypatch.setattr(pipeline_yaml, "LONG", 0)
     assert not said_alike(text)
     slow = told(text)
-    monkeypatch.setattr(yaml, "said_alike", lambda _: True)
+    monkeypatch.setattr(pipeline_yaml, "said_alike", lambda _: True)
     assert told(text) != slow  # the twin without the check
 
 
 def test_what_is_nested_too_deeply_is_refused_and_breaks_no_stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(yaml, "LONG", 0)
+    monkeypatch.setattr(pipeline_yaml, "LONG", 0)
     for text in ("[" * 200_000, "{a: " * 200_000, "- " * 200_000):
         assert told(text) in (RecursionError, yaml.parser.ParserError)
 
@@ -91,7 +91,7 @@ def test_a_long_file_means_what_a_short_one_does(
     )
     with pytest.raises(UsageError) as before:
         load(path)
-    monkeypatch.setattr(yaml, "LONG", 0)
+    monkeypatch.setattr(pipeline_yaml, "LONG", 0)
     with pytest.raises(UsageError) as after:
         load(path)
     assert str(after.value) == str(before.value)
@@ -117,7 +117,7 @@ def test_the_collector_rests_inside_and_goes_on_behind() -> None:
 
 def test_a_file_of_many_series_is_read_by_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "series:\n" + "".join(f"  - {{name: s{at}, statistic: count}}\n" for at in range(200))
-    slow = yaml.nodes(text[:1000].rpartition("\n")[0])
+    slow = pipeline_yaml.nodes(text[:1000].rpartition("\n")[0])
     assert slow is not None
-    monkeypatch.setattr(yaml, "compose", lambda *_, **__: 1 // 0)
-    assert yaml.nodes(text) is not None
+    monkeypatch.setattr(pipeline_yaml, "compose", lambda *_, **__: 1 // 0)
+    assert pipeline_yaml.nodes(text) is not None
