@@ -1,27 +1,4 @@
-"""The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
-
-Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
-least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
-is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
-exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
-standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
-Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
-that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
-the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
-
-Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
-until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
-both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
-two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
-undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
-equals the same samples drawn one by one.
-Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
-by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
-Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
-exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
-transcendental. The constants determine the samples of a recorded seed: never change them.
-Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
-"""
+"""Exact samplers of the discrete Laplace, the one-sided geometric and the discrete Gaussian, from tables of cuts."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -287,6 +264,31 @@ def laplace_sampler(numerator: int, denominator: int) -> Sampler:
     cuts = LaplaceCuts(split.rate, split.top_step, split.reach)
     return Sampler(split, Table(cuts), origin=split.reach + 1)
 
+
+# ---
+# The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+#
+# Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
+# least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
+# is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
+# exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
+# standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
+# Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
+# that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
+# the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
+#
+# Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
+# until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
+# both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
+# two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
+# undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
+# equals the same samples drawn one by one.
+# Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
+# by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
+# Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
+# exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
+# transcendental. The constants determine the samples of a recorded seed: never change them.
+# Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
 
 _GUARD = 32  # additional bits in the first attempt
 MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64

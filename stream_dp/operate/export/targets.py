@@ -1,10 +1,4 @@
-"""Rows in a table of PostgreSQL or DuckDB.
-
-Rules: a group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors
-name the place, never a password. An existing table must have the columns of this version. DuckDB's times are read
-as milliseconds, because its own time type needs one more library. A key that is too long for a PostgreSQL index is
-cut.
-"""
+"""Targets of an export's rows: CSV, Parquet, PostgreSQL, DuckDB. Only one export at a time writes to a target."""
 
 import asyncio
 import csv
@@ -378,6 +372,15 @@ def _same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bo
 def _with_ms(row: Row) -> tuple[Any, ...]:
     place, ms = COLUMNS.index("tick_end"), round(row.tick_end.timestamp() * 1000)
     return (*row[:place], ms, *row[place + 1 :])
+
+
+# ---
+# Rows in a table of PostgreSQL or DuckDB.
+#
+# Rules: a group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors
+# name the place, never a password. An existing table must have the columns of this version. DuckDB's times are read
+# as milliseconds, because its own time type needs one more library. A key that is too long for a PostgreSQL index is
+# cut.
 
 
 def for_postgresql(rows: Sequence[Row]) -> list[Row]:
