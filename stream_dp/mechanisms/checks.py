@@ -13,7 +13,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import counts_up_to
-from stream_dp.core.serial import is_labelled
+from stream_dp.core.wire import is_labelled
 from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable, RejectedMessage
 
