@@ -119,5 +119,5 @@ def test_a_file_of_many_series_is_read_by_libyaml(monkeypatch: pytest.MonkeyPatc
     text = "series:\n" + "".join(f"  - {{name: s{at}, statistic: count}}\n" for at in range(200))
     slow = pipeline_yaml.nodes(text[:1000].rpartition("\n")[0])
     assert slow is not None
-    monkeypatch.setattr(pipeline_yaml, "compose", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(yaml, "compose", lambda *_, **__: 1 // 0)
     assert pipeline_yaml.nodes(text) is not None

@@ -1,7 +1,8 @@
-"""The customers' example: its command runs on a small file of the package's form, and shows what is exact as such."""
+"""The examples of customers and of baskets: their commands run, and their figures are what the pages say."""
 
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
+import yaml
+from loaded_script import loaded_script
 
 FOLDER = Path(__file__).parents[3] / "examples" / "04_customers"
 PURCHASES = Path(sys.prefix) / "purchases"  # the Makefile puts them there
@@ -40,23 +44,15 @@ def example() -> Iterator[ModuleType]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A small file of the package's form."""
     path = tmp_path / "small.txt"
     path.write_bytes((HEADER + LINES).encode())
     return path
 
 
-def test_purchases_are_read_by_day(example: ModuleType, data: Path) -> None:
+def test_weeks_are_capped_and_large_orders_clamped(example: ModuleType, data: Path) -> None:
     made = example.purchases(data)
     assert [(each.customer, each.amount) for each in made[:3]] == [(1, 11.77), (2, 20), (2, 12)]
-    assert [each.day for each in made] == sorted(each.day for each in made)
-    assert made[-1].day == date(1998, 6, 30)
-    assert made[-1].week == 77
-
-
-def test_three_of_four_weeks_count_and_large_orders_are_clamped(
-    example: ModuleType, data: Path
-) -> None:
+    assert (made[-1].day, made[-1].week) == (date(1998, 6, 30), 77)
     counted = list(example.counting(example.purchases(data)))
     assert [each.amount for each in counted if each.customer == 2] == [20, 12, 100, 7]
     exact, figures = example.figures(example.purchases(data)), example.figures(counted)
@@ -71,7 +67,7 @@ def test_three_of_four_weeks_count_and_large_orders_are_clamped(
 
 
 @pytest.mark.long
-def test_its_command_runs_once_and_draws_what_is_not_private(tmp_path: Path, data: Path) -> None:
+def test_its_command_runs_and_draws_what_is_not_private(tmp_path: Path, data: Path) -> None:
     folder = tmp_path / "example"
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("run", "__pycache__"))
     said = command(folder, tmp_path, "--data", str(data))
@@ -79,16 +75,12 @@ def test_its_command_runs_once_and_draws_what_is_not_private(tmp_path: Path, dat
     assert "users of at most 3 events in a window of 4 ticks" in said.stdout
     assert "NOT PRIVATE" in said.stdout
     assert (folder / "run" / "customers.key").stat().st_mode & 0o777 == 0o600
-    releases = (folder / "run" / "customers.releases.jsonl").read_bytes()
-    assert len(releases.splitlines()) % 78 == 0
+    releases = (folder / "run" / "customers.releases.jsonl").read_bytes().splitlines()
+    assert len(releases) % 78 == 0
     drawn = (folder / "run" / "customers.svg").read_text()
     ET.fromstring(drawn)  # noqa: S314 - our own
     assert "NOT PRIVATE: exact figures, for the operator alone." in drawn
     assert drawn.count('class="band"') == 7
-
-    again = command(folder, tmp_path, "--data", str(data))
-    assert again.returncode == 0, again.stderr
-    assert (folder / "run" / "customers.releases.jsonl").read_bytes() == releases
 
 
 def test_without_a_network_it_says_what_to_bring(tmp_path: Path) -> None:
@@ -104,9 +96,7 @@ def test_without_a_network_it_says_what_to_bring(tmp_path: Path) -> None:
     assert "nowhere.txt is not there" in missing.stderr
 
 
-def test_the_real_purchases_are_those_that_the_pages_name(
-    example: ModuleType, tmp_path: Path
-) -> None:
+def test_the_real_purchases_are_those_of_the_pages(example: ModuleType, tmp_path: Path) -> None:
     cdnow = importlib.import_module("cdnow")
     assert cdnow.PACKAGE in (FOLDER.parents[1] / "requirements-purchases.lock").read_text()
     path = PURCHASES / cdnow.MEMBER
@@ -125,7 +115,6 @@ def test_the_real_purchases_are_those_that_the_pages_name(
 def command(
     folder: Path, home: Path, *arguments: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the example's command in a copy of it."""
     return subprocess.run(
         [sys.executable, str(folder / "customers.py"), *arguments],
         env={**os.environ, "STREAM_DP_HOME": str(home / "home"), **more},
@@ -133,3 +122,54 @@ def command(
         text=True,
         check=False,
     )
+
+
+BASKETS = Path(__file__).parents[3] / "examples" / "05_baskets"
+
+
+@pytest.fixture(scope="module")
+def baskets() -> ModuleType:
+    return loaded_script(BASKETS / "baskets.py")
+
+
+@pytest.fixture(scope="module")
+def goods() -> list[str]:
+    said = yaml.safe_load((BASKETS / "pipeline.yaml").read_text())
+    found: list[str] = said["schema"]["items"]["domain"]
+    return found
+
+
+def test_baskets_are_lists_and_come_in_bursts(baskets: ModuleType, goods: list[str]) -> None:
+    made = baskets.baskets(goods)
+    assert made == baskets.baskets(goods)
+    sizes = [len(items) for _, items in made]
+    assert min(sizes) == 1
+    assert max(sizes) == 5
+    assert np.mean(sizes) > 2
+    busy = np.bincount([minute for minute, _ in made], minlength=4320)
+    assert np.sort(busy)[-72:].sum() > 0.99 * len(made)
+    assert 0 <= made[0][0] <= made[-1][0] < 4320
+
+
+def test_exact_counts_are_those_of_a_count_by_hand(baskets: ModuleType, goods: list[str]) -> None:
+    counts = baskets.exact([(0, ("beer", "tea")), (2, ("tea",))], goods)
+    tea, beer = goods.index("tea"), goods.index("beer")
+    assert counts.shape == (4320, 30)
+    assert counts[[0, 1, 2, 4319], tea].tolist() == [1, 1, 2, 2]
+    assert counts[-1, beer] == 1
+    assert counts.sum() == 4320 + 4320 + 4318
+
+
+@pytest.mark.long
+def test_its_command_runs_and_hss_has_less_error(tmp_path: Path) -> None:
+    """In 20 runs the errors were 41 and 70, each with a spread of 3: by chance it fails once in 10^8 runs."""
+    env = {**os.environ, "STREAM_DP_HOME": str(tmp_path)}
+    command = [sys.executable, str(BASKETS / "baskets.py")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    line = r"typical error of (\w+) \(RMSE over all minutes and goods\): (\S+)"
+    found = re.findall(line, done.stdout)
+    errors = {method: float(error) for method, error in found}
+    assert errors.keys() == {"HSS", "tree"}
+    assert errors["HSS"] < errors["tree"]
+    assert done.stdout.splitlines()[-1].startswith("HSS has ")
+    assert list(tmp_path.iterdir()) == []
