@@ -48,12 +48,6 @@ from stream_dp.journal.commit import (
 )
 from stream_dp.journal.release import Rank, Released, Shape, WindowPart, read
 
-# ---
-# Queries to a released series: a part of its last public release. Post-processing ([HSV] 2.14): it is free.
-#
-# Rules: the answer is a function of the release's bytes and of public parameters. An error names the key at fault and
-# never its value. This file knows no mechanism, actor or journal.
-
 Shown: TypeAlias = Series | MadeSeries
 _TAKEN = ("keys", "from", "to")
 _ENDS = ("band", "low", "high")
@@ -63,11 +57,8 @@ def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mappi
     """Return what a release of `series` says about the keys and the window that `parameters` name.
 
     Keys are chosen by `keys`, or by a range from `from` to `to` in the order of the series, both included; without
-    these, all keys. `window` chooses one window of a series that has windows; without it, all windows.
-
-    Raises:
-        UsageError: other parameters, keys or a window that the series does not have, or keys of a series without
-            any.
+    these, all keys. `window` chooses one window; without it, all. This is post-processing ([HSV] 2.14), so it is free.
+    Raises `UsageError`, which names the key at fault and never its value.
     """
     names = _windows(series, parameters)
     wanted = _chosen(series, {key: one for key, one in parameters.items() if key != "window"})
@@ -133,11 +124,6 @@ def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]
 
 
 def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of the windows asked for, in the order of the series.
-
-    Raises:
-        UsageError: the series has no such window.
-    """
     names = series.windows
     if "window" not in parameters:
         return names
@@ -149,11 +135,6 @@ def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the keys asked for, in the order of the series.
-
-    Raises:
-        UsageError: see `selected`.
-    """
     others = sorted(parameters.keys() - set(_TAKEN))
     if others:
         raise UsageError(
@@ -239,15 +220,13 @@ class CutChanges:
 
     @property
     def begins(self) -> int:
-        """The tick with which a change made now begins."""
         return self.chain.next_tick + self.lead
 
     async def create(self, proposal: Proposal, analyst: str, *, accept_noise: bool) -> Created:
         """Charge for a series that was derived for the ticks from `begins` on; it exists after `flush`.
 
-        Raises:
-            UsageError, BudgetRefused: nothing has changed.
-            MostlyNoise: an alarm of it fires mostly by noise, and `accept_noise` is False; nothing has changed.
+        Raises `UsageError`, `BudgetRefused`, or `MostlyNoise` where an alarm of it fires mostly by noise and
+        `accept_noise` is False; then nothing has changed.
         """
         start = self.begins
         noise = "" if accept_noise else proposal.noise
@@ -270,10 +249,8 @@ class CutChanges:
         return created
 
     def halt(self, name: str) -> Halted:
-        """End a series at this cut, or at its start if that lies later; durable after `flush`.
-
-        Raises:
-            UnknownMechanism: no created series of this name runs; nothing has changed.
+        """End a series at this cut, or at its start if that lies later; durable after `flush`; may raise
+        `UnknownMechanism`.
         """
         halted = self.admission.halt(name, self.chain.next_tick)
 
@@ -294,12 +271,8 @@ class CutChanges:
     ) -> Mapping[str, Any]:
         """Begin a watch at tick `begins` (`watch` is its definition), or end one (`watch` is its name).
 
-        The change is durable after `flush`. `worked` is called with the analyst and the steps that the definition
-        took.
-
-        Raises:
-            UsageError: the series cannot have or end this watch; nothing has changed.
-            MostlyNoise: the watch fires mostly by noise, and `accept_noise` is False; nothing has changed.
+        Durable after `flush`. `worked` is called with the analyst and the steps that the definition took. Raises
+        `UsageError` or, unless `accept_noise`, `MostlyNoise`; then nothing has changed.
         """
         at = self.begins
         with limited(WATCH_STEPS) as steps:
@@ -337,10 +310,8 @@ class CutChanges:
     ) -> Mapping[str, Any]:
         """Return the answer of a series now: of its mechanism, or from its last public release.
 
-        A query to a mechanism is recorded with the number of the `answer` that reports it.
-
-        Raises:
-            UsageError: the series takes no such parameters, or has released nothing yet; nothing has changed.
+        A query to a mechanism is recorded with the number of the `answer` that reports it. Raises `UsageError` if the
+        series takes no such parameters, or has released nothing yet; then nothing has changed.
         """
         series = live.series
         if series.asking is not None:
@@ -354,11 +325,6 @@ class CutChanges:
         return self.last_of(series, parameters)
 
     def _require_begun(self, live: LiveSeries, parameters: Mapping[str, Any]) -> None:
-        """Do nothing if the series, and the watch that is asked for, have begun.
-
-        Raises:
-            UsageError: it begins after the open tick.
-        """
         at, asking = self.chain.next_tick, live.series.asking
         if live.start > at:
             raise UsageError(f"series: begins with tick {live.start}; ask it from then on")
@@ -369,11 +335,7 @@ class CutChanges:
     def last_of(
         self, series: Series | MadeSeries, parameters: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return what the last public release of a series says about the asked parameters.
-
-        Raises:
-            UsageError: the series takes no such parameters, or has released nothing yet.
-        """
+        """Return what the last public release of a series says about the asked parameters, or raise `UsageError`."""
         if series.name not in self.chain.now.latest:
             raise UsageError(
                 "series: has not released anything yet; ask again after its first tick"
@@ -382,7 +344,6 @@ class CutChanges:
 
     @property
     def pending(self) -> bool:
-        """Whether a change waits for its commit."""
         return bool(self._pending.changes)
 
     async def begin(self) -> None:
@@ -420,10 +381,7 @@ class CutChanges:
 
     @contextmanager
     def _held(self) -> Generator[None, None, None]:
-        """Let changes made inside count only once they begin.
-
-        If the block raises, the hold ends, unless other changes still wait to begin.
-        """
+        """Let changes made inside count only once they begin; undo the hold if the block raises and none waits."""
         if self.lead:
             self.admission.hold()
         try:
@@ -440,7 +398,7 @@ class CutChanges:
         self.chain.opened(self._reader.width, fresh)
 
     async def flush(self) -> None:
-        """Commit the changes with the answers that wait; once they are durable, let the changes take effect."""
+        """Commit the changes with the answers that wait; then let the changes take effect."""
         done, self._pending = self._pending, Pending()
         _, remembered = self._memories.record(())
         commit = Commit(
@@ -453,11 +411,7 @@ class CutChanges:
             await done.then()
 
     async def _asked(self, live: LiveSeries, query: Query) -> MechanismAnswer:
-        """Return a mechanism's answer to a query made now, with noise of its own; the next commit records the seed.
-
-        Raises:
-            UsageError: the mechanism takes no such query; nothing has changed.
-        """
+        """Return a mechanism's answer to a query made now, with noise of its own; raise `UsageError` if refused."""
         noise = FreshNoise(self._seeds, lambda seed: self._ensemble.make_noise(seed, live.number))
         try:
             found = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
@@ -478,10 +432,7 @@ def _mostly_noise(key: str, noise: str) -> MostlyNoise:
 
 
 class FreshNoise:
-    """Noise whose seed is taken at the first draw, so that a query refused before takes no seed.
-
-    `seed` is the seed in use; if nothing was drawn yet, it takes a fresh one.
-    """
+    """Noise whose seed is taken at the first draw, so that a query refused before takes no seed."""
 
     def __init__(self, seeds: Callable[[], bytes], make_noise: Callable[[bytes], Noise]) -> None:
         self._seeds = seeds
@@ -491,21 +442,17 @@ class FreshNoise:
 
     @property
     def seed(self) -> bytes:
-        """The seed; taken now if there is none yet."""
         if self._seed is None:
             self._seed = self._seeds()
         return self._seed
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Draw as `Noise` does."""
         return self._drawn().laplace(scale, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Draw as `Noise` does."""
         return self._drawn().geometric(scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Draw as `Noise` does."""
         return self._drawn().gaussian(variance, size)
 
     def _drawn(self) -> Noise:

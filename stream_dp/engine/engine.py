@@ -101,12 +101,10 @@ class Engine:
 
     @property
     def phase(self) -> EnginePhase:
-        """What the engine is doing."""
         return self._lifecycle.phase
 
     @property
     def ready(self) -> asyncio.Event:
-        """The event that is set once the engine runs."""
         return self._lifecycle.reached(EnginePhase.RUNNING)
 
     @property
@@ -115,20 +113,14 @@ class Engine:
         return self.ready.is_set() and self._gate.durable > 0
 
     def stop(self) -> None:
-        """End after the commit in flight.
-
-        A call before `run` or during recovery takes effect as soon as the engine runs.
-        """
+        """End after the commit in flight; a call before the engine runs takes effect as soon as it does."""
         self._asked_to_stop.set()
 
     async def propose(self, definition: bytes, analyst: str) -> Proposal:
         """Derive the series of a definition, for ticks from the first one that is not public.
 
-        That start tells nothing of ticks that are being committed.
-
-        Raises:
-            UsageError, NotDerivable: the definition is no series that can run.
-            NotAccepted: the analyst's definitions took too many steps since the last tick.
+        That start tells nothing of ticks that are being committed. Raises `UsageError`, `NotDerivable`, or
+        `NotAccepted` if the analyst's definitions took too many steps since the last tick.
         """
         self._conversation.require_steps(analyst)
         needed = NeedsDerivation(definition, self._chain.shown + self._config.lead, analyst)
@@ -151,11 +143,8 @@ class Engine:
     async def answer(self, message: Addressed) -> bytes:
         """Execute a message and return its answer, which is durable and public on return.
 
-        The same message gets the same answer whenever it comes again.
-
-        Raises:
-            NotAccepted: the message is not accepted under its id.
-            UsageError: this engine takes no messages, or has ended. In both cases nothing has changed.
+        The same message gets the same answer whenever it comes again. Raises `NotAccepted`, or `UsageError` if this
+        engine takes no messages or has ended; then nothing has changed.
         """
         if self._messages is None:
             raise UsageError("this engine takes no messages")
@@ -171,9 +160,7 @@ class Engine:
     async def run(self) -> None:
         """Recover, then run; to be called once.
 
-        Raises:
-            FailClosed, WorldError: the engine stopped; what was published stays valid.
-            IllegalMove: it was run before.
+        Raises `FailClosed` or `WorldError`: the engine stopped; what was published stays valid.
         """
         ports = self._ports
         self._lifecycle.move(EnginePhase.RECOVERING)
@@ -311,7 +298,6 @@ class Engine:
             await asyncio.wait({listening})
 
     async def _flush_refusals(self) -> None:
-        """Record the refusals that waited for this tick."""
         if self._messages is not None:
             await self._answering.flush()
 
@@ -336,10 +322,9 @@ class Engine:
             over.set()
 
     async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
-        """Execute the messages under way before the last ticks of a replay; return whether it did.
+        """Execute the messages under way before the last ticks of a replay; return whether it did, once in a run.
 
-        The ticks of a replay are never late, so they can wait: they are put back meanwhile. This happens once in a
-        run.
+        The ticks of a replay are never late, so they can wait: they are put back meanwhile.
         """
         if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
             return False
@@ -361,9 +346,9 @@ class Engine:
         return True
 
     async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
-        """Run `act` at a cut with the derivation that it needs; the derivation is made before, while ticks go on.
+        """Run `act` at a cut with the derivation that it needs, which is made before, while ticks go on.
 
-        If the cut has moved after each of `ATTEMPTS` derivations, so that another one is needed, derive at the cut.
+        If the cut has moved after each of `ATTEMPTS` derivations, derive at the cut.
         """
         derived = None
         for _ in range(ATTEMPTS):
@@ -374,11 +359,7 @@ class Engine:
         return await self._inbox.executed(partial(act, derived, hold=True))
 
     async def _derived(self, needed: NeedsDerivation) -> Derived:
-        """Derive the definition of a message, and count the steps that it took.
-
-        Raises:
-            EngineEnded: the engine was asked to stop meanwhile.
-        """
+        """Derive the definition of a message, and count its steps; `EngineEnded` if asked to stop meanwhile."""
         work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
         stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
@@ -412,10 +393,7 @@ class Engine:
                         await self._flush_refusals()
 
     async def _next(self) -> Command | list[ClosedTick]:
-        """Return a command, or about `group` ticks that have closed since the last commit.
-
-        The list is empty at the end of the source and on `stop`.
-        """
+        """Return a command, or about `group` closed ticks; none at the end of the source and on `stop`."""
         got = asyncio.create_task(self._inbox.get(self._group))
         stop = asyncio.create_task(self._asked_to_stop.wait())
         try:

@@ -1,9 +1,9 @@
-"""The gate: a private commit first, then the outbox. The only way out for private data.
+"""The gate: a private commit first, then the outbox, the only way out for private data; and the chain of commits.
 
-Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and only as
-exactly those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load: a block
-of the declared number of ticks is published as a whole, and not before its hold is over. One commit is in flight at
-a time and is never cancelled.
+Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and only as exactly
+those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load: a block of the
+declared number of ticks is published as a whole, and not before its hold is over. A commit says where its cut lies and
+links to the one before it. One is in flight at a time, is never cancelled, and its outcome is awaited.
 """
 
 import asyncio
@@ -61,7 +61,6 @@ class Gate:
         await self.publish(commit.releases)
 
     async def tell(self, durable: Sequence[Answer]) -> None:
-        """Publish answers of a durable commit."""
         if durable and self._ports.answers is not None:
             with self._ports.spans("answer"):
                 await self._ports.answers.publish(durable)
@@ -86,7 +85,6 @@ class Gate:
                 self._published(release)
 
     def _waiting_until(self, last: int) -> list[Release]:
-        """Return the queued releases of the ticks up to `last`."""
         found = []
         for release in self._waiting:
             if release.tick > last:
@@ -107,14 +105,6 @@ def end_of_block(tick: int, block: int, horizon: int | None) -> int:
 def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
     """Return whether durable releases, sorted by tick, hold a whole block, which should be public by now."""
     return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)
-
-
-# ---
-# The chain of commits that a running engine adds to, and the cut where it stands.
-#
-# Rules: a commit says where its cut lies and links to the one before it. One is in flight at a time and its outcome
-# is
-# always awaited. This file knows no actor, message or source.
 
 
 class CommitChain:
@@ -158,7 +148,6 @@ class CommitChain:
             self.settled = commit.ticks[-1] + 1
 
     def _placed(self, commit: Commit) -> Commit:
-        """Return the commit with its number, its link and the cut filled in."""
         now, cut = self.now, self.now.cut
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
@@ -181,10 +170,7 @@ def commit_of(
     snapshot: SavedStates | None,
     remembered: Mapping[str, Any],
 ) -> Commit:
-    """Return the commit of these ticks; it has no place in the chain yet.
-
-    `remembered` holds the fields that memories write.
-    """
+    """Return the commit of these ticks, without a place in the chain; `remembered` are the fields of memories."""
     return Commit(
         0,
         b"",

@@ -1,7 +1,9 @@
-"""What a journal says when read on its own: charges, and exact totals for the operator.
+"""The journal of a pipeline, read on its own: one chain, checked against the last public bodies; and its totals.
 
-Rules: totals are exact and private; only the operator's commands and sources declared public may show them. This
-file runs nothing and changes nothing.
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are replayed
+while it is read, because they need every commit, not only the last states. Totals are exact and private: only the
+operator's commands and sources declared public may show them. This file knows no mechanism or state, runs nothing and
+changes nothing.
 """
 
 from bisect import bisect_right
@@ -35,13 +37,6 @@ from stream_dp.journal.commit import (
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
-# ---
-# The journal of a pipeline as a start reads it: one chain, checked against the last public bodies.
-#
-# Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are
-# replayed while it is read, because they need every commit, not only the last states. This file knows no mechanism
-# and no state.
-
 GENESIS = b""
 
 
@@ -52,7 +47,6 @@ class ReleaseNumbers:
         self._runs: list[tuple[int, int, int]] = []
 
     def replay(self, commit: Commit) -> None:
-        """Add the next commit."""
         if not commit.ticks:
             return
         each = len(commit.releases) // len(commit.ticks)
@@ -70,7 +64,7 @@ class ReleaseNumbers:
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: the first commit, the commits since the last snapshot, and the end of the chain.
+    """The journal as read: the first commit, those since the last snapshot, and the end of the chain.
 
     `changing` are the commits before `since` that hold changes; `ticked` is the last commit with ticks.
     """
@@ -90,12 +84,7 @@ class Remembering(Protocol):
     """An object that needs every commit of a journal, not only its last states."""
 
     def replay(self, commit: Commit) -> None:
-        """Add the next commit.
-
-        Raises:
-            FailClosed: the commit holds what this version has not written.
-        """
-        ...
+        """Add the next commit; raise `FailClosed` if it holds what this version has not written."""
 
 
 async def unsealed(
@@ -103,9 +92,7 @@ async def unsealed(
 ) -> AsyncIterator[tuple[Commit, bytes]]:
     """Yield every commit of a journal with the digest of its sealed form, in order.
 
-    Raises:
-        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names
-            another tick than the one at which it lies.
+    Raises `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
     """
     sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
@@ -168,8 +155,7 @@ async def read_history(
 ) -> History | None:
     """Read and check the whole journal, and replay it into `memories`; None if it is empty.
 
-    Raises:
-        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+    Raises `FailClosed` as `unsealed`, or if the journal is older than what is public.
     """
     history: History | None = None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
@@ -190,11 +176,7 @@ async def read_history(
 
 
 class PublicHead(Generic[P]):
-    """The last public `body` of a sequence (None: nothing is public); `met` once the journal has shown it.
-
-    The constructor raises:
-        FailClosed: the body does not belong to the sequence.
-    """
+    """The last public `body` of a sequence (None: nothing is public); `met` once the journal has shown it."""
 
     def __init__(self, sequence: PublicSequence[P], place: str, body: bytes | None) -> None:
         self.place = place
@@ -224,7 +206,7 @@ class Heads(NamedTuple):
 
     @classmethod
     def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
-        """Return the heads with these bodies (None: nothing is public); errors as of `PublicHead`."""
+        """Return the heads with these bodies (None: nothing is public); raises `FailClosed` if a body is foreign."""
         return cls(
             PublicHead(RELEASES, "release topic or file", release),
             PublicHead(ANSWERS, "answer topic or file", answer),
@@ -251,14 +233,10 @@ def _extend(history: History, commit: Commit, link: bytes) -> None:
 
 
 def header_in(history: History) -> Header:
-    """Return the journal's header; `unsealed` has checked that it exists."""
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")
     return history.first.header
 
-
-# ---
-# Checks that a journal belongs to this run: the header of its first commit against that of the run.
 
 _FIELDS = {
     "private": "whether its noise is private",
@@ -268,10 +246,9 @@ _FIELDS = {
 
 
 def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
-    """Refuse a journal that was written for something else; if the source `grows`, it may have more partitions.
+    """Raise `FailClosed`, naming what differs, if a journal was written for something else than `now`.
 
-    Raises:
-        FailClosed: something differs; the message names what.
+    If the source `grows`, it may have more partitions now.
     """
     differing = [
         f"{what}: then {getattr(journal, name)!r}, now {getattr(now, name)!r}"
@@ -298,7 +275,6 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
 
 
 def _meaning(changed: list[str]) -> str:
-    """Return what changed: the code's mechanisms, or parts of the pipeline file."""
     if changed == ["mechanisms"]:
         return "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
     return f"in the pipeline file: {', '.join(changed) or 'its meaning'}"
@@ -330,8 +306,7 @@ async def read_summary(
 ) -> JournalSummary:
     """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only.
 
-    Raises:
-        FailClosed: the journal is damaged, of another pipeline, or written with another key.
+    Raises `FailClosed` as `unsealed`.
     """
     summary = JournalSummary()
     async for commit, _ in unsealed(journal, sealer, pipeline):

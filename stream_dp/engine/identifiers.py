@@ -22,9 +22,8 @@ _FEW = 1 << 12
 class Came:
     """The distinct identifiers of one tick, by column: the `known` ones, and those added since.
 
-    Known identifiers lie in runs. Each run is sorted by hash and at least twice as long as the next one. Merging
-    keeps it so, and a merged run grows by half at least: each of n identifiers is copied about log n times, however
-    many calls bring them.
+    Known identifiers lie in runs. Each run is sorted by hash and at least twice as long as the next one: each of n
+    identifiers is copied about log n times, however many calls bring them.
     """
 
     def __init__(self, known: ByColumn | None = None) -> None:
@@ -58,7 +57,6 @@ class Came:
         return found
 
     def once(self) -> dict[int, Hashes]:
-        """Return the distinct identifiers by column, in no particular order."""
         every: dict[int, Hashes] = {}
         for column in sorted(self._known.keys() | self._parts.keys()):
             parts = [*self._known.get(column, ()), *self._parts.get(column, ())]
@@ -101,7 +99,6 @@ def each_once(parts: Sequence[Hashes]) -> Hashes:
 
 
 def write_identifiers(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
-    """Return identifiers by tick and column as commits hold them."""
     return {
         tick: {column: hashes.astype("<u8").tobytes() for column, hashes in found.items()}
         for tick, found in came.items()
@@ -109,11 +106,7 @@ def write_identifiers(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes
 
 
 def read_identifiers(came: Mapping[int, Mapping[int, bytes]]) -> dict[int, ByColumn]:
-    """Return the identifiers that `write_identifiers` wrote.
-
-    Raises:
-        FailClosed: the bytes do not have that form.
-    """
+    """Return the identifiers that `write_identifiers` wrote; raise `FailClosed` for other bytes."""
     return {tick: dict(_columns(found)) for tick, found in came.items()}
 
 

@@ -22,11 +22,9 @@ class Memory(Remembering, Protocol):
 
         Return the ticks with rows as they count, and the commit fields that this memory writes.
         """
-        ...
 
     def rewind(self, cut: Cut) -> Cut:
         """Forget records read behind the cut; return the cut with what this memory knows of open ticks."""
-        ...
 
 
 class Memories:
@@ -36,12 +34,10 @@ class Memories:
         self._memories = memories
 
     def replay(self, commit: Commit) -> None:
-        """See `Memory`."""
         for memory in self._memories:
             memory.replay(commit)
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """See `Memory`."""
         fields = dict[str, Any]()
         for memory in self._memories:
             ticks, written = memory.record(ticks)
@@ -49,7 +45,6 @@ class Memories:
         return ticks, fields
 
     def rewind(self, cut: Cut) -> Cut:
-        """See `Memory`."""
         for memory in self._memories:
             cut = memory.rewind(cut)
         return cut

@@ -1,6 +1,8 @@
-"""From a journal back to the engine's state, byte for byte, or a refusal that says why.
+"""Recovery: from a journal back to the engine's state, byte for byte, or a refusal that says why.
 
-Begin with `history`, then `recovery`.
+Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and seeds,
+never from the source. Replayed releases and answers must equal the recorded bytes. If anything differs, the start stops
+(`FailClosed`) and says what to do. `history` reads the journal.
 """
 
 import asyncio
@@ -47,13 +49,6 @@ from stream_dp.journal.commit import (
 from stream_dp.journal.release import is_recorded, release_of
 from stream_dp.mechanisms.states import STATES
 
-# ---
-# Recovery: from the journal to the engine's state, checked byte for byte.
-#
-# Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and
-# seeds, never from the source. Replayed releases and answers must equal the recorded bytes. If anything differs, the
-# start stops (fails closed) and says what to do.
-
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 OPENING, READING = "Opening the journal", "Reading the journal"
 REPLAYING = "Replaying the ticks since its last snapshot"
@@ -76,10 +71,7 @@ class Coming:
 
 
 def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
-    """Return the series, by number, that are served in another form than the registry's for a while.
-
-    Each is so until its change in `coming` takes effect.
-    """
+    """Return the series, by number, that are served in another form until their change takes effect."""
     return {each.number: each.until for each in reversed(coming) if each.until is not None}
 
 
@@ -87,10 +79,9 @@ def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
-    `charges` are those of the first start; `states` has one state for each live series, by its number; `partitions`
-    are the partitions that were read until then. `coming` are changes made there that take effect one tick later.
-    `latest` are the bodies of the last public releases, by series; `unanswered` are durable answers that are not
-    public.
+    `charges` are those of the first start; `states` has one state for each live series, by its number; `partitions` are
+    those read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
+    answers that are not public.
     """
 
     header: Header
@@ -132,11 +123,7 @@ async def _rebuild(
     make_noise: NoiseMaker,
     progress: Progress,
 ) -> Recovered:
-    """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile.
-
-    Raises:
-        FailClosed: a replayed release differs from the recorded one, or a change does not add up.
-    """
+    """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile."""
     for commit in history.changing:
         admission.replay(commit)
     start = history.since[0]
@@ -200,9 +187,6 @@ def _change(
     """Repeat the changes of a commit, each with its recorded seed; return the changes that begin a tick later.
 
     `held`: the engine continues at this cut, so changes that begin later do not count yet.
-
-    Raises:
-        FailClosed: an answer differs from the recorded one, or a change does not add up.
     """
     drawn = [each for each in commit.changes if not isinstance(each, Halted)]
     if len(drawn) != len(commit.seeds):
@@ -241,11 +225,7 @@ def _ask_again(
     grid: TickGrid,
     noise: Noise,
 ) -> None:
-    """Ask a mechanism as the commit did, and compare its answer.
-
-    Raises:
-        FailClosed: the answer is not the recorded one.
-    """
+    """Ask a mechanism as the commit did, and compare its answer."""
     live = admission.registry.numbered(asked.number)
     told = next((each for each in commit.answers if each.number == asked.answer), None)
     if live is None or live.series.asking is None or told is None or told.id is None:
@@ -278,11 +258,7 @@ def _watch_again(
     seed: bytes,
     noise: Noise | None,
 ) -> list[Coming]:
-    """Begin or end a watch as the commit did; without `noise` return it as a change that begins a tick later.
-
-    Raises:
-        FailClosed: the watch is refused now.
-    """
+    """Begin or end a watch as the commit did; without `noise` return it as a change that begins a tick later."""
     live = admission.registry.numbered(change.number)
     try:
         proposal = admission.watched_again(change)
@@ -303,11 +279,6 @@ def _begin(
     query: Query,
     noise: Noise,
 ) -> None:
-    """Begin or end a watch in the mechanism of a series.
-
-    Raises:
-        FailClosed: the mechanism refuses it now.
-    """
     try:
         states[number], _ = ask(series, states[number], query, noise)
     except RejectedMessage as refusal:
@@ -354,11 +325,7 @@ def _replay(
 
 
 def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
-    """Return the recorded body, if this version or a former one writes the replayed body so.
-
-    Raises:
-        FailClosed: the replayed body is not the recorded one.
-    """
+    """Return the recorded body, if this version or a former one writes the replayed body so."""
     if not is_recorded(release.body, body):
         raise _other_bytes(name, tick)
     return release.body
@@ -382,8 +349,7 @@ async def recover(
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None if journal and sink are both empty (a first start).
 
-    `memory` is empty, and the journal is replayed into it. `due` takes durable releases that are not public and
-    returns whether they should be.
+    `memory` is empty, and the journal is replayed into it. `due` says whether releases that are not public should be.
     """
     journal, sink, numbers = ports.journal, ports.sink, ReleaseNumbers()
     ports.progress(OPENING)

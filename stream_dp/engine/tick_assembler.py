@@ -1,9 +1,10 @@
 """From batches to closed ticks: which rows a tick holds and where its cut lies.
 
-A tick closes in a partition at that partition's mark, and closes when it has closed in all of them. What a record
-adds, and to which tick, depends on that record and on the marks before it in its own partition, never on when
-it was read. The cut carries everything read before it: the closed row, rows of ticks still open, dead letters
-and late records. Sans I/O: this file knows no source, clock or journal.
+A tick closes in a partition at that partition's mark, and closes when it has closed in all of them. What a record adds,
+and to which tick, depends on that record and on the marks before it in its own partition, never on when it was read.
+The cut carries everything read before it: the closed row, rows of ticks still open, dead letters and late records. Rows
+are private; open ones are dense, or sparse where they are wide and have few entries that are not 0: that changes
+nothing but room and time. A row that was handed out is never written to. Sans I/O: no source, clock or journal.
 """
 
 import sys
@@ -20,12 +21,6 @@ from stream_dp.engine.identifiers import ByColumn, Came
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 from stream_dp.engine.user_table import Used
 from stream_dp.journal.dead_letters import DeadLetters, Span
-
-# ---
-# Rows of ticks that are still open: dense, or sparse where they are wide and have few entries that are not 0.
-#
-# Rules: the form of a row changes nothing but room and time. A row that was handed out is never written to. Rows are
-# private.
 
 NARROW = 1024
 """The largest number of entries of a row that is always dense: 8 kB."""
@@ -50,7 +45,6 @@ Row: TypeAlias = IntArray | ThinRow
 
 
 def thin(row: Row) -> ThinRow:
-    """Return a row in sparse form."""
     if isinstance(row, ThinRow):
         return row
     columns = np.flatnonzero(row)
@@ -58,7 +52,7 @@ def thin(row: Row) -> ThinRow:
 
 
 def dense(row: Row, width: int) -> IntArray:
-    """Return a row in dense form with `width` entries, dropping entries beyond; such a row is returned itself."""
+    """Return a row with `width` entries, dropping entries beyond; a dense row of that width is returned itself."""
     if not isinstance(row, ThinRow) and len(row) == width:
         return row
     columns, counts = thin(row)
@@ -183,10 +177,7 @@ _ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds by tick: rows (`tick_rows.Row`) and numbers of records; and the refused spans, `dead`.
-
-    `arrived` holds, by tick, the identifiers for columns that count identifiers.
-    """
+    """What a batch adds by tick: rows, numbers of records, and `arrived` identifiers; and the refused spans, `dead`."""
 
     rows: dict[int, Any]
     dead: Sequence[Span]
@@ -200,15 +191,12 @@ class Router(Protocol):
     @property
     def width(self) -> int:
         """The number of entries of a row."""
-        ...
 
     def decode(self, batch: Batch) -> Batch:
         """Return the batch with its decoded payloads, for the guard and for `route`."""
-        ...
 
     def route(self, batch: Batch) -> Routed:
         """Route one batch; decode it first if nobody has."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -241,10 +229,7 @@ class Cut:
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
-        """The entries of the pending rows that are not 0, by tick and column.
-
-        Their number is bounded by the records.
-        """
+        """The entries of the pending rows that are not 0, by tick and column; the records bound their number."""
         found = {tick: thin(row) for tick, row in self.pending.items()}
         return {
             tick: dict(zip(row.columns.tolist(), row.counts.tolist(), strict=True))
@@ -268,11 +253,10 @@ class Cut:
 class ClosedTick:
     """A tick at its cut: reading continues at `positions`; `pending` has rows of later ticks, read before the cut.
 
-    Several ticks share these rows, so nobody can write to them: the assembler makes new ones. `marks` are the last
-    marks before `positions`; a mark that skipped ahead is beyond `tick`. `used` is what the records since the last
-    cut used of their users' caps, and `capped` how many records did not count. `arrived` are the tick's
-    identifiers, before anybody has checked which of them came earlier. `arriving` are the identifiers of later
-    ticks that came for the first time since the last cut.
+    Several ticks share these rows, so nobody can write to them. `marks` are the last marks before `positions`; a mark
+    that skipped ahead is beyond `tick`. `used` is what the records since the last cut used of their users' caps, and
+    `capped` how many records did not count. `arrived` are the tick's identifiers, before anybody has checked which of
+    them came earlier; `arriving` those of later ticks that came for the first time since the last cut.
     """
 
     tick: int
@@ -291,7 +275,6 @@ class ClosedTick:
 
     @property
     def cut(self) -> Cut:
-        """The cut at which the tick ended, without identifiers."""
         return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
 
 
@@ -318,8 +301,6 @@ class _Later(Mapping[int, Row]):
 
 @dataclass(slots=True, repr=False)
 class _Segment:
-    """What a partition holds between two of its marks."""
-
     rows: dict[int, OpenRow] = field(default_factory=dict)
     dead: DeadLetters = field(default_factory=DeadLetters)
     late: int = 0
@@ -382,7 +363,6 @@ class TickAssembler:
 
     @classmethod
     def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
-        """Return an assembler that continues behind this cut."""
         return cls(
             partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind,
             cut.arriving,
@@ -394,10 +374,7 @@ class TickAssembler:
         return self._next - 1 if known is None else known.marked
 
     def add(self, batch: Batch, routed: Routed) -> None:
-        """Add a routed batch, with its mark and its uses of caps.
-
-        A batch of an unknown partition adds the partition.
-        """
+        """Add a routed batch, with its mark and its uses of caps; an unknown partition is added."""
         partition = self._partitions.get(batch.partition)
         if partition is None:
             over = self._next - 1

@@ -1,7 +1,7 @@
 """The reader: source -> decoder -> guard -> router -> ticks, beside the commits, and again where a series was created.
 
-Rules: the bounded inbox makes it wait. What it has read is not durable and can be read again at any time. This file
-knows no actor and no journal.
+Rules: the bounded inbox makes it wait. What it has read is not durable and can be read again at any time. A guard
+decides by a record's user, by that user's own records and by public values. This file knows no actor and no journal.
 """
 
 import asyncio
@@ -14,35 +14,24 @@ from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
 from stream_dp.engine.user_memory import UserMemory
 
-# ---
-# The guard between the source and the rows: which records of a batch count at all.
-#
-# Rules: a guard decides by a record's user, by that user's own records and by public values. Its memory stands at the
-# cut. This file knows no field and no hash.
-
 
 class RecordGuard(Protocol):
     """Decides which records count; nothing that a payload holds raises."""
 
     @property
-    def memory(self) -> UserMemory:
-        """The guard's memory of users."""
-        ...
+    def memory(self) -> UserMemory: ...
 
     def begin(self, partitions: Sequence[int]) -> None:
         """Start to guard a source that had these partitions at the first start.
 
-        Raises:
-            UsageError: it cannot tell which partition holds a user's records.
+        Raises `UsageError` if it cannot tell which partition holds a user's records.
         """
-        ...
 
     def admit(self, batch: Batch, passed: int) -> Batch:
         """Return the batch without records that do not count, and with the cap that the others use.
 
         The ticks up to `passed` are over in the batch's partition, so their records are late.
         """
-        ...
 
 
 class EveryRecord:
@@ -55,7 +44,6 @@ class EveryRecord:
         """Do nothing."""
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Return the batch unchanged."""
         return batch
 
 
@@ -85,7 +73,6 @@ class Reader:
 
     @property
     def width(self) -> int:
-        """The number of entries of a row."""
         return self._router.width
 
     def begin(self, cut: Cut) -> None:
@@ -106,7 +93,6 @@ class Reader:
         self.begin(cut)
 
     async def end(self) -> None:
-        """Stop reading."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

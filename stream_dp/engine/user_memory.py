@@ -1,12 +1,11 @@
-"""The memories of identifiers: those in ticks that are still open, and those that came earlier in their window.
+"""What the guard and the counts of users remember: keyed hashes, in sealed commits only (private).
 
-Rules: identifiers of ticks that are still open are kept as sets by tick and column. A commit holds the identifiers
-that its own cut added. So the chain of commits holds each identifier of a tick and column once, however long the
-tick stays open; the commit with the tick drops them. Ticks are counted in order, at the cut, so a count depends on
-the identifiers of its tick and of the earlier ticks of its public window, and on nothing else: not on partitions,
-batches or the order within a tick. A window is forgotten when its last tick has closed and for no other reason:
-neither other identifiers nor want of room evict it. Snapshots repeat nothing: a start reads the chain from its
-first commit on. Private: keyed hashes, in sealed commits.
+`UserMemory`: how many events of each user count in each public window. `SeenMemory`: the identifiers that came earlier
+in their window. `OpenIdentifiers`: those of ticks that are still open.
+
+Rules: a window is forgotten when its last tick has closed and for no other reason: neither other users nor want of room
+evict it. A count depends on the identifiers of its tick and of the earlier ticks of its window, not on partitions,
+batches or the order within a tick. Snapshots repeat nothing: a start reads the chain from its first commit on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,19 +23,15 @@ from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
-# ---
-# The memory of the guard for users: how many events of each user count in each public window.
-#
-# Rules: events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or
-# they are given back when reading begins again at the cut. So the memory at the cut holds what the commits have
-# recorded, and the journal restores it. A window is forgotten when its last tick has closed and for no other reason:
-# neither other users nor want of room evict it. Private: hashes and numbers are in sealed commits only.
-
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class UserMemory:
-    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever)."""
+    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever).
+
+    Events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or they
+    are given back when reading begins again at the cut.
+    """
 
     def __init__(self, cap: int, window: int | None) -> None:
         self._cap = cap
@@ -48,7 +43,6 @@ class UserMemory:
 
     @property
     def size(self) -> int:
-        """The size of its table in bytes (private)."""
         return self._table.size
 
     def windows(self, ticks: IntArray) -> IntArray:
@@ -68,24 +62,19 @@ class UserMemory:
         return kept, used
 
     def rewind(self, cut: Cut) -> Cut:
-        """Forget events read behind the cut, and return the cut."""
         for used in self._pending.values():
             self._table.give_back(used.counted.since(self._open))
         self._pending.clear()
         return cut
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """See `Memory`."""
         if not ticks:
             return ticks, {}
         taken = chain.from_iterable(closed.used for closed in ticks)
         return ticks, {"users": self.settle(taken, ticks[-1].tick + 1)}
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
-        """Move on to the cut before `next_tick`, whose ticks took these events; return what the commit records.
-
-        Windows that are over are not recorded.
-        """
+        """Move to the cut before `next_tick`, whose ticks took these events; return what the commit records."""
         parts = []
         for used in taken:
             del self._pending[used.number]
@@ -94,15 +83,10 @@ class UserMemory:
         return _written(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
-        """Add what a commit recorded.
-
-        Raises:
-            FailClosed: this guard has not written the entries.
-        """
         self.recall(commit.users, commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
-        """Add the entries that a commit recorded for this memory, by window; raises like `replay`."""
+        """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
         for window, entries in recorded.items():
             if not self._table.add(_read(window, entries, commit.sequence), self._cap):
                 raise _foreign(commit.sequence)
@@ -110,11 +94,9 @@ class UserMemory:
             self._forget(commit.ticks[-1] + 1)
 
     def content(self) -> dict[int, bytes]:
-        """Return all entries, in the form of commits (private)."""
         return _written(self._table.items())
 
     def _forget(self, next_tick: int) -> None:
-        """Forget the windows whose last tick lies before `next_tick`."""
         if self._window is not None and next_tick // self._window > self._open:
             self._open = next_tick // self._window
             self._table.forget(self._open)
@@ -155,17 +137,13 @@ Recorded = dict[int, dict[int, bytes]]
 
 
 class SeenMemory:
-    """The identifiers that each column has counted in its window.
-
-    `windows` maps a column to the length of its window in ticks (None: for ever).
-    """
+    """The identifiers that each column has counted in its window of so many ticks (None: for ever)."""
 
     def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
         self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
 
     @property
     def size(self) -> int:
-        """The size of its tables in bytes (private)."""
         return sum(memory.size for memory in self._columns.values())
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
@@ -181,20 +159,14 @@ class SeenMemory:
         return counted, {"arrived": {column: part for column, part in settled.items() if part}}
 
     def rewind(self, cut: Cut) -> Cut:
-        """Return the cut; records behind it never reach this memory."""
+        """Records behind the cut never reach this memory."""
         return cut
 
     def replay(self, commit: Commit) -> None:
-        """Add what a commit recorded.
-
-        Raises:
-            FailClosed: this memory has not written the entries.
-        """
         for column, memory in self._columns.items():
             memory.recall(commit.arrived.get(column, {}), commit)
 
     def content(self) -> Recorded:
-        """Return all entries, in the form of commits (private)."""
         return {column: memory.content() for column, memory in sorted(self._columns.items())}
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
@@ -216,18 +188,18 @@ class SeenMemory:
 
 
 class OpenIdentifiers:
-    """The identifiers that have come in ticks behind the last commit, by tick and column."""
+    """The identifiers of ticks behind the last commit, by tick and column.
+
+    A commit holds the identifiers that its own cut added, so the chain holds each identifier of a tick and column once,
+    however long the tick stays open; the commit with the tick drops them.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[int, dict[int, list[Hashes]]] = {}
         self._next_tick = 0
 
     def replay(self, commit: Commit) -> None:
-        """Add the identifiers of the next commit, and drop those of ticks that are over with it.
-
-        Raises:
-            FailClosed: the commit adds to a tick that is over, or its identifiers cannot be read.
-        """
+        """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
         came = read_identifiers(commit.arriving)
@@ -239,7 +211,6 @@ class OpenIdentifiers:
         self._add(came)
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """See `Memory`."""
         if not ticks:
             return ticks, {}
         self._next_tick = ticks[-1].tick + 1
@@ -248,11 +219,9 @@ class OpenIdentifiers:
         return ticks, {"arriving": write_identifiers(came)}
 
     def rewind(self, cut: Cut) -> Cut:
-        """Return the cut with the identifiers of open ticks; records behind the cut never reach this memory."""
         return replace(cut, arriving=self.content())
 
     def content(self) -> dict[int, ByColumn]:
-        """Return all identifiers, by tick and column (private)."""
         return {
             tick: {column: np.concatenate(parts) for column, parts in sorted(found.items())}
             for tick, found in sorted(self._parts.items())

@@ -40,13 +40,11 @@ class Counted(NamedTuple):
 
     @classmethod
     def nothing(cls) -> "Counted":
-        """Return an instance without events."""
         none = np.empty(0, np.int64)
         return cls(np.empty((0, 2), np.uint64), none, none)
 
     @classmethod
     def together(cls, parts: Sequence["Counted"]) -> "Counted":
-        """Return the events of all parts."""
         users, windows, events = zip(cls.nothing(), *parts, strict=True)
         return cls(np.concatenate(users), np.concatenate(windows), np.concatenate(events))
 
@@ -78,8 +76,8 @@ class Used(NamedTuple):
 class UserTable:
     """Events by user and window, below 2^16 each; a user who is not in the table has no events.
 
-    A row has three words: two for the hash, and a third one for window + 1 and the number of events. A third word
-    of 0 marks a free row.
+    A row has three words: two for the hash, and a third one for window + 1 and the number of events; 0 marks a free
+    row.
     """
 
     def __init__(self) -> None:
@@ -91,7 +89,6 @@ class UserTable:
 
     @property
     def size(self) -> int:
-        """The size of the table in bytes."""
         return self._rows.nbytes
 
     def items(self) -> Counted:
@@ -132,7 +129,6 @@ class UserTable:
             np.subtract.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
 
     def forget(self, before: int) -> None:
-        """Forget the windows before this one."""
         marks = self._rows[:, 2]
         marks[marks >> _BITS <= np.uint64(before)] &= ~_EVENTS
         if 2 * len(self) < self._taken:
@@ -235,21 +231,19 @@ def _rows_of(whole: NDArray[np.void]) -> Rows:
     return whole.view(np.uint64).reshape(-1, 3)
 
 
-# ---
-# The keyed hash under which a user is remembered: AES-CMAC of the user's text, of many users at once.
-#
-# Rules: the hash is a function of the text and the key, so a user has the same hash after every start. Without the
-# key nobody can compute a hash or look for two texts that share one. A hash has 128 bits: two of n users share one
-# with a chance below n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two users with one hash
-# would share a cap, and each could displace up to k events of the other: twice what the guarantee is for, so shorter
-# hashes will not do. Source: NIST SP 800-38B, RFC 4493.
-
 _BLOCK = 16
 _REDUCTION = 0x87
 
 
 class UserHash:
-    """Hashes under a key of 32 bytes."""
+    """The keyed hash under which a user is remembered: AES-CMAC of the user's text, under a key of 32 bytes.
+
+    The hash is a function of the text and the key, so a user has the same hash after every start; without the key
+    nobody can compute a hash or look for two texts that share one. A hash has 128 bits: two of n users share one with a
+    chance below n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two users with one hash would
+    share a cap, and each could displace up to k events of the other: twice what the guarantee is for, so shorter hashes
+    will not do. Source: NIST SP 800-38B, RFC 4493.
+    """
 
     def __init__(self, key: bytes) -> None:
         # single blocks: the mode is CMAC's own, below

@@ -49,26 +49,17 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self._path.name
 
     @property
     def identity(self) -> str:
-        """Empty: a file may be copied."""
         return ""
 
     @property
     def grows(self) -> bool:
-        """False: a file has one partition."""
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Load the file.
-
-        Raises:
-            FailClosed: `origin` is not the declared start.
-            UsageError, WorldError: see `load_records`.
-        """
         if origin != self._grid.origin:
             raise FailClosed(f"{self._path}: tick 0 does not begin at the declared start")
         self._ticks = await asyncio.to_thread(self._load)
@@ -76,11 +67,6 @@ class FileSource:
         return (0,)
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue at the position of partition 0.
-
-        Raises:
-            FailClosed: the file has no such position (it was cut since).
-        """
         position = positions.get(0, 0)
         if not 0 <= position <= self._end(len(self._ticks) - 1):
             raise FailClosed(f"{self._path}: the file is not the one read before; bring it back")
@@ -95,7 +81,6 @@ class FileSource:
         return [self._batch(each) for each in range(tick, stop)]
 
     async def close(self) -> None:
-        """Forget the records."""
         self._ticks = TickedRecords({}, 0)
 
     def _load(self) -> TickedRecords:
@@ -103,7 +88,6 @@ class FileSource:
         return ticked(records, self._grid)
 
     def _end(self, tick: int) -> int:
-        """Return the position after a tick."""
         return self._ticks.before(tick + 1) + tick + 1
 
     def _batch(self, tick: int) -> Batch:
@@ -131,16 +115,11 @@ class FileSink:
         self._last: bytes | None = None
 
     async def open(self) -> None:
-        """Open or create the file, and cut off a line that a crash left incomplete.
-
-        Raises:
-            WorldError: the folder is missing, or the file cannot be written.
-        """
+        """Open or create the file, and cut off a line that a crash left incomplete; `WorldError` if that fails."""
         self._thread = OneThread("stream-dp-sink")
         await self._run(self._open)
 
     async def last(self) -> bytes | None:
-        """Return the last line; None in an empty file."""
         return self._last
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -156,16 +135,10 @@ class FileSink:
                     yield line
 
     async def publish(self, releases: Sequence[Release]) -> None:
-        """Append the releases that are not in the file yet; durable on return.
-
-        Raises:
-            FailClosed: see `PublicSequence.not_yet_visible`.
-            WorldError: the file could not be written; the same releases may be published again.
-        """
+        """Append the releases that are not in the file yet; durable on return."""
         await self._run(self._publish, tuple(releases))
 
     async def close(self) -> None:
-        """Close the file once running calls are done."""
         if self._thread is not None:
             await self._thread.run(self._close)
             self._thread.stop()

@@ -1,13 +1,12 @@
 """A mark outside the journal of its length, so that a lost or older journal is not taken for a first start.
 
 The mark is a small file in the user's state folder: one for each pipeline and source, and for a file source one for
-each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead
-of the journal.
+each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead.
 
-Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for
-the new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at
-another place counts if it was made under the same key, because the data may have been moved. Other data under
-another key are another pipeline. This file knows no key, only the id of one, and no content.
+Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the
+new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at another
+place counts if it was made under the same key, because the data may have been moved. Other data under another key are
+another pipeline.
 """
 
 import hashlib
@@ -77,11 +76,9 @@ class HighWater:
         return self._path if self._path.exists() or not self._older.exists() else self._older
 
     async def open(self) -> None:
-        """Open the journal."""
         await self.marked.open()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Read the journal and count its commits."""
         self._commits = 0
         async with closing(self.marked.read()) as sealed:
             async for one in sealed:
@@ -91,10 +88,8 @@ class HighWater:
     async def verify(self, positions: Positions) -> None:
         """Verify the journal, and compare it with its mark.
 
-        Raises:
-            Unconfirmed: the journal's own record has expired; its mark agrees.
-            FailClosed: the journal holds fewer commits than the mark, or none after some, or lies in another
-            cluster.
+        Raises `Unconfirmed` if the journal's own record has expired and its mark agrees, `FailClosed` if the journal
+        holds fewer commits than the mark, or lies in another cluster.
         """
         unconfirmed: Unconfirmed | None = None
         try:
@@ -131,14 +126,12 @@ class HighWater:
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Append, then move the mark."""
         await self.marked.append(commit, sealed)
         self._commits = commit.sequence + 1
         self._mark()
         self._adopt()
 
     async def close(self) -> None:
-        """Close the journal."""
         await self.marked.close()
 
     def _seen(self, mine: "_Mark | None") -> "list[_Mark]":

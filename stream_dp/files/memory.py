@@ -1,7 +1,6 @@
 """Source, journal, sink, messages and answers in memory, for tests and embedding: the simplest adapters.
 
-Rules: state that outlives an engine is a value that the caller keeps and passes to the next adapter: a
-`MemoryStore`, or a list of bodies.
+State that outlives an engine is a value that the caller keeps and passes to the next adapter.
 """
 
 import asyncio
@@ -20,8 +19,8 @@ _POLL_S = 0.001
 class MemorySource:
     """A source of given batches, each partition in its own order.
 
-    After a seek, a partition continues after its position. A batch that did not move the position (a mark of the
-    clock) is repeated: marks may repeat, records may not.
+    After a seek, a partition continues after its position. A batch that did not move the position (a mark of the clock)
+    is repeated: marks may repeat, records may not.
     """
 
     def __init__(
@@ -39,25 +38,20 @@ class MemorySource:
 
     @property
     def name(self) -> str:
-        """The name of this source in the journal's header."""
         return self._name
 
     @property
     def identity(self) -> str:
-        """Empty."""
         return ""
 
     @property
     def grows(self) -> bool:
-        """False: the partitions are given."""
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Return the partitions."""
         return self._partitions
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue after these positions."""
         before: dict[int, int] = {}
         self._left = []
         for batch in self._batches:
@@ -68,7 +62,6 @@ class MemorySource:
                 self._left.append(batch)
 
     async def read(self) -> Sequence[Batch]:
-        """Return the next batch; empty at the end."""
         await asyncio.sleep(0)
         return (self._left.pop(0),) if self._left else ()
 
@@ -93,25 +86,18 @@ class MemoryJournal:
         self._epoch: int | None = None
 
     async def open(self) -> None:
-        """Fence every journal that opened this store before."""
         self._store.epoch += 1
         self._epoch = self._store.epoch
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield all sealed commits."""
         self._check_lease()
         for sealed in tuple(self._store.commits):
             yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Do nothing: nothing outside this store knows the journal."""
+        """Nothing outside this store knows the journal."""
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Keep the commit.
-
-        Raises:
-            FailClosed: another journal opened the store since, or the commit is not the next one.
-        """
         self._check_lease()
         if commit.sequence != len(self._store.commits):
             raise FailClosed("memory journal: this commit is not the next one; nothing was written")
@@ -119,7 +105,6 @@ class MemoryJournal:
         self._store.positions.update(commit.positions)
 
     async def close(self) -> None:
-        """Release the lease."""
         self._epoch = None
 
     def _check_lease(self) -> None:
@@ -139,17 +124,14 @@ class _MemorySequence(Generic[P]):
         """Do nothing."""
 
     async def last(self) -> bytes | None:
-        """Return the last body, or None."""
         return self.bodies[-1] if self.bodies else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Return all bodies after `beyond`."""
         for body in tuple(self.bodies):
             if self._sequence.after(body, beyond, self._place):
                 yield body
 
     async def publish(self, durable: Sequence[P]) -> None:
-        """Append the entries that are not visible yet."""
         fresh = self._sequence.not_yet_visible(durable, await self.last(), self._place)
         self.bodies.extend(one.body for one in fresh)
 
@@ -158,15 +140,11 @@ class _MemorySequence(Generic[P]):
 
 
 class MemorySink(_MemorySequence[Release]):
-    """The bodies of all releases, in `bodies`."""
-
     def __init__(self, bodies: list[bytes] | None = None) -> None:
         super().__init__(RELEASES, "memory sink", bodies)
 
 
 class MemoryAnswers(_MemorySequence[Answer]):
-    """The bodies of all answers, in `bodies`."""
-
     def __init__(self, bodies: list[bytes] | None = None) -> None:
         super().__init__(ANSWERS, "memory answers", bodies)
 
@@ -179,18 +157,15 @@ class MemoryQuestions:
         self._place = -1
 
     def put(self, value: bytes, stamp: int) -> None:
-        """Add a message at the end."""
         self.queue.append(Question(len(self.queue), value, stamp))
 
     async def open(self) -> None:
         """Do nothing."""
 
     async def seek(self, place: int) -> None:
-        """Continue at this place."""
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        """Wait for messages at or after the place."""
         # the list's owner adds to it without a signal
         while not (found := [each for each in self.queue if each.place >= self._place]):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)

@@ -1,11 +1,10 @@
-"""A data file as records: CSV, JSON lines or Parquet, each also with `.gz`.
+"""A data file as records: CSV, JSON lines or Parquet, each also with `.gz`; and plain rows, without a schema.
 
-Rules: every row or line is one record, and a bad one affects no other. A value that does not convert stays a
-string. A row with too few or too many columns, or a Parquet row with a cell that cannot be converted, becomes a
-payload that no decoder accepts as an object. A broken JSON line or bad UTF-8 stays unchanged. The engine makes dead
-letters of them. Blank lines are not records. CSV and Parquet give JSON objects with the declared fields that the
-file has; an empty cell is null. `core.time` reads a record's own time. Error texts name the file and its
-columns, never a cell.
+Rules: every row or line is one record, and a bad one affects no other. A value that does not convert stays a string. A
+row with too few or too many columns, or a Parquet row with a cell that cannot be converted, becomes a payload that no
+decoder accepts as an object. A broken JSON line or bad UTF-8 stays unchanged. The engine makes dead letters of them.
+Blank lines are not records. CSV and Parquet give JSON objects with the declared fields that the file has; an empty cell
+is null. `core.time` reads a record's own time. Error texts name the file and its columns, never a cell.
 """
 
 import csv
@@ -33,14 +32,6 @@ from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, 
 from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
 
-# ---
-# The rows of a Parquet file, cell by cell.
-#
-# Rules: a cell that cannot be converted (bad UTF-8, a date after the year 9999) affects only its own row, which
-# becomes None. A timestamp with a zone becomes text in UTC, one without becomes text without an offset, both in whole
-# milliseconds, floored, also before 1970. The library is imported on first use. Error texts name the file's columns,
-# never a cell.
-
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
 _PER_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
@@ -51,14 +42,14 @@ class UnreadableParquet(Exception):
 
 
 class ParquetCells:
-    """The columns of one file, and its rows."""
+    """The columns of a Parquet file, and its rows; `UnreadableParquet` if it is none, or without pyarrow.
+
+    A cell that cannot be converted (bad UTF-8, a date after the year 9999) affects only its own row. A timestamp with a
+    zone becomes text in UTC, one without becomes text without an offset, both in whole milliseconds, floored, also
+    before 1970.
+    """
 
     def __init__(self, data: bytes) -> None:
-        """Read the file's schema.
-
-        Raises:
-            UnreadableParquet: pyarrow is not installed, or this is not a Parquet file.
-        """
         try:
             self._arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         except ImportError:
@@ -76,11 +67,7 @@ class ParquetCells:
     def rows(self, wanted: Sequence[str], text_of: Callable[[int], object]) -> Iterator[Row]:
         """Yield the cells of the wanted columns, row by row, in the file's order; None for a row with a bad cell.
 
-        `text_of` writes a timestamp with a zone, given in milliseconds; if it raises OverflowError, the cell is
-        bad.
-
-        Raises:
-            UnreadableParquet: the file is damaged.
+        `text_of` writes a timestamp with a zone, given in milliseconds; if it raises OverflowError, the cell is bad.
         """
         try:
             for batch in self._file.iter_batches(columns=list(wanted)):
@@ -140,8 +127,6 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class FieldType(StrEnum):
-    """The type of a declared field."""
-
     INTEGER = "integer"
     NUMBER = "number"
     BOOLEAN = "boolean"
@@ -152,15 +137,11 @@ class FieldType(StrEnum):
 
 
 class Separated(NamedTuple):
-    """The type of a declared list field whose entries are in one text cell, separated by `separator`.
-
-    An empty cell is an empty list.
-    """
+    """The type of a declared list field: entries in one text cell, separated by `separator`; none if it is empty."""
 
     separator: str
 
     def entries(self, cell: str) -> list[str]:
-        """Return the entries of a cell."""
         return cell.split(self.separator) if cell else []
 
 
@@ -190,9 +171,7 @@ def each_record(
 ) -> Iterator[Record]:
     """Read the file record by record in its own order; `form` is the form of the times in `time_field`.
 
-    Raises:
-        UsageError: the file does not exist, its format is unknown or damaged, or it has no column for the time.
-        WorldError: the file cannot be read.
+    Raises `UsageError` (no such file, an unknown or damaged format, no column for the time) or `WorldError`.
     """
     with opened_data(path) as (file, ending):
         yield from _READERS[ending](file, fields, time_field, form)
@@ -225,16 +204,15 @@ def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
 
 
 class TickedRecords(Sequence[Sequence[Record]]):
-    """The records of each tick of a grid; ticks without any take no memory, so a horizon may be long."""
+    """The records of ticks 0 to `horizon` - 1; ticks without any take no memory, so a horizon may be long."""
 
     def __init__(self, ticks: Mapping[int, Sequence[Record]], horizon: int) -> None:
-        """Take the records of ticks 0 to `horizon` - 1; ticks that are not in `ticks` have none."""
         self._records, self._ticks = ticks, range(horizon)
         self._taken = sorted(ticks)
         self._sums = [0, *accumulate(len(ticks[tick]) for tick in self._taken)]
 
     def __len__(self) -> int:
-        """Return the number of ticks, with or without records."""
+        """The number of ticks, with or without records."""
         return len(self._ticks)
 
     @overload
@@ -242,13 +220,11 @@ class TickedRecords(Sequence[Sequence[Record]]):
     @overload
     def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
     def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
-        """Return the records of a tick, or a list of the records of each tick in a slice."""
         if isinstance(place, slice):
             return [self._records.get(tick, ()) for tick in self._ticks[place]]
         return self._records.get(self._ticks[place], ())
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """Yield the records of each tick."""
         return (self._records.get(tick, ()) for tick in self._ticks)
 
     def before(self, tick: int) -> int:
@@ -260,10 +236,7 @@ def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
     """Return the records of each tick of the grid, by time; equal times keep the file's order.
 
     A record outside of the range goes to the nearest tick; records without a readable time go to tick 0, before the
-    others. The tick of a record depends on that record alone.
-
-    Raises:
-        ValueError: the grid has no horizon.
+    others. The tick of a record depends on that record alone. The grid must have a horizon.
     """
     if grid.horizon is None:
         raise ValueError("a file needs a grid with a horizon")
@@ -444,20 +417,13 @@ _NAMES: Mapping[str, Callable[[_Bytes], list[str]]] = {
     ".parquet": _parquet_names,
 }
 
-# ---
-# The rows of a CSV or of JSON lines, without a schema: for `send` and `init`.
-#
-# Rules: as in `records`, every line is one row, and a bad line affects no other. Cells of a CSV are texts; an empty
-# cell is None. Columns without a name, or with a name that occurs twice, are left out, because their names do not
-# identify them. Error texts contain no cell.
-
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
 _PLAIN_ROWS_BOM = "\ufeff"
 
 
 class PlainRow(NamedTuple):
-    """One line: its number and its values by name; None if it is not a complete row or not a JSON object."""
+    """A line of a CSV or of JSON lines: its values by name; None if it is not a complete row or no JSON object."""
 
     line: int
     value: Mapping[str, Any] | None
@@ -467,7 +433,6 @@ class PlainRow(NamedTuple):
 
 
 def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    """Yield the objects of JSON lines; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         text = line.removeprefix(_PLAIN_ROWS_BOM.encode()) if number == 1 else line
         if not text.strip():
@@ -476,7 +441,6 @@ def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
 
 
 def json_object(text: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a payload; None for anything else."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -485,7 +449,10 @@ def json_object(text: bytes) -> dict[str, Any] | None:
 
 
 def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    """Yield the rows below the first line of a CSV, with cells by column name."""
+    """Yield the rows below the first line of a CSV, as texts by column name; an empty cell is None.
+
+    Columns without a name, or with a name that occurs twice, are left out, as their names do not identify them.
+    """
     rows = csv_rows(_texts(lines))
     header = next(rows, (0, None))[1] or []
     once = set(nameable(header))
@@ -504,7 +471,6 @@ def nameable(header: Sequence[str]) -> list[str]:
 
 
 def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
-    """Yield the rows of a CSV (`cells`), or of JSON lines."""
     return (cell_rows if cells else json_rows)(lines)
 
 
@@ -559,5 +525,4 @@ def _encoded(row: Mapping[str, object]) -> bytes:
 
 
 def lines_of(file: BinaryIO | io.BufferedIOBase) -> Iterator[bytes]:
-    """Yield the lines of an open file as they arrive."""
     return iter(file.readline, b"")

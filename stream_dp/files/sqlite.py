@@ -1,10 +1,11 @@
-"""The embedded journal: one SQLite file (WAL, synchronous=FULL), one writer, one thread.
+"""The embedded journal, and messages and answers beside it, as SQLite files (WAL, synchronous=FULL), one thread each.
 
 Rules: a commit is one transaction, durable when `append` returns. A lock on `FILE.lock` (`flock`) excludes a second
 engine while the first one lives. The system releases the lock however the process ends, and the lock file stays. If
-somebody removes it, the sequence number is a second fence: a commit that is not the next one is refused. A file
-that is not a sound journal of this program and version (`user_version`) is never written to and never replaced. The
-file is private (mode 0600).
+somebody removes it, the sequence number is a second fence: a commit that is not the next one is refused. A file that is
+not a sound file of this program and version (`user_version`) is never written to and never replaced. The files are
+private (mode 0600). Everybody with write access to the file of messages may put a message there; its signature decides
+whether it counts.
 """
 
 import asyncio
@@ -23,11 +24,6 @@ from stream_dp.files.threads import OneThread, sync_folder
 from stream_dp.journal.commit import Answer, Commit
 from stream_dp.journal.public_sequence import ANSWERS
 
-# ---
-# Common parts of a pipeline's SQLite files: their application, transactions and errors.
-#
-# This file knows no table.
-
 _OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
 
 
@@ -36,9 +32,7 @@ def is_ours(
 ) -> bool:
     """Return True for a file of this application and version, False for an empty file.
 
-    Raises:
-        FailClosed: the file is another program's; `foreign` is the text.
-        UnknownFormat: `what` has tables of another version.
+    Raises `FailClosed` (with the text `foreign`) for another program's, `UnknownFormat` if `what` has another version.
     """
     (found,) = database.execute("PRAGMA application_id").fetchone()
     (form,) = database.execute("PRAGMA user_version").fetchone()
@@ -54,7 +48,6 @@ def is_ours(
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Commit everything done in the context, or nothing."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -66,12 +59,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def failures(path: Path, what: str, damaged: FailClosed) -> Iterator[None]:
-    """Translate SQLite errors: the disk of `what` failed, or the file is damaged.
-
-    Raises:
-        WorldError: the disk or the folder failed.
-        FailClosed: `damaged`, for anything else.
-    """
+    """Translate SQLite errors: `WorldError` if the disk of `what` or its folder failed, else `damaged`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -84,13 +72,6 @@ def failures(path: Path, what: str, damaged: FailClosed) -> Iterator[None]:
             f"{path}: {error.strerror}; check the folder and its permissions"
         ) from None
 
-
-# ---
-# Messages and answers of an embedded pipeline: two tables of the SQLite file `JOURNAL.messages`.
-#
-# Rules: everybody with write access to the file may put a message there (`put_question`); its signature decides
-# whether it counts. The file is made with the first message or answer and is private to its owner (mode 0600).
-# Answers are durable when `publish` returns. A file that is not a sound file of this program is never written to.
 
 _T = TypeVar("_T")
 _SQLITE_MESSAGES_APPLICATION = 0x7364_706D  # "sdpm"
@@ -113,26 +94,18 @@ class SqliteQuestions:
         self._place = -1
 
     async def open(self) -> None:
-        """Start a thread; the file need not exist."""
         await self._file.open()
 
     async def seek(self, place: int) -> None:
-        """Continue at this place."""
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        """Wait for the next messages and return 64 of them at most.
-
-        Raises:
-            FailClosed, WorldError: see `SqliteAnswers.publish`.
-        """
         while not (found := await self._file.run(self._next)):  # noqa: ASYNC110 - others write
             await asyncio.sleep(_POLL_S)
         self._place = found[-1].place + 1
         return found
 
     async def close(self) -> None:
-        """End the thread."""
         await self._file.close()
 
     def _next(self) -> list[Question]:
@@ -151,18 +124,15 @@ class SqliteAnswers:
         self._place = str(path)
 
     async def open(self) -> None:
-        """Start a thread; the file need not exist."""
         await self._file.open()
 
     async def last(self) -> bytes | None:
-        """Return the body of the last answer, or None."""
         rows = await self._file.run(
             lambda: self._file.rows("SELECT body FROM answers ORDER BY number DESC LIMIT 1", ())
         )
         return bytes(rows[0][0]) if rows else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Yield the bodies of all answers after `beyond`, oldest first."""
         statement = "SELECT number, body FROM answers WHERE number > ? ORDER BY number LIMIT ?"
         after = beyond
         while rows := await self._chunk(statement, after):
@@ -172,12 +142,6 @@ class SqliteAnswers:
                     yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        """Add all new answers at once; durable on return.
-
-        Raises:
-            FailClosed: an answer is there with other bytes; or the file is damaged or another program's.
-            WorldError: the disk failed; the same answers may be published again.
-        """
         fresh = ANSWERS.not_yet_visible(answers, await self.last(), self._place)
         if fresh:
             rows = [(answer.number, answer.body) for answer in fresh]
@@ -186,7 +150,6 @@ class SqliteAnswers:
             )
 
     async def close(self) -> None:
-        """End the thread."""
         await self._file.close()
 
     async def _chunk(self, statement: str, after: int) -> list[Any]:
@@ -194,11 +157,7 @@ class SqliteAnswers:
 
 
 def put_question(path: Path, value: bytes) -> None:
-    """Add one message to the file with the present time; blocks.
-
-    Raises:
-        FailClosed, WorldError: see `SqliteAnswers.publish`.
-    """
+    """Add one message to the file with the present time; blocks. Raises `FailClosed` or `WorldError`."""
     with _sqlite_messages_failures(path), closing(_connected(path)) as database:
         _write(
             database,
@@ -252,7 +211,6 @@ class _File:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         sync_folder(path.parent)
@@ -271,7 +229,6 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _sqlite_messages_recognise(database: sqlite3.Connection, path: Path) -> bool:
-    """Return True for a file of this program, False for an empty file."""
     return is_ours(
         database, _SQLITE_MESSAGES_APPLICATION, _SQLITE_MESSAGES_VERSION, f"the file {path}",
         f"{path}: an SQLite file of another program; move it away",
@@ -321,12 +278,7 @@ class SqliteJournal:
         self._file: os.stat_result | None = None
 
     async def open(self) -> None:
-        """Take the lock, then open or create the file and check all of it.
-
-        Raises:
-            FailClosed: another engine runs on it, or it is damaged or another program's.
-            WorldError: the folder is missing, or the file cannot be written.
-        """
+        """Take the lock, then open or create the file and check all of it."""
         self._thread = OneThread("stream-dp-journal")
         try:
             await self._run(self._open)
@@ -335,11 +287,6 @@ class SqliteJournal:
             raise
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield all sealed commits, oldest first.
-
-        Raises:
-            FailClosed: one is missing.
-        """
         start, chunk = 0, [b""]
         while chunk:
             chunk = await self._run(self._chunk, start)
@@ -348,19 +295,12 @@ class SqliteJournal:
                 yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Do nothing: nothing outside this file knows the journal. The engine compares it with the sink."""
+        """Nothing outside this file knows the journal; the engine compares it with the sink."""
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Make the commit durable.
-
-        Raises:
-            FailClosed: this commit is not the next one, or the file was moved away.
-            WorldError: the disk failed; the next open shows whether the commit is durable.
-        """
         await self._run(self._append, commit, sealed)
 
     async def close(self) -> None:
-        """Close the file and release the lock, once running calls are done."""
         if self._thread is not None:
             await self._run(self._close)
             self._thread.stop()
@@ -422,20 +362,14 @@ class SqliteJournal:
 def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
     """Return `most` sealed commits (-1: all) from number `start` on, without a lock: an engine may be running.
 
-    Raises:
-        UsageError: there is no journal.
-        FailClosed: it is damaged, or another program's.
+    Raises `UsageError` if there is no journal, `FailClosed` if it is damaged or another program's.
     """
     with _failures(path), _read_only(path) as database:
         return _sealed(database.execute(_COMMITS, (start, most)), start, path)
 
 
 def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:
-    """Write sealed commits from number `begin` on into a read-only copy; number 0 makes the file.
-
-    Raises:
-        WorldError: the file cannot be written.
-    """
+    """Write sealed commits from number `begin` on into a read-only copy; number 0 makes the file."""
     with _failures(path):
         if begin == 0:
             _create(path)
@@ -498,7 +432,6 @@ def _is_still(path: Path, file: os.stat_result | None) -> bool:
 
 
 def _recognise(database: sqlite3.Connection, path: Path) -> bool:
-    """Return True for a journal of this program, False for an empty file."""
     return is_ours(
         database, _APPLICATION, _VERSION, f"the journal {path}",
         f"{path}: an SQLite file of another program; name another path",

@@ -30,8 +30,7 @@ _B = TypeVar("_B", bound=PublicBody)
 def decoded_body(body: bytes, form: type[_B], version: int, kind: str, what: str) -> _B:
     """Return a body of this `form`, the `version` of bodies of this `kind`; `what` names it in errors.
 
-    Raises:
-        FailClosed: it is no such body.  UnknownFormat: its form is not the one that this version reads.
+    Raises `FailClosed` if it is no such body, `UnknownFormat` if its form is not the one that this version reads.
     """
     try:
         found = msgspec.json.decode(body, type=form)

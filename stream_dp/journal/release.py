@@ -2,8 +2,7 @@
 
 Rules: a body is one line of JSON in UTF-8, made of an answer and of public values; it says no batch, offset or wall
 time. The form has a version, `v`: the meaning of its fields never changes, a later form has another number, and an
-unknown form is refused. A written release is never written again in another form: the bytes are the release. This
-file knows no actor, journal, topic or page.
+unknown form is refused. A written release is never written again in another form: the bytes are the release.
 """
 
 import json
@@ -41,10 +40,7 @@ _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one e
 
 
 class Shape(StrEnum):
-    """The form of a series' releases: `value`, `values` by key, keys that `fired`, `ranks`, or `windows`.
-
-    Each window has a value, values, quantiles or ranks.
-    """
+    """The form of a series' releases; each of its `windows` has a value, values, quantiles or ranks."""
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
@@ -67,15 +63,14 @@ class Head(PublicBody, frozen=True, kw_only=True):
 
     @property
     def end_ms(self) -> int:
-        """The end of the tick, ms since 1970."""
         return _moment(self.end) or 0
 
 
 class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A released quantile: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
 
-    A window that ended has in place of them the two ends of the one `bucket` that was chosen. These say nothing of
-    the noise, and the exact quantile may lie anywhere. Former versions wrote them as `low` and `high`.
+    A window that ended has in place of them the two ends of the one `bucket` that was chosen. These say nothing of the
+    noise, and the exact quantile may lie anywhere. Former versions wrote them as `low` and `high`.
     """
 
     value: int | float
@@ -97,8 +92,7 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place in a top list: who holds it by the released values, and who else may hold it.
 
-    `tied` are the names that cannot be distinguished from `name`, the greatest first; `more` further names are not
-    listed.
+    `tied` are the names that cannot be distinguished from `name`, the greatest first; `more` others are not listed.
     """
 
     name: str
@@ -190,7 +184,6 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shape(self) -> Shape:
-        """The shape of the release: which of `value`, `values`, `fired`, `ranks` and `windows` it has."""
         shown = {
             Shape.SCALAR: self.value,
             Shape.HISTOGRAM: self.values,
@@ -201,11 +194,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _require_one_width(part: "WindowPart | Released") -> None:
-    """Do nothing if there is a band, or both ends of each quotient.
-
-    Raises:
-        ValueError: neither, or more than one of them.
-    """
+    """Raise `ValueError` unless there is a band, or both ends of each quotient, and not both."""
     if part.band is not UNSET and part.low is part.high is part.lows is part.highs is UNSET:
         return
     ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
@@ -223,9 +212,6 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
 
     >>> content(Shape.FLAGS, ("AA", "UA"), np.array([0, 1])), content(Shape.SCALAR, ("",), np.array([7]))
     ({'fired': ('UA',)}, {'value': 7})
-
-    Raises:
-        ValueError: the answer has another number of entries.
     """
     counted = shape is Shape.FLAGS and len(answer) == 2 * len(keys) > 0
     if len(answer) != len(keys) and not counted:
@@ -253,9 +239,6 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
     >>> write_part = msgspec.json.encode
     >>> write_part(part(("",), np.array([7]), 2)), write_part(part(("AA",), np.array([7]), 2))
     (b'{"value":7,"band":2}', b'{"values":{"AA":7},"band":2}')
-
-    Raises:
-        ValueError: the answer has another number of entries.
     """
     shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
     told: Any = told_number(band, unit)
@@ -263,13 +246,10 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
 
 
 def told_number(units: int, unit: Fraction) -> int | Decimal:
-    """Return `units` times `unit`: an integer, or, if the unit is no integer, the exact decimal with its places.
+    """Return `units` times `unit`, an integer or the exact decimal with its places (at most 6, else `ValueError`).
 
     >>> told_number(1250, Fraction(1, 100)), told_number(-3, Fraction(5))
     (Decimal('12.50'), -15)
-
-    Raises:
-        ValueError: the unit is no decimal of at most 6 places.
     """
     if unit.denominator == 1:
         return units * unit.numerator
@@ -301,7 +281,6 @@ def name_bytes(name: str) -> int:
 
 
 def write(released: Released) -> bytes:
-    """Return the exact public bytes of a release."""
     return _ENCODER.encode(released)
 
 
@@ -320,11 +299,7 @@ def is_recorded(recorded: bytes, written: bytes) -> bool:
 
 
 def read(body: bytes, what: str = "what should be a release") -> Released:
-    """Return a release, from its bytes; `what` names them in errors.
-
-    Raises:
-        FailClosed: it is no release.  UnknownFormat: its form is not the one that this version reads.
-    """
+    """Return a release from its bytes; raises `FailClosed` (no release, called `what`) or `UnknownFormat`."""
     return decoded_body(body, Released, VERSION, "release", what)
 
 
@@ -344,11 +319,7 @@ def read_head(body: bytes, what: str = "what should be a release") -> Head:
 
 
 def release_of(body: bytes) -> Release:
-    """Return a published body with its number, series and tick, as the gate hands on releases.
-
-    Raises:
-        FailClosed: it is no release, has another form, or more than one line.
-    """
+    """Return a published body with its number, series and tick; raises `FailClosed` if it is no release of one line."""
     if b"\n" in body or b"\r" in body:
         raise FailClosed(
             "a published release is more than one line; bring the releases back as they were"

@@ -1,9 +1,11 @@
-"""Messages of analysts to a running engine: one model for each action, and the reader of their JSON.
+"""Messages of analysts to a running engine: a model for each action, the reader of their JSON, and their signatures.
 
-Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its
-key. Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch
-is handed over as its bytes in the message; the code that plans it decides what it means and how exact its numbers
-are. The JSON Schema of docs/messages.json is made of these models.
+Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its key.
+Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch is handed
+over as its bytes in the message; the code that plans it decides what it means and how exact its numbers are. A message
+is its sender's if it is signed with a token of the analyst whom it names, or with the operator's, which may act for
+everyone. Whether a token has expired is decided by the stamp of the message. The JSON Schema of docs/messages.json is
+made of these models.
 """
 
 import json
@@ -122,7 +124,7 @@ class AskMessage(Message):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What is asked, by its keys in the message; those that are not there are left out."""
+        """What is asked, by its keys in the message, without those that are not there."""
         said = {
             "keys": self.keys and list(self.keys), "from": self.from_, "to": self.to,
             "window": self.window, "watch": self.watch, "threshold": self.threshold,
@@ -173,7 +175,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Address(Message):
-    """What a message says of itself before what it wants, and whether that is anything there is."""
+    """What a message says of itself before what it wants."""
 
     model_config = ConfigDict(extra="ignore")
     do: str = ""
@@ -182,8 +184,7 @@ class Address(Message):
 def read_address(text: str) -> Address:
     """Read the id of a message, its sender, and until when it is valid; its request may be wrong.
 
-    Raises:
-        UsageError: one of them is missing or malformed; errors are as those of `read_message`.
+    Raises `UsageError` as `read_message`.
     """
     parts = _parts(text)
     found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
@@ -192,11 +193,7 @@ def read_address(text: str) -> Address:
 
 
 def content_of(text: str) -> bytes:
-    """Return the bytes that identify a message: all of it word for word, except its `until`.
-
-    Raises:
-        UsageError: it is no JSON object.
-    """
+    """Return the bytes that identify a message: all of it word for word, except its `until`."""
     parts = sorted(_parts(text).items())
     return b"\n".join(
         json.dumps(key).encode() + b" " + bytes(raw) for key, raw in parts if key != "until"
@@ -206,8 +203,7 @@ def content_of(text: str) -> bytes:
 def read_message(text: str) -> AnyMessage:
     """Read the JSON text of a message.
 
-    Raises:
-        UsageError: it is no message; every problem is named with its key, and no value is repeated.
+    Raises `UsageError`: every problem is named with its key, and no value is repeated.
     """
     parts = _parts(text)
     kind = MESSAGES.get(str(_value(parts.get("do", msgspec.Raw(b"0")))))
@@ -220,11 +216,8 @@ def read_message(text: str) -> AnyMessage:
 
 
 def read_ask(series: str, parameters: bytes) -> AskMessage:
-    """Read the parameters of a query to a series: a JSON object without the rest of its message.
-
-    Raises:
-        UsageError: it is no such object, or has keys that are not for asking; errors are as those of
-            `read_message`.
+    """Read the parameters of a query to a series: a JSON object without the rest of its message; errors as of
+    `read_message`.
     """
     try:
         parts = _parts(parameters.decode())
@@ -293,13 +286,6 @@ _WORDS: Mapping[tuple[str, str], str] = {
 }
 """The wording of problems, by key ("": any) and kind."""
 
-# ---
-# Messages as the engine takes them: opened, their signatures checked, and their requests read.
-#
-# Rules: it implements `engine.messages.addressed.MessageReader`. A message is its sender's if it is signed with a
-# token of the analyst whom it names, or with the operator's, which may act for everyone. Whether a token has expired
-# is decided by the stamp of the message, never by when it is read. Nothing of a refused message is repeated.
-
 OPERATOR = ""
 _NOT_VALID = (
     "token: has expired or was revoked; ask the operator for another one (`stream-dp token`)"
@@ -310,7 +296,7 @@ _NOT_HERS = "analyst: the message names another than whose token was shown; name
 
 @dataclass(frozen=True, slots=True)
 class SignedMessages:
-    """The messages to `pipeline`; `token_of` gives the token of an analyst ("": the operator).
+    """The `MessageReader` of `pipeline`; `token_of` gives the token of an analyst ("": the operator).
 
     `issued` gives a token that the operator has made, by its id.
     """
@@ -320,11 +306,6 @@ class SignedMessages:
     issued: Callable[[str], tuple[IssuedToken, str] | None] = lambda _id: None
 
     def opened(self, value: bytes, stamp: int) -> Addressed:
-        """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
-
-        Raises:
-            NotAccepted: it cannot be read, or is not signed for the analyst whom it names.
-        """
         try:
             envelope = read_envelope(value)
         except UsageError:
@@ -343,11 +324,7 @@ class SignedMessages:
         return replace(message, operator=OPERATOR in signers)
 
     def _require_issued(self, envelope: Envelope, analyst: str, stamp: int) -> None:
-        """Do nothing if a token of the analyst signed, and was valid when the message came.
-
-        Raises:
-            NotAccepted: no such token signed.
-        """
+        """Raise `NotAccepted` unless a token of the analyst signed, and was valid when the message came."""
         try:
             found = self.issued(envelope.token)
         except (FailClosed, WorldError):
@@ -360,22 +337,12 @@ class SignedMessages:
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_VALID)
 
     def said(self, text: bytes, signer: str) -> Addressed:
-        """Return the message in `text`; the token of `signer` has been checked.
-
-        Raises:
-            NotAccepted: it cannot be read, or names another analyst.
-        """
         message = self._addressed(text, operator=signer == OPERATOR)
         if not message.operator and message.analyst != signer:
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_HERS)
         return message
 
     def wanted(self, message: Addressed) -> Wanted:
-        """Return the request of a message.
-
-        Raises:
-            UsageError: there is no such request; every problem is named with its key, never with a value.
-        """
         match read_message(message.text.decode()):
             case CreateMessage(do=do, series=definition, accept_noise=accept):
                 return Wanted(do, definition=definition, accept_noise=accept)

@@ -36,35 +36,27 @@ AT_A_CUT = 100
 class Wording(Protocol):
     """The content of answers about series that come and go: plain public values; implemented above."""
 
-    def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
-        """Return what an answer says of a series that was created and charged."""
-        ...
+    def created(
+        self, admission: Admission, created: Created, analyst: str
+    ) -> Mapping[str, Any]: ...
 
     def halted(
         self, admission: Admission, name: str, halted: Halted, analyst: str
-    ) -> Mapping[str, Any]:
-        """Return what an answer says of a series that was halted."""
-        ...
+    ) -> Mapping[str, Any]: ...
 
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
-    ) -> Mapping[str, Any]:
-        """Return what an answer says of creating this series."""
-        ...
+    ) -> Mapping[str, Any]: ...
 
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Return every running series, and the last halted ones of each ledger.
-
-        What a series counts is shown in detail if one of `payers` paid for it (None: always).
-        """
-        ...
+        """Return every running series, and the last halted ones; in detail where one of `payers` paid (None: all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """What an engine needs to take messages: their reader, and the wording of answers."""
+    """The reader of messages, and the wording of answers."""
 
     reader: MessageReader
     wording: Wording
@@ -76,8 +68,8 @@ class Requests:
 
     `planner` derives live series (None: none can be created); `subledgers` are the ledgers after the charges of the
     first start. Without `messages` the engine takes no messages. It executes at most `per_tick` messages of each
-    analyst between two cuts. `deriver` derives the series to create or preview, and the engine closes it; None: a
-    thread does.
+    analyst between two cuts. `deriver` derives the series to create or preview (None: a thread does); the engine closes
+    it.
     """
 
     planner: SeriesPlanner | None = None
@@ -136,9 +128,9 @@ class Answering:
     ) -> NeedsDerivation | None:
         """Execute the next message of the queue, record it with its answer, and take it from `questions`.
 
-        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between
-        two ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
-        executes nothing and returns what must be derived.
+        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between two
+        ticks refuses them all. If the message holds a definition that is not `derived` for this cut, return what must
+        be.
         """
         conversation = self._conversation
         for _ in range(min(AT_A_CUT, len(questions))):
@@ -163,13 +155,9 @@ class Answering:
     async def tell(
         self, message: Addressed, stamp: int, derived: Derived | None = None, *, hold: bool = False
     ) -> tuple[int, bytes | None] | NeedsDerivation:
-        """Execute a message whose sender waits.
+        """Execute a message whose sender waits; return the number and bytes (None: on record) of its answer.
 
-        Return the number of its answer and the bytes (None: on record already).
-        A definition in it must be `derived` before, as for `hear`.
-
-        Raises:
-            NotAccepted: the message is not accepted under its id; nothing has changed.
+        A definition in it must be `derived` before, as for `hear`. Raises `NotAccepted`; then nothing has changed.
         """
         conversation = self._conversation
         known = conversation.number_of(message)
@@ -198,8 +186,7 @@ class Answering:
     ) -> "_Ready | NeedsDerivation":
         """Return the request of a message with the series that it defines, or what must be derived first.
 
-        Raises:
-            NotAccepted: it would not be accepted, or its sender's definitions took too many steps.
+        Raises `NotAccepted` if it would not be accepted, or its sender's definitions took too many steps.
         """
         conversation, chain = self._conversation, self._changes.chain
         conversation.check(message, stamp)
@@ -280,23 +267,16 @@ class Answering:
                 return await changes.ask(live, wanted.parameters, number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
-        """Return the analyst whose ledger paid for a series.
-
-        Raises:
-            NotYours: the sender is another analyst.
-        """
+        """Return the analyst whose ledger paid for a series; raise `NotYours` if the sender is another one."""
         owner = self._owner(wanted.series)
         if not message.operator and owner != message.analyst:
             raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
         return owner
 
     def _require_right(self, live: LiveSeries, message: Addressed) -> None:
-        """Do nothing if the sender may ask the series.
+        """Raise `NotYours` if the series' mechanism would answer, and the sender may not ask it.
 
         Everybody who sees the series may ask its last release. A query to its mechanism may change the mechanism.
-
-        Raises:
-            NotYours: the mechanism would answer, and the sender is neither its owner nor named by the series.
         """
         mine = message.operator or self._owner(live.series.name) == message.analyst
         if live.series.asking is not None and not (mine or _granted(live, message)):
@@ -306,16 +286,11 @@ class Answering:
             )
 
     def _owner(self, name: str) -> str:
-        """Return whose ledger paid for a series; for a series of the file, the main one."""
         analyst, _ = self._changes.admission.subledgers.running.get(name, (MAIN, None))
         return analyst
 
     def _asked(self, wanted: Wanted, message: Addressed) -> LiveSeries:
-        """Return the series that a message is about.
-
-        Raises:
-            UnknownMechanism: no such series runs.  NotYours: it is another analyst's.
-        """
+        """Return the series that a message is about; raises `UnknownMechanism`, or `NotYours` if it is another's."""
         admission, name = self._changes.admission, wanted.series
         live = admission.registry.named(name)
         if live is None:
@@ -345,7 +320,6 @@ class _Ready:
 
     @property
     def defined(self) -> Proposal:
-        """The series that the message defines."""
         if self.proposal is None:
             raise UsageError("series: is missing")
         return self.proposal
@@ -358,11 +332,7 @@ def _granted(live: LiveSeries, message: Addressed) -> bool:
 
 
 async def recorded(answers: Answers | None, number: int) -> bytes:
-    """Return the public answer of this number.
-
-    Raises:
-        NotAccepted: answers are not kept here, or this one is no longer kept.
-    """
+    """Return the public answer of this number; `NotAccepted` if it is not kept here, or no longer."""
     if answers is not None:
         async with closing(answers.read(number - 1)) as bodies:
             async for body in bodies:

@@ -57,10 +57,7 @@ class IssuedToken:
 
 @dataclass(slots=True)
 class IssuedTokens:
-    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`.
-
-    Only `analysts` hold tokens.
-    """
+    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`; only `analysts` hold any."""
 
     path: Path
     sealer: Sealer = field(repr=False)
@@ -70,8 +67,7 @@ class IssuedTokens:
     def make(self, analyst: str, days: int, now: int) -> tuple[IssuedToken, str]:
         """Return a new token for an analyst, and its text, which is kept nowhere; the list is durable on return.
 
-        Raises:
-            UsageError: no such analyst, or no such number of days.
+        Raises `UsageError`: no such analyst, or no such number of days.
         """
         if analyst not in self.analysts:
             known = ", ".join(self.analysts) or "none"
@@ -87,11 +83,7 @@ class IssuedTokens:
         return made, self._text(made)
 
     def revoke(self, id_: str, now: int) -> IssuedToken:
-        """Revoke a token for ever; durable on return.
-
-        Raises:
-            UsageError: no token has this id, or it was revoked before.
-        """
+        """Revoke a token for ever; durable on return. Raises `UsageError` if that cannot be."""
         found = self.all().get(id_)
         if found is None:
             raise UsageError(f"--revoke: {self.path} names no token of this id; --list shows them")
@@ -103,9 +95,7 @@ class IssuedTokens:
     def all(self) -> dict[str, IssuedToken]:
         """Return the tokens by their ids, in the order in which they were made.
 
-        Raises:
-            FailClosed: the file is damaged, or others may write it.
-            WorldError: it cannot be read.
+        Raises `FailClosed` (the file is damaged, or others may write it) or `WorldError` (it cannot be read).
         """
         try:
             mark = self._mark()
@@ -118,22 +108,14 @@ class IssuedTokens:
         return self._read[1]
 
     def text_of(self, id_: str) -> tuple[IssuedToken, str] | None:
-        """Return the token of this id and its text; None if there is no such token or its analyst was removed.
-
-        Raises:
-            FailClosed, WorldError: see `all`.
-        """
+        """Return the token of this id and its text; None if there is none or its analyst is gone. Raises as `all`."""
         found = self.all().get(id_)
         if found is None or found.analyst not in self.analysts:
             return None
         return found, self._text(found)
 
     def shown(self, text: str) -> IssuedToken | None:
-        """Return the token of this text, which may have expired or be revoked; None if the list does not have it.
-
-        Raises:
-            FailClosed, WorldError: see `all`.
-        """
+        """Return the token of this text, perhaps expired or revoked; None if the list lacks it. Raises as `all`."""
         found = self.text_of(id_of(text))
         known = "" if found is None else found[1]
         same = hmac.compare_digest(text.encode(), known.encode())
@@ -170,7 +152,6 @@ class IssuedTokens:
 
 
 def id_of(text: str) -> str:
-    """Return the id at the beginning of a token's text; empty if there is none."""
     return text.partition(".")[0] if "." in text else ""
 
 

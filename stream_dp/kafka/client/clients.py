@@ -1,10 +1,9 @@
 """Kafka settings, clients, and the one place where the client library's errors are translated.
 
 Rules: the library is imported on first use only, and its loggers are silenced there, because they write offsets and
-group names. Its exceptions never leave this package: `speaking` turns each into one line that names the topic or
-broker and the remedy, without offsets, counts or contents. An error that may pass by itself is an `Outage`; only
-look-ups are repeated, by `patiently`. `KEPT` is the configuration of the pipeline's own topics. This file knows no
-commit and no tick.
+group names. Its exceptions never leave this package: `speaking` turns each into one line that names the topic or broker
+and the remedy, without offsets, counts or contents. An error that may pass by itself is an `Outage`; only look-ups are
+repeated, by `patiently`. `KEPT` is the configuration of the pipeline's own topics.
 """
 
 import asyncio
@@ -58,8 +57,7 @@ class KafkaSettings:
     def client(self) -> dict[str, Any]:
         """Return the arguments that every client of the library takes; files with secrets are read again.
 
-        Raises:
-            WorldError, UsageError: a file with a secret or certificate cannot be used; names its key.
+        Raises `WorldError` or `UsageError`, which name the key, if a file cannot be used.
         """
         library()
         return {
@@ -72,11 +70,7 @@ class KafkaSettings:
 
 
 def library(part: str = "") -> Any:
-    """Return the client library (or its submodule `part`), silenced.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Return the client library (or its submodule `part`), silenced; `UsageError` if it is not installed."""
     try:
         module = importlib.import_module(f"aiokafka{part}")
     except ImportError:
@@ -150,10 +144,7 @@ def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldE
 
 
 def passing(error: BaseException) -> bool:
-    """Return whether an error of the library may pass by itself.
-
-    A plain `KafkaError` may: it is what remains when brokers go away.
-    """
+    """Return whether an error of the library may pass by itself; a plain `KafkaError` remains when brokers go away."""
     nameless = type(error) is library(".errors").KafkaError
     retriable = nameless or bool(getattr(error, "retriable", False))
     return retriable or isinstance(error, OSError) or type(error).__name__ in _PASSING
@@ -169,11 +160,8 @@ async def patiently(
 ) -> _T:
     """Return the answer of `look_up`; if brokers do not answer, repeat it with back-off for `settings.retry_s`.
 
-    Only for look-ups, which change nothing at the brokers, because they may run any number of times.
-
-    Raises:
-        Outage: no answer in that time; the last cause is named.
-        FailClosed, WorldError: at once, if waiting would not help.
+    Only for look-ups, which change nothing at the brokers. Raises `Outage` if no answer came in that time, and
+    `FailClosed` or another `WorldError` at once.
     """
     deadline, waits = time.monotonic() + settings.retry_s, backing_off()
     while True:
@@ -198,8 +186,7 @@ def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
 async def connect(settings: KafkaSettings, client: Any) -> None:
     """Start a client of the library; close it if that fails.
 
-    Raises:
-        WorldError: no broker answers (an `Outage`), or no broker accepts these credentials.
+    Raises `WorldError`: no broker answers (an `Outage`), or no broker accepts these credentials.
     """
     errors = library(".errors")
     try:
@@ -253,11 +240,8 @@ async def _causes(settings: KafkaSettings) -> list[BaseException]:
 async def some_broker(client: Any) -> Any:
     """Return the id of a broker that a low-level client of the library can ask.
 
-    Brokers that have just begun, or are shut out for a moment, name no broker; then ask once more, which the
-    library would not do.
-
-    Raises:
-        KafkaConnectionError: of the library; still no broker is known.
+    Brokers that have just begun, or are shut out for a moment, name no broker; then ask once more, which the library
+    would not do.
     """
     if client.get_random_node() is None:
         await client.force_metadata_update()
@@ -270,8 +254,7 @@ async def some_broker(client: Any) -> Any:
 async def disconnect(client: Any) -> None:
     """Close a client of the library in any state, within some seconds.
 
-    A separate task closes it: the library cancels its own tasks in `stop` and lets the CancelledError out, as if
-    the caller were cancelled.
+    A separate task closes it: the library cancels its own tasks in `stop` and lets the CancelledError out.
     """
     closing = asyncio.create_task(_close(client))
     try:

@@ -1,9 +1,10 @@
 """Writes a topic for a replay clock: records in time order, and a mark in every partition after each tick.
 
 Rules: a chunk of whole ticks is one transaction. A killed feed therefore continues after its last complete tick and
-never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first
-mark; a topic with anything before that mark is refused, because the records of both would count. A record's
-partition is a function of the record alone (`engine.ports`). This file knows no mechanism and no release.
+never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first mark
+(later marks may be copies); a topic with anything before that mark is refused, because the records of both would count.
+A record's partition is a function of the record alone (`engine.ports`). Beside it: a producer for trying a pipeline
+out.
 """
 
 import asyncio
@@ -29,12 +30,6 @@ from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
 
-# ---
-# The content of a replay topic: the feed of its marks, the last marked tick, and whether there are records.
-#
-# Rules: only committed records count, and another program's open transaction is an error. Whole batches are read, so
-# no single record can stop the inspection. The first mark names the topic's feed: later marks may be copies.
-
 _POLL_MS = 100
 
 
@@ -49,11 +44,8 @@ class FedTopic(NamedTuple):
 async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequence[int]) -> FedTopic:
     """Return what the topic of `marks` holds; the marks of the first partition stand for all partitions.
 
-    That partition is read from its beginning, because the records at its end may be copies of marks.
-
-    Raises:
-        FailClosed: a transaction of another program stays open.
-        WorldError: the brokers do not answer, or deny access.
+    That partition is read from its beginning in whole batches, so no single record can stop it. Only committed records
+    count; `FailClosed` if a transaction of another program stays open.
     """
     async with reading(settings, marks.topic) as log:
         await log.bounds()
@@ -102,18 +94,12 @@ async def _committed(
             raise refused(settings, f"topic {topic}", TimeoutError())
 
 
-# ---
-# A producer for trying a pipeline out: each record is acknowledged by all in-sync replicas.
-#
-# Rules: a record's partition is a function of the record alone (`engine.ports`). The topic is never made
-# here. Errors contain no content and no count. This file knows no format.
-
 AT_ONCE = 1000
 """The largest number of unacknowledged records."""
 
 
 class TryOutProducer:
-    """Sends records to one topic while its context is open."""
+    """Sends records to one existing topic while its context is open; all in-sync replicas acknowledge each."""
 
     def __init__(self, settings: KafkaSettings, topic: str, place: Placement = by_content) -> None:
         self._settings = settings
@@ -125,11 +111,7 @@ class TryOutProducer:
         self.stamped = False
 
     async def __aenter__(self) -> "TryOutProducer":
-        """Check the topic and connect; `stamped` then says whether its brokers stamp records on arrival.
-
-        Raises:
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-        """
+        """Check the topic and connect; `stamped` then says whether its brokers stamp records on arrival."""
         settings, topic = self._settings, self._topic
         async with administering(settings, f"topic {topic}") as admin:
             if await existing(admin, topic) is None:
@@ -148,16 +130,11 @@ class TryOutProducer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection."""
         if self._producer is not None:
             await disconnect(self._producer)
 
     async def send(self, payload: bytes) -> None:
-        """Send a record; when `AT_ONCE` records are unacknowledged, wait for all acknowledgements.
-
-        Raises:
-            WorldError: this record, or an earlier one, was not acknowledged.
-        """
+        """Send a record; when `AT_ONCE` records are unacknowledged, wait for all. `WorldError` if one was not."""
         (partition,) = self._place((payload,), self._partitions)
         with speaking(self._settings, f"topic {self._topic}"):
             self._sent.append(await self._producer.send(self._topic, payload, partition=partition))
@@ -165,7 +142,6 @@ class TryOutProducer:
             await self.acknowledged()
 
     async def acknowledged(self) -> None:
-        """Wait until all sent records are acknowledged; raises as `send`."""
         sent, self._sent = self._sent, []
         with speaking(self._settings, f"topic {self._topic}"):
             await asyncio.gather(*sent)
@@ -194,10 +170,8 @@ class KafkaFeed:
     async def open(self) -> int:
         """Fence other feeds and return the next tick to send: the one after the last mark in the topic.
 
-        Raises:
-            FailClosed: the topic holds records of another feed, or none signed with this key, start and step.
-            UsageError: no partitioner says in which of its partitions records belong.
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+        Raises `FailClosed` (records of another feed, or none signed with this key, start and step), `UsageError` (no
+        partitioner says in which partition records belong) or `WorldError`.
         """
         async with administering(self._settings, f"topic {self._topic}") as admin:
             if await existing(admin, self._topic) is None:
@@ -241,7 +215,6 @@ class KafkaFeed:
                 await asyncio.gather(*sent)
 
     async def close(self) -> None:
-        """Close the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await disconnect(producer)

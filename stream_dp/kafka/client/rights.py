@@ -1,9 +1,10 @@
-"""A user's rights at a cluster (ACLs), asked without changing anything.
+"""What doctor asks a cluster: why an address cannot be reached, and this user's rights (ACLs); changes nothing.
 
-Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for
-a transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is
-always refused, and the kind of refusal shows the right. The right to make a topic is asked with `validate_only`.
-Nothing here reads a record. Source: the Kafka protocol, Metadata version 8 and DescribeGroups version 3.
+Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for a
+transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is always
+refused, and the kind of refusal shows the right. The right to make a topic is asked with `validate_only`. The client
+library hides why no broker answers, so each address is tried separately. No text contains a secret. Source: the Kafka
+protocol, Metadata version 8 and DescribeGroups version 3.
 """
 
 import asyncio
@@ -16,12 +17,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from stream_dp.kafka.client.clients import KafkaSettings, library
-
-# ---
-# Why a broker cannot be reached, for each address: its name, its port, TLS, the login.
-#
-# Rules: the client library hides these causes (it tries the next address and reports at the end that none answers),
-# so each address is tried here separately. Nothing is changed at the brokers, and no text contains a secret.
 
 _REACH_PATIENCE_S = 5.0
 _EXPIRED, _HOST = (9, 10), (62, 64)  # X509_V_ERR_CERT_NOT_YET_VALID and so on
@@ -38,11 +33,7 @@ class Reached(NamedTuple):
 
 
 async def reach(settings: KafkaSettings) -> list[Reached]:
-    """Try every address of `settings.bootstrap`, then every address that the brokers name.
-
-    Raises:
-        WorldError, UsageError: a file of `security` cannot be used.
-    """
+    """Try every address of `settings.bootstrap`, then every address that the brokers name."""
     options = settings.client()
     del options["bootstrap_servers"], options["retry_backoff_ms"]
     options["request_timeout_ms"] = int(1000 * min(settings.patience_s, _REACH_PATIENCE_S))
@@ -122,7 +113,6 @@ def why(error: BaseException, options: dict[str, Any]) -> tuple[str, str]:
 
 
 def _tls(error: ssl.SSLError) -> tuple[str, str]:
-    """Return the TLS error: the broker's certificate, this client's certificate, or a port without TLS."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         code = error.verify_code
@@ -184,14 +174,12 @@ async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRight
 
 
 async def group_rights(client: Any, group: str) -> frozenset[str]:
-    """Return this user's rights on the group."""
     kind, request = library(".client").CoordinationType.GROUP, _requests()["groups"](group)
     answer = await _coordinated(client, kind, group, request, lambda one: one.groups[0][0])
     return frozenset() if answer is None or answer.groups[0][0] else _rights(answer.groups[0][6])
 
 
 async def may_transact(client: Any, transactional_id: str, group: str) -> bool:
-    """Return whether this user may run transactions under this id."""
     kind = library(".client").CoordinationType.TRANSACTION
     make = library(".protocol.transaction").AddOffsetsToTxnRequest
     request = make(transactional_id, _NOBODY, 0, group)

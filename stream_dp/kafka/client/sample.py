@@ -1,8 +1,7 @@
 """A sample of a topic: its newest or its oldest records, read once, with no group and no commit.
 
 Rules: the sample is limited in records and in bytes. Record batches that cannot be unpacked are part of it, as
-refusals. An open transaction ends it, and aborted records are not part of it. Offsets are private. This file knows
-no schema.
+refusals. An open transaction ends it, and aborted records are not part of it. Offsets are private.
 """
 
 import time
@@ -35,8 +34,6 @@ class SampledBatch(NamedTuple):
 
 
 class SampledTopic(NamedTuple):
-    """The partitions of a topic, and sampled batches."""
-
     partitions: Sequence[int]
     batches: Sequence[SampledBatch]
 
@@ -52,10 +49,7 @@ async def sample_topic(
 ) -> SampledTopic:
     """Return the records at the `most` newest (or oldest) offsets of each partition; `marks`: look for tick marks.
 
-    A record batch that would expand beyond `limit` bytes is refused.
-
-    Raises:
-        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+    A record batch that would expand beyond `limit` bytes is refused. Raises `WorldError`.
     """
     eyes = TopicEyes(settings, topic)
     reader = consumer(settings, wait=True, fetch_wait_ms=_SLICE_MS)

@@ -1,8 +1,7 @@
-"""Checks of topics: the pipeline's own are made or checked, a source's is only checked.
+"""Topics: a fresh look at one, and checks: the pipeline's own are made or checked, a source's is only checked.
 
-Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused,
-never altered. A refusal names the setting to change, and the command that changes it. This file knows no commit and
-no tick.
+Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused, never
+altered. A refusal names the setting to change, and the command that changes it.
 """
 
 import asyncio
@@ -23,13 +22,6 @@ from stream_dp.kafka.client.clients import (
     speaking,
 )
 
-# ---
-# A fresh look at a topic: its id and its partitions, in one request.
-#
-# Rules: the client reads no records, so its answer never waits behind a fetch. The id distinguishes a topic from a
-# later one with the same name, made after it was deleted. Source: the Metadata request of the Kafka protocol, version
-# 12; the client library stops at 5, so the version is written out here. Older brokers return no id.
-
 _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
 
@@ -42,7 +34,11 @@ class TopicLook(NamedTuple):
 
 
 class TopicEyes:
-    """Reads the id and the partitions of one topic."""
+    """Reads the id and the partitions of one topic, in one request that never waits behind a fetch.
+
+    The id distinguishes a topic from a later one with the same name. Source: the Metadata request of the Kafka
+    protocol, version 12; the client library stops at 5, so it is written out here. Older brokers return no id.
+    """
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -50,15 +46,10 @@ class TopicEyes:
         self._client = library(".client").AIOKafkaClient(**settings.client())
 
     async def start(self) -> None:
-        """Connect."""
         await self._client.bootstrap()
 
     async def look(self) -> TopicLook | None:
-        """Return the present topic; None if it does not exist or may not be seen.
-
-        Raises:
-            WorldError: brokers do not answer for a while (an `Outage`), or deny access.
-        """
+        """Return the present topic; None if it does not exist or may not be seen. Raises `WorldError`."""
         return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
 
     async def _look_once(self) -> TopicLook | None:
@@ -73,12 +64,10 @@ class TopicEyes:
         return TopicLook("" if identity == _NO_ID else identity.hex(), found)
 
     async def stop(self) -> None:
-        """Close the connection."""
         await disconnect(self._client)
 
 
 def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
-    """Return the error for a topic that does not exist, or may not be seen."""
     return WorldError(
         f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
         "check its name and its ACL"
@@ -87,7 +76,6 @@ def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
 
 @cache
 def _request() -> Any:
-    """Return the request class, built from the library's parts."""
     api, types = library(".protocol.api"), library(".protocol.types")
     text, tags = types.CompactString("utf-8"), ("tags", types.TaggedFields)
     many, int16, int32 = types.CompactArray, types.Int16, types.Int32
@@ -156,7 +144,6 @@ _POLL_S = 0.05
 
 @asynccontextmanager
 async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
-    """Yield a connected admin client."""
     client = library(".admin").AIOKafkaAdminClient(**settings.client())
     await connect(settings, client)
     try:
@@ -175,7 +162,6 @@ async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
 
 
 async def config(admin: Any, topic: str) -> dict[str, str]:
-    """Return the effective configuration of a topic."""
     kinds = library(".admin.config_resource")
     resource = kinds.ConfigResource(kinds.ConfigResourceType.TOPIC, topic)
     (answer,) = await admin.describe_configs([resource])
@@ -192,7 +178,6 @@ async def cluster_of(settings: KafkaSettings) -> str:
 
 
 def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
-    """Return the settings to change and the command that changes them."""
     values = [f"{key}={value}" for key, value in wanted.items()]
     return (
         f"set {', '.join(values)} on it, with any tool or by: kafka-configs.sh "
@@ -202,11 +187,7 @@ def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> s
 
 
 async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse a source whose brokers remove older records of a key, because one event would remove another.
-
-    Raises:
-        FailClosed: the topic is compacted.
-    """
+    """Refuse (`FailClosed`) a compacted source, because one event would remove another."""
     if "compact" in (await config(admin, topic)).get("cleanup.policy", ""):
         raise FailClosed(
             f"topic {topic!r} is compacted, so an event removes older ones with its key, and counts would "
@@ -215,11 +196,7 @@ async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
 
 
 async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse a source whose records carry time stamps of their producers.
-
-    Raises:
-        FailClosed: its brokers do not stamp records on arrival.
-    """
+    """Refuse (`FailClosed`) a source whose records carry time stamps of their producers."""
     found = await config(admin, topic)
     if any(found.get(key) != value for key, value in STAMPED.items()):
         raise FailClosed(
@@ -237,12 +214,8 @@ async def ensure(
 ) -> str:
     """Create the topic with one partition, or check it against `rules`; return advice for safer settings, or "".
 
-    `hints` are set at creation only; `warnings` formats the advice. `wrong` says what it means that a topic breaks
-    the rules.
-
-    Raises:
-        FailClosed: the topic exists with other settings; the text says which to change.
-        WorldError: the brokers do not answer, or deny access.
+    `hints` are set at creation only; `wrong` says what it means that a topic breaks the rules. Raises `FailClosed` (it
+    exists with other settings; the text says which to change) or `WorldError`.
     """
     async with administering(settings, f"topic {topic!r}") as admin:
         partitions = await existing(admin, topic)
@@ -277,7 +250,7 @@ def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
 
 
 def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
-    """Return one line for all topics with the same advice from `ensure`."""
+    """Return a line for all topics with the same advice of `ensure`."""
     lines: dict[str, list[str]] = {}
     for topic, what in found.items():
         if what:
@@ -290,10 +263,7 @@ async def make_topic(
 ) -> list[dict[str, Any]]:
     """Make one of the pipeline's own topics and return its partitions once brokers lead them.
 
-    The topic has one partition, or with `spread` one for each broker.
-
-    Raises:
-        KafkaError: of the library; brokers deny or do not answer.
+    The topic has one partition, or with `spread` one for each broker. Raises the library's `KafkaError`.
     """
     brokers = len((await admin.describe_cluster())["brokers"])
     copies = min(

@@ -1,9 +1,9 @@
 """The brokers' time, and its difference from this machine's time.
 
-Rules: the topic `NAME.private.clock` is stamped on arrival. It has one partition for each broker that exists when
-it is made, so that each broker's clock can be read. It holds empty records, which are deleted soon. A stamp lies
-between the moments of sending and of the answer: a slow answer says little, and never makes clocks appear to
-differ. An append changes nothing else, so it may be repeated. Nothing here knows a record or a tick.
+Rules: the topic `NAME.private.clock` is stamped on arrival. It has one partition for each broker that exists when it is
+made, so that each broker's clock can be read. It holds empty records, which are deleted soon. A stamp lies between the
+moments of sending and of the answer: a slow answer says little, and never makes clocks appear to differ. An append
+changes nothing else, so it may be repeated.
 """
 
 import asyncio
@@ -40,7 +40,6 @@ _ON_ARRIVAL = 1
 
 
 def clock_topic(pipeline: str) -> str:
-    """Return the name of this pipeline's clock topic."""
     return f"{pipeline}.private.clock"
 
 
@@ -75,12 +74,7 @@ class BrokerClocks:
         self._producer: Any = None
 
     async def check(self) -> None:
-        """Make the topic if it is missing, or check that it stamps on arrival; needs no `start`.
-
-        Raises:
-            WorldError: the brokers do not answer, or this user may not make or describe the topic.
-            FailClosed: the topic keeps the stamps of its producers.
-        """
+        """Make the topic if it is missing, or check that it stamps on arrival; needs no `start`."""
         settings, topic = self._settings, self._topic
         async with administering(settings, self._about) as admin:
             if await existing(admin, topic) is None:
@@ -96,16 +90,10 @@ class BrokerClocks:
         await self.ask()
 
     async def ask(self) -> list[Stamp]:
-        """Append an empty record to each partition, and return the brokers' stamps.
-
-        Raises:
-            WorldError: brokers do not answer for a while (an `Outage`), or deny access.
-            FailClosed: the topic keeps the stamps of its producers.
-        """
+        """Append an empty record to each partition, and return the brokers' stamps."""
         return await patiently(self._settings, self._about, self._ask_once)
 
     async def stop(self) -> None:
-        """Close the connections."""
         if self._producer is not None:
             await disconnect(self._producer)
 
@@ -145,10 +133,8 @@ class BrokerClocks:
 
 
 def earliest(stamps: Sequence[Stamp], most: int) -> int:
-    """Return the earliest of the brokers' clocks, in milliseconds.
-
-    Raises:
-        FailClosed: a broker's clock certainly differs from this machine's by more than `most` milliseconds.
+    """Return the earliest of the brokers' clocks; `FailClosed` if one certainly differs by more than `most`
+    milliseconds.
     """
     for one in stamps:
         ahead, behind = -one.difference.most, one.difference.least
@@ -164,12 +150,7 @@ def earliest(stamps: Sequence[Stamp], most: int) -> int:
 
 
 async def append_differences(settings: KafkaSettings, pipeline: str) -> list[Difference]:
-    """Return the difference of each broker's clock from this machine's; make the clock topic if it is missing.
-
-    Raises:
-        WorldError: the brokers do not answer, or deny access.
-        FailClosed: the topic keeps the stamps of its producers.
-    """
+    """Return the difference of each broker's clock from this machine's; make the clock topic if it is missing."""
     clocks = BrokerClocks(settings, clock_topic(pipeline), system_ms)
     await clocks.check()
     with speaking(settings, "the brokers' clocks"):

@@ -2,10 +2,19 @@
 
 Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
 headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
-first-release and first-answer (the numbers of its first release and first answer). A missing part or commit, or
-another version, stops the engine. The source's positions are the offsets of a group that nobody joins: `verify`
-compares them with the last commit, which detects a wiped or restored journal. The topic keeps everything; only the
-engine has access to it.
+first-release and first-answer (the numbers of its first release and first answer). A missing part or commit, or another
+version, stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them
+with the last commit, which detects a wiped or restored journal. The topic keeps everything; only the engine has access
+to it.
+
+Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and
+record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
+Only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a pipeline has
+the same producer id. Here it is unknown whether the coordinator recorded a commit or an abort. A journal commit that
+was acknowledged is followed by its releases and answers, and by nothing else. So a hanging transaction of the journal
+is committed if any of these was ever written to its public topic, even in vain, and aborted otherwise; then no reader
+has seen anything of it. A hanging transaction of a public topic is durable in the journal: it is aborted, and the same
+bytes are published again. An acknowledged commit without releases and answers is lost with its marker.
 """
 
 import asyncio
@@ -32,20 +41,6 @@ from stream_dp.kafka.client.topics import administering, cluster_of, ensure, exi
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.reader import reading
 
-# ---
-# Transactions that their coordinator has ended but their partition has not: they block readers for ever.
-#
-# Why: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and record a commit
-# or an abort as complete without writing its marker to that partition.
-#
-# Rules: only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a
-# pipeline has the same producer id. Transactions of others are left alone. Here it is unknown whether the coordinator
-# recorded a commit or an abort. A journal commit that was acknowledged is followed by its releases and answers, and
-# by nothing else. So a hanging transaction of the journal is committed if any of these was ever written to its public
-# topic, even in vain, and aborted otherwise; in the latter case no reader has seen anything of it. A hanging
-# transaction of a public topic is durable in the journal: it is aborted, and the same bytes are published again. An
-# acknowledged commit without releases and answers is lost with its marker.
-
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
 """Headers of a journal record with the numbers of its commit's first release and first answer, which are public.
 """
@@ -56,24 +51,14 @@ _log = logging.getLogger(__name__)
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
-    """End a hanging transaction of a public topic.
-
-    Raises:
-        FailClosed: the lease is lost.
-        WorldError: the brokers do not answer, or deny access.
-    """
+    """End a hanging transaction of a public topic."""
     if await _hanging(lease, topic) is not None:
         what = "it is aborted now, and what it holds is published again"
         await _end(lease, topic, what, commit=False)
 
 
 async def settle_journal(lease: KafkaLease, topic: str) -> None:
-    """End a hanging transaction of the journal's topic: commit it if any of it is or was public, else abort it.
-
-    Raises:
-        FailClosed: the lease is lost.
-        WorldError: the brokers do not answer, or deny access.
-    """
+    """End a hanging transaction of the journal's topic: commit it if any of it is or was public, else abort it."""
     hanging = await _hanging(lease, topic)
     if hanging is not None:
         commit = await _was_shown(lease, await _firsts(lease, topic, *hanging))
@@ -163,12 +148,7 @@ class KafkaJournal:
         self.warnings: tuple[str, ...] = ()
 
     async def open(self) -> None:
-        """Take the lease, then create or check the topic; `warnings` then holds advice for production.
-
-        Raises:
-            FailClosed: the topic could lose records or has lost some, or has a foreign writer.
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Take the lease, then create or check the topic; `warnings` then holds advice for production."""
         await self._lease.start()
         self.cluster = await cluster_of(self._lease.settings)
         settings = self._lease.settings
@@ -181,20 +161,12 @@ class KafkaJournal:
         self._next = 0 if last is None else self._part(last).sequence + 1
 
     async def exists(self) -> bool:
-        """Return whether the journal's topic exists; takes no lease.
-
-        Raises:
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Return whether the journal's topic exists; takes no lease."""
         async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
 
     async def read(self, progress: Progress = unseen) -> AsyncIterator[bytes]:
-        """Yield all sealed commits, oldest first.
-
-        Raises:
-            FailClosed: a commit or a part of one is missing.
-        """
+        """Yield all sealed commits, oldest first."""
         parts: list[_Part] = []
         sequence = 0
         async with reading(self._lease.settings, self._topic) as log:
@@ -217,10 +189,8 @@ class KafkaJournal:
     async def verify(self, positions: Positions) -> None:
         """Compare the group's offsets with the last commit's positions (none for an empty journal).
 
-        Raises:
-            Unconfirmed: the group has no offsets: they expired, or were deleted.
-            FailClosed: they differ: this journal is not the one that was written last.
-            WorldError: the brokers do not answer, or deny access.
+        Raises `Unconfirmed` if the group has no offsets any more, `FailClosed` if they differ: another journal was
+        last.
         """
         found = await _committed(self._lease.settings, self._group)
         self._expired = bool(self._next) and bool(positions) and not found
@@ -244,12 +214,6 @@ class KafkaJournal:
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Make the commit and its positions durable, both or neither.
-
-        Raises:
-            FailClosed: another engine took over, or this is not the next commit.
-            WorldError: the brokers do not answer; the next open shows whether the commit is durable.
-        """
         if commit.sequence != self._next:
             raise FailClosed(
                 f"journal topic {self._topic!r}: not the next commit; nothing was written"
@@ -268,7 +232,6 @@ class KafkaJournal:
         self._next, self._expired = commit.sequence + 1, False
 
     async def close(self) -> None:
-        """Release the lease."""
         self._next = None
         await self._lease.close()
 

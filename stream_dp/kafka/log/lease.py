@@ -1,12 +1,11 @@
-"""The lease of a pipeline, which is one transactional producer.
+"""The lease of a pipeline, which is one transactional producer; and the presence of its engines.
 
-Rules: starting fences every other engine of the pipeline, and writes the mark of its holder to
-`NAME.private.lease`. The fencing producer writes the mark in a transaction, so a fenced engine cannot write one. An
-engine that held the lease in this process takes it again only while that mark is its own: an engine that lost its
-brokers continues, and an engine that was replaced stops, whatever it noticed first. A transaction is awaited to its
-end, never cancelled; the future of every record in it is awaited, because a refused record does not stop a commit.
-After any error the lease is dead: the next start decides whether the transaction counts, never this one. This file
-knows no sealed commit and no release.
+Rules: starting fences every other engine of the pipeline, and writes the mark of its holder to `NAME.private.lease`.
+The fencing producer writes the mark in a transaction, so a fenced engine cannot write one. An engine that held the
+lease in this process takes it again only while that mark is its own: an engine that lost its brokers continues, and an
+engine that was replaced stops, whatever it noticed first. A transaction is awaited to its end, never cancelled; the
+future of every record in it is awaited, because a refused record does not stop a commit. After any error the lease is
+dead: the next start decides whether the transaction counts, never this one.
 """
 
 import asyncio
@@ -34,14 +33,6 @@ from stream_dp.kafka.client.topics import administering, ensure
 from stream_dp.kafka.log.reader import reading
 from stream_dp.noise import fresh_seed
 
-# ---
-# Whether an engine of a pipeline is alive: a living engine is a member of the group `NAME.lease`.
-#
-# Rules: safety never depends on presence; the lease is for safety. Presence only shows when no engine is there, so
-# that a standby may try. A process that dies leaves the group when its session ends, `SESSION_S` later. The group
-# commits nothing. An error of the brokers is not an answer: a standby goes on waiting. This file knows no journal and
-# no engine.
-
 SESSION_S = 6.0
 """The shortest session that brokers allow by default."""
 _LOOK_S = 0.5
@@ -49,7 +40,12 @@ _NEVER_MS = 2**31 - 1
 
 
 class Presence:
-    """A pipeline's group of running engines; `join` enters it, `leave` leaves it."""
+    """A living engine is a member of the group `NAME.lease`, which `join` enters and `leave` leaves.
+
+    Safety never depends on presence; the lease is for safety. Presence only shows when no engine is there, so that a
+    standby may try. A process that dies leaves the group when its session ends, `SESSION_S` later. The group commits
+    nothing. An error of the brokers is not an answer: a standby goes on waiting.
+    """
 
     def __init__(self, settings: KafkaSettings, pipeline: str) -> None:
         self._settings = settings
@@ -58,12 +54,7 @@ class Presence:
         self._member: Any = None
 
     async def join(self) -> None:
-        """Join the group and make what that needs; a second call does nothing.
-
-        Raises:
-            WorldError: the brokers do not answer, or deny access.
-            FailClosed: the lease's topic could lose its records.
-        """
+        """Join the group and make what that needs; a second call does nothing."""
         if self._member is not None:
             return
         settings = self._settings
@@ -90,11 +81,7 @@ class Presence:
         self._member = member
 
     async def members(self) -> int:
-        """Return the present number of members, including this one.
-
-        Raises:
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Return the present number of members, including this one."""
         about = f"group {self._group!r}"
         async with administering(self._settings, about) as admin:
 
@@ -108,11 +95,7 @@ class Presence:
             return await patiently(self._settings, about, asked)
 
     async def alone(self) -> None:
-        """Join once nobody else is there; if several wait, only one returns.
-
-        Raises:
-            WorldError: access is denied; a silent broker is waited for.
-        """
+        """Join once nobody else is there; if several wait, only one returns. A silent broker is waited for."""
         waits = backing_off()
         while True:
             try:
@@ -199,15 +182,12 @@ class KafkaLease:
 
     @property
     def phase(self) -> LeasePhase:
-        """The known phase of the lease."""
         return self._lifecycle.phase
 
     async def start(self) -> None:
         """Take the lease: fence every other engine of this pipeline; a second call does nothing.
 
-        Raises:
-            WorldError: no broker answers.
-            FailClosed: the lease was lost before; or another engine has taken over since this run held it.
+        Raises `WorldError`, or `FailClosed` if the lease was lost before or another engine has taken over since.
         """
         async with self._lock:
             if not self._lifecycle.at(LeasePhase.NONE):
@@ -231,9 +211,8 @@ class KafkaLease:
     ) -> None:
         """Commit the records and the group's offsets in one transaction; durable on return.
 
-        Raises:
-            FailClosed: another engine took over, or the transaction failed; nothing more is accepted.
-            WorldError: no answer in time; the next start shows the outcome.
+        Raises `FailClosed` (another engine took over, or the transaction failed; nothing more is accepted) or
+        `WorldError` (no answer in time; the next start shows the outcome).
         """
         await self._awaited(lambda held: self._transaction(held, records, offsets or {}, group))
 
@@ -241,10 +220,6 @@ class KafkaLease:
         """End a former run's hanging transaction in one of the pipeline's topics, by an empty transaction.
 
         That works because partitions know a producer by its id, and every life of this pipeline has the same id.
-
-        Raises:
-            FailClosed: as `transact`.
-            WorldError: as `transact`.
         """
         await self._awaited(lambda held: _empty(held, topic, commit))
 
@@ -295,11 +270,7 @@ class KafkaLease:
         return self.settings.transaction_timeout_ms / 1000 + 10
 
     async def _fence(self) -> Any:
-        """Start the transactional producer, which fences all others of this pipeline, and write the mark.
-
-        Raises:
-            FailClosed: another engine holds the lease that this run held before; that engine was not fenced.
-        """
+        """Start the transactional producer, which fences all others of this pipeline, and write the mark."""
         settings = self.settings
         if self._holder.held and await self._other_holder():
             raise self._taken_over()
@@ -321,7 +292,6 @@ class KafkaLease:
         return producer
 
     async def _mark(self, producer: Any) -> None:
-        """Write the present holder to the lease's topic."""
         await ensure(self.settings, self._topic, KEPT)
         mark = Outgoing(self._topic, self._holder.name.encode(), headers=((_MARK, b"1"),))
         try:

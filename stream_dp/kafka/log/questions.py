@@ -1,10 +1,10 @@
 """Messages of analysts as a Kafka topic, `PIPELINE.queries`: analysts write, the engine only reads.
 
-Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read,
-and no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place.
-Of a fetch, one batch at a time is unpacked. A writer may open a transaction if the brokers allow that; later
-messages then wait for its end. The topic deletes old messages; a message deleted before it was read is not
-answered. Places are offsets. Nothing here looks into a message.
+Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read, and
+no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place. Of a
+fetch, one batch at a time is unpacked. A writer may open a transaction if the brokers allow that; later messages then
+wait for its end. The topic deletes old messages; a message deleted before it was read is not answered. Places are
+offsets.
 """
 
 import heapq
@@ -56,12 +56,6 @@ class KafkaQuestions:
         self._next = 0
 
     async def open(self) -> None:
-        """Create or check the topic, and connect.
-
-        Raises:
-            FailClosed: the topic has several partitions, is compacted, or does not stamp on arrival.
-            WorldError: the brokers do not answer, or deny access.
-        """
         await ensure(self._settings, self._topic, RULES, _HINTS, wrong=_WRONG)
         self._unpacker = Unpacker(marks=False, limit=_EXPANDED_BYTES)
         self._reader = consumer(self._settings, wait=True, fetch_wait_ms=_FETCH_MS)
@@ -87,11 +81,7 @@ class KafkaQuestions:
         self._reader.seek(self._place, self._next)
 
     async def read(self) -> Sequence[Question]:
-        """Wait for the next messages and return some hundreds at most, ordered by place.
-
-        Raises:
-            WorldError: the brokers do not answer, or the data they send are damaged (an `Outage`).
-        """
+        """Wait for the next messages and return some hundreds at most, ordered by place."""
         with speaking(self._settings, f"topic {self._topic!r}"):
             while not (found := self._some()):
                 self._waiting = await self._fetched()
@@ -99,7 +89,6 @@ class KafkaQuestions:
         return found
 
     async def close(self) -> None:
-        """Close the connections; may be called again."""
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
@@ -134,11 +123,7 @@ class KafkaQuestions:
         return (each for each in chain.from_iterable(found) if each.place >= self._next)
 
     def _questions(self, batch: RecordBatch) -> Iterator[Question]:
-        """Return the messages of a batch; they are empty if the broker did not stamp the batch.
-
-        Raises:
-            Outage: the batch is damaged.
-        """
+        """Return the messages of a batch; they are empty if the broker did not stamp the batch."""
         if batch.kind is Kind.DAMAGED:
             raise damaged(self._topic, 0)
         if not batch.appended:

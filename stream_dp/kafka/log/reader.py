@@ -1,7 +1,7 @@
 """A reader of one of the pipeline's own topics, which have one partition.
 
 Rules: the reader sees committed records only and waits for open transactions, unless it is opened at the level
-`read_uncommitted`, which shows all written records. This file knows no sealed commit and no release.
+`read_uncommitted`, which shows all written records.
 """
 
 import asyncio
@@ -28,8 +28,6 @@ _WINDOW, _WIDER = 8, 16
 
 
 class PartitionLog:
-    """Committed records of a topic with one partition."""
-
     def __init__(self, settings: KafkaSettings, topic: str, committed: Any, raw: Any) -> None:
         self._settings = settings
         self._topic = topic
@@ -38,11 +36,7 @@ class PartitionLog:
         self._partition = library().TopicPartition(topic, 0)
 
     async def bounds(self) -> tuple[int, int]:
-        """Return begin and end of the log, once no transaction is open on it.
-
-        Raises:
-            FailClosed: a transaction stays open: another program's, or that of an engine that was killed just now.
-        """
+        """Return begin and end of the log; `FailClosed` if a transaction stays open on it."""
         decided, end = await self.ends()
         if decided < end:
             raise FailClosed(
@@ -53,7 +47,6 @@ class PartitionLog:
         return await self.begin(), decided
 
     async def begin(self) -> int:
-        """Return the first offset of the log."""
         return await self._asked(self._raw.beginning_offsets)
 
     async def ends(self) -> tuple[int, int]:
@@ -70,7 +63,6 @@ class PartitionLog:
         return decided, end
 
     async def _asked(self, offsets: Callable[[list[Any]], Awaitable[dict[Any, int]]]) -> int:
-        """Call one of the library's look-ups of offsets."""
         one = [self._partition]
         found = await patiently(self._settings, f"topic {self._topic!r}", lambda: offsets(one))
         return int(found[self._partition])

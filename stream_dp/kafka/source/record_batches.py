@@ -1,9 +1,9 @@
-"""Record batches of format 2 as the brokers send them: their boundaries and their headers.
+"""Record batches of format 2 as the brokers send them: their boundaries, their headers, and their records one by one.
 
-Rules: this file reads headers and checks checksums; it unpacks nothing and reads no record, except that of a
-control batch. A cut batch at the end of a fetch is skipped, because the next fetch brings it whole. A batch of an
-older format is reported as FOREIGN, with its offsets. Source: the message format of the Kafka protocol. This file
-knows no client, no clock and no tick.
+Rules: headers are read and checksums checked; nothing is unpacked. A cut batch at the end of a fetch is skipped,
+because the next fetch brings it whole. A batch of an older format is reported as FOREIGN, with its offsets. `walk`
+reads records whatever their content: an unreadable record affects only itself as long as its length can be read. The C
+parser of the client library is faster and is used for intact batches. Source: the message format of the Kafka protocol.
 """
 
 import importlib
@@ -16,14 +16,6 @@ from typing import NamedTuple, TypeAlias
 from stream_dp.journal.dead_letters import Span
 from stream_dp.kafka.client.clients import library
 
-# ---
-# The records of a batch of format 2, read one by one, whatever their content.
-#
-# Rules: an unreadable record affects only itself as long as its length can be read; after a record with a wrong
-# length no record can be read. Headers are skipped unless they are asked for, and their names need not be UTF-8.
-# Nothing raises. Source: the message format of the Kafka protocol. The C parser of the client library is faster and
-# is used for intact batches.
-
 MOST_HEADERS = 64
 """The most headers of a record that are read; a tick mark has one."""
 _MOST_BITS = 63
@@ -31,7 +23,7 @@ _ONE_BYTE = 0x80
 
 
 class WalkedRecord(NamedTuple):
-    """A record: its key and value (None: null), and its headers if asked for (name and value)."""
+    """A record: its key and value (None: null), and its headers if asked for (names need not be UTF-8)."""
 
     key: bytes | None
     value: bytes | None
@@ -92,11 +84,7 @@ def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Stretch]
 
 
 def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> WalkedRecord:
-    """Return the record that lies from `at` to `end`.
-
-    Raises:
-        IndexError: a part of the record lies beyond its end.
-    """
+    """Return the record that lies from `at` to `end`; IndexError if a part lies beyond its end."""
     _, at = _varint(data, at + 1)  # after the attributes: time and offset
     _, at = _varint(data, at)
     key, at = _bytes(data, at, end)
@@ -107,7 +95,6 @@ def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> Walke
 
 
 def _headers(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the readable headers."""
     try:
         count, at = _varint(data, at)
         for _ in range(min(count, MOST_HEADERS)):
@@ -160,8 +147,6 @@ Cell: TypeAlias = Callable[[int], range]
 
 
 class Kind(Enum):
-    """The kind of a batch."""
-
     DATA = "records"
     COMMIT = "the end of a transaction that counts"
     ABORT = "the end of a transaction that never was"
@@ -179,7 +164,6 @@ class Unpacked(NamedTuple):
     marks: dict[int, bytes]
 
     def behind(self, offset: int) -> "Unpacked":
-        """Return the part at `offset` or after it."""
         before = sum(each < offset for each in self.offsets)
         refused = [one._replace(first=max(one.first, offset)) for one in self.refused]
         return Unpacked(
@@ -193,9 +177,8 @@ class Unpacked(NamedTuple):
 class RecordBatch(NamedTuple):
     """A batch by its header: offsets from `base` up to `next`, with stamp `stamp` (ms) of the kind in `attributes`.
 
-    `producer` is the id of a transaction's producer, None outside of transactions. `records` is the number of
-    records by the header. `raw` is the whole batch. `content` are its records if the client library has unpacked
-    them.
+    `producer` is the id of a transaction's producer, None outside of transactions. `records` is the number of records
+    by the header. `raw` is the whole batch. `content` are its records if the client library has unpacked them.
     """
 
     kind: Kind
@@ -215,7 +198,6 @@ class RecordBatch(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression of the records; 0 for none."""
         return self.attributes & CODEC
 
     @property
@@ -268,11 +250,9 @@ def record_batches(
 ) -> Iterator[RecordBatch]:
     """Yield the whole batches in `fetched` that reach to `position` or beyond, in order.
 
-    With `cell`, consecutive plain batches are joined to larger ones (with a new header) while their stamps lie in
-    one cell: the range of stamps that `cell` returns for the first one's stamp.
-
-    Raises:
-        ValueError: the bytes are not as a producer sent them; reading them again may help.
+    With `cell`, consecutive plain batches are joined to larger ones (with a new header) while their stamps lie in one
+    cell: the range of stamps that `cell` returns for the first one's stamp. Raises `ValueError` if the bytes are not as
+    a producer sent them; reading them again may help.
     """
     view, at, size = memoryview(fetched), 0, len(fetched)
     run: _Run | None = None

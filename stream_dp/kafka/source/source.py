@@ -63,18 +63,15 @@ from stream_dp.kafka.source.ticks import (
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
 
-# ---
-# The topic of a source: whether it may be read, and whether it is still the same topic.
-#
-# Rules: a topic is identified by its id, because a topic that was made again has the same name. In a replay's topic
-# the number of partitions is fixed, because ticks would never end in an added partition; for a live topic the source
-# handles added partitions. Nothing here reads a record.
-
 _PAUSE_S = 0.1
 
 
 class TopicWatch:
-    """Watches `topic`, which is read live or replayed."""
+    """Watches `topic`, which is read live or replayed: whether it may be read, and whether it is still the same.
+
+    A topic is identified by its id, because a topic that was made again has the same name. In a replay's topic the
+    number of partitions is fixed, because ticks would never end in an added partition.
+    """
 
     def __init__(self, settings: KafkaSettings, topic: str, *, live: bool) -> None:
         self._settings = settings
@@ -84,12 +81,7 @@ class TopicWatch:
         self._first: TopicLook | None = None
 
     async def check(self) -> None:
-        """Check that the topic exists and that its settings allow reading it; needs no `start`.
-
-        Raises:
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-            FailClosed: it drops older records of a key, or a live topic has no stamps set on arrival.
-        """
+        """Check that the topic exists and that its settings allow reading it; needs no `start`."""
         async with administering(self._settings, f"topic {self._topic!r}") as admin:
             if await existing(admin, self._topic) is None:
                 raise no_such_topic(self._settings, self._topic)
@@ -98,15 +90,12 @@ class TopicWatch:
                 await check_stamped(self._settings, admin, self._topic)
 
     async def start(self) -> None:
-        """Connect."""
         await self._eyes.start()
 
     async def look(self) -> TopicLook:
         """Return the present topic; retry for a while, because brokers that have just begun know no topic.
 
-        Raises:
-            FailClosed: it is another topic than at the first look, or a partition was added to a replay's topic.
-            WorldError: the topic was deleted, or brokers do not answer for a while (an `Outage`), or deny access.
+        Raises `FailClosed` (another topic than at first, or a replay's topic has a new partition) or `WorldError`.
         """
         deadline = time.monotonic() + self._settings.patience_s
         while (found := await self._eyes.look()) is None:
@@ -125,7 +114,6 @@ class TopicWatch:
         return found
 
     async def stop(self) -> None:
-        """Close the connection."""
         await self._eyes.stop()
 
     def _gone(self) -> WorldError:
@@ -134,14 +122,6 @@ class TopicWatch:
             "read, or may not be read any more; nothing uncommitted was published"
         )
 
-
-# ---
-# The offset from which to read a partition so that no record stamped at or after a moment is missed.
-#
-# Rules: the broker's look-up by time is used only as an upper bound, because it relies on the offset that a record
-# states about itself, and a record may lie. The stamps of whole batches decide about the part before that bound.
-# Stamps that brokers set step back by no more than `settle` ms in a partition. In doubt the returned offset is too
-# early, which only costs time. Offsets are private.
 
 _WAIT_MS = 3000
 
@@ -162,8 +142,9 @@ class Origin(NamedTuple):
 async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> int:
     """Return an offset in `within`, or its end, before which every record is older than `origin`.
 
-    Bisects, starting with the last offset. The number of fetches is the number of binary digits of the length of
-    `within`, plus one. `reader` is a consumer of whole batches that nothing else uses meanwhile.
+    `within` ends at the broker's look-up by time, which relies on the offset that a record states about itself, and a
+    record may lie; so the stamps of whole batches decide, by bisection from the last offset. In doubt the offset is too
+    early, which only costs time. Nothing else may use `reader`, a consumer of whole batches, meanwhile.
     """
     low, high = within.start, within.stop
     if not within:  # with a partition but no position the client would hang for ever
@@ -183,16 +164,14 @@ async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> in
     return low
 
 
-# ---
-# A committed transaction that was too large to be held, fetched again batch by batch.
-#
-# Rules: one fetch at a time is held. A cancelled call may be repeated.
-
 _RECALL_WAIT_MS = 1000
 
 
 class Recall:
-    """Counts the batches of `transaction`, which `commit` ends, in `ticks`; `place` is their partition."""
+    """Fetches a committed transaction again that was too large to be held, and counts its batches in `ticks`.
+
+    `commit` ends it; `place` is the partition. One fetch at a time is held. A cancelled call may be repeated.
+    """
 
     def __init__(
         self, ticks: PartitionTicks, transaction: Transaction, commit: RecordBatch, place: Any
@@ -209,11 +188,7 @@ class Recall:
         reader.seek(self._place, self._next)
 
     async def more(self, reader: Any) -> bool:
-        """Count the batches of one fetch of `reader`; return whether the transaction continues.
-
-        Raises:
-            Outage: the fetched data are damaged.
-        """
+        """Count the batches of one fetch of `reader`; return whether the transaction continues."""
         fetched = await reader.getmany(self._place, timeout_ms=_RECALL_WAIT_MS)
         for batch in batches(fetched.get(self._place, ())):
             if batch.kind is Kind.DAMAGED:
@@ -230,18 +205,8 @@ class Recall:
         return False
 
 
-# ---
-# Begin and end of a topic's partitions, and the offset of a moment in them.
-#
-# Rules: the client has no partitions, so answers never wait behind a fetch; a look-up is repeated for a while.
-# Offsets are private.
-
-
 class KafkaOffsets:
-    """Looks up offsets of one topic.
-
-    Its methods raise WorldError if brokers do not answer for a while (an `Outage`), or deny access.
-    """
+    """Looks up offsets of one topic, by a client without partitions, so answers never wait behind a fetch."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -251,11 +216,9 @@ class KafkaOffsets:
         )
 
     async def start(self) -> None:
-        """Connect."""
         await self._consumer.start()
 
     async def stop(self) -> None:
-        """Close the connections."""
         await disconnect(self._consumer)
 
     async def begins(self, partitions: Iterable[int]) -> dict[int, int]:
@@ -269,8 +232,7 @@ class KafkaOffsets:
     async def cuts(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
         """Return the first offset with a stamp at or after `moment` as the brokers report it, at most the end.
 
-        The brokers' answer relies on the offset that a record states about itself, which may be wrong in either
-        direction.
+        That relies on the offset that a record states about itself, which may be wrong in either direction.
         """
         places = self._places(partitions)
 
@@ -370,7 +332,6 @@ class KafkaSource:
 
     @property
     def name(self) -> str:
-        """The topic."""
         return self._topic
 
     @property
@@ -386,10 +347,8 @@ class KafkaSource:
     async def open(self, origin: int) -> tuple[int, ...]:
         """Connect and check the topic, whose tick 0 begins at `origin`; return the partitions.
 
-        Raises:
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival; or a
-            broker's clock differs from this machine's by more than `settle_ms`.
+        Raises `WorldError`, or `FailClosed` if the topic drops older records of a key, live ticks lack stamps set on
+        arrival, or a broker's clock differs from this machine's by more than `settle_ms`.
         """
         if isinstance(self._ticks, StampTicks):
             self._grid = TickGrid(origin, self._ticks.step_ms)
@@ -429,8 +388,7 @@ class KafkaSource:
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue at these positions, and at the origin in partitions without one; marks may be repeated.
 
-        Raises:
-            FailClosed: a position lies outside of the existing records.
+        Raises `FailClosed` if a position lies outside of the existing records.
         """
         every = self._looked.partitions
         with speaking(self._settings, f"topic {self._topic!r}"):
@@ -456,11 +414,7 @@ class KafkaSource:
     async def read(self) -> Sequence[Batch]:
         """Wait for records or marks.
 
-        Raises:
-            FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic
-            was made again, or a replay's topic has a new partition; or a broker's clock differs from this machine's
-            by more than `settle_ms`.
-            WorldError: the brokers do not answer.
+        Raises `FailClosed` if records were deleted before they were read, or as `open` and `TopicWatch.look`.
         """
         with speaking(self._settings, f"topic {self._topic!r}"):
             while not self._ready:
@@ -478,7 +432,6 @@ class KafkaSource:
         return {one: end for one, end in known.items() if end is not None}
 
     async def close(self) -> None:
-        """Close the connections."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()
@@ -579,10 +532,7 @@ class KafkaSource:
         return known is not None and await self._reader.position(at) >= known
 
     async def _look(self, moment: int = 0) -> None:
-        """Check that the topic is unchanged, and start to read partitions that were added before `moment` or now.
-
-        Raises as `TopicWatch.look`.
-        """
+        """Check that the topic is unchanged, and start to read partitions that were added before `moment` or now."""
         found = await self._watch.look()
         if added := [one for one in found.partitions if one not in self._logs]:
             starts = await self._offsets.begins(added)

@@ -1,11 +1,10 @@
 """From the record batches of one partition to the port's batches: the ticks of records, the places of marks.
 
-Rules: the result is a function of the log, however the records are split into fetches. Live, a record's tick is
-that of its append stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the
-tick's end. In replay, marks are records with a header, and a record's own time gives its tick. The records of a
-transaction count where its commit lies, so an open transaction delays nothing: its records for ticks marked before
-are late. Unreadable records are refused with their offsets. Sans I/O: this file knows no client; it asks for a
-transaction again that was too large to be held.
+Rules: the result is a function of the log, however the records are split into fetches. Live, a record's tick is that of
+its append stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the tick's end. In
+replay, marks are records with a header, and a record's own time gives its tick. The records of a transaction count
+where its commit lies, so an open transaction delays nothing: its records for ticks marked before are late. Unreadable
+records are refused with their offsets. Sans I/O: it asks for a transaction again that was too large to be held.
 """
 
 from collections.abc import Sequence
@@ -17,13 +16,6 @@ from stream_dp.journal.dead_letters import BAD_MARK, Span
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.source.record_batches import Cell, Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import Unpacker
-
-# ---
-# Open transactions of a partition, with their batches until they end.
-#
-# Rules: a transaction is identified by its producer's id alone (a transaction that timed out ends under another
-# epoch). Batches are held as they were sent. If all partitions together hold more than the shared room allows, only
-# the offsets of a transaction are kept, and its batches are fetched again when they count.
 
 ROOM_BYTES = 64 * 2**20
 
@@ -46,7 +38,11 @@ class Transaction:
 
 
 class OpenTransactions:
-    """The open transactions of one partition, by producer id."""
+    """The open transactions of one partition, by producer id alone (one that timed out ends under another epoch).
+
+    Batches are held as they were sent. If all partitions together hold more than the shared room allows, only the
+    offsets of a transaction are kept, and its batches are fetched again when they count.
+    """
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -58,7 +54,6 @@ class OpenTransactions:
         return min((one.first for one in self._open.values()), default=None)
 
     def hold(self, producer: int, batch: RecordBatch) -> None:
-        """Add a batch to its producer's transaction; the first batch begins the transaction."""
         one = self._open.get(producer)
         if one is None:
             one = self._open[producer] = Transaction(batch.base, batch.base)
@@ -75,11 +70,9 @@ class OpenTransactions:
             one.batches.append(batch.kept())
 
     def get(self, producer: int) -> Transaction | None:
-        """Return the open transaction of this producer, or None."""
         return self._open.get(producer)
 
     def drop(self, producer: int) -> None:
-        """Forget the open transaction of this producer, if any."""
         one = self._open.pop(producer, None)
         if one is not None:
             self._give_back(one)
@@ -104,7 +97,6 @@ class Place:
 
     @property
     def begin(self) -> int:
-        """The first offset to fetch."""
         return self.position if self.behind is None else self.behind.start
 
 
@@ -128,8 +120,8 @@ class PartitionTicks:
     def take(self, batch: RecordBatch) -> Transaction | None:
         """Take the next batch.
 
-        Return a transaction that the batch commits and that must be read again: pass its batches to `again`, then
-        call `ended`.
+        Return a transaction that the batch commits and that must be read again: pass its batches to `again`, then call
+        `ended`.
         """
         if batch.base < self._start:
             self._take_behind(batch)
@@ -164,12 +156,10 @@ class PartitionTicks:
         self._at(batch.next)
 
     def mark(self, tick: int) -> None:
-        """Mark that `tick` has passed in this partition."""
         self.marked = tick
         self._give(tick)
 
     def flush(self) -> None:
-        """Put the gathered records into `out`."""
         if self._values or self._refused:
             self._give(None)
 
@@ -245,7 +235,6 @@ class StampedTicks(PartitionTicks):
         self._within = range(0)
 
     def mark(self, tick: int) -> None:
-        """Mark that `tick` has passed in this partition."""
         super().mark(tick)
         self._due = self._grid.end(tick + 1) + self._settle
 

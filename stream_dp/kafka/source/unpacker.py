@@ -1,8 +1,10 @@
 """The records of a batch: their values, their offsets, and spans of unreadable records.
 
-Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch
-raises. Unpacking is bounded. Headers are read only if tick marks are asked for. A record's offset is its place in
-the batch, if the batch is whole, whatever the record states about itself. `null` is an empty value.
+Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch raises.
+Unpacking is bounded: for any input at most `limit` bytes are returned, and little more than that is ever held in
+memory. Bytes after the last gzip frame or the first lz4 frame are ignored, as by Kafka itself. Headers are read only if
+tick marks are asked for. A record's offset is its place in the batch, if the batch is whole, whatever the record states
+about itself. `null` is an empty value.
 """
 
 import struct
@@ -26,13 +28,6 @@ from stream_dp.kafka.source.record_batches import (
     walk,
 )
 
-# ---
-# Unpacking of compressed record batches up to a size limit.
-#
-# Rules: for any input, at most `limit` bytes are returned, and little more than that is ever held in memory; an input
-# that would expand to more is refused. Bytes after the last gzip frame or the first lz4 frame are ignored, as by
-# Kafka itself. This file knows no record.
-
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 _GZIP_FRAME = b"\x1f\x8b"
 _GZIP_FRAMES = 64
@@ -53,12 +48,7 @@ class DamagedError(Exception):
 
 
 def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes | bytearray:
-    """Return the unpacked `data`, `limit` bytes at most.
-
-    Raises:
-        TooLargeError: it would expand to more.
-        DamagedError: it cannot be unpacked, or the codec is not known.
-    """
+    """Return the unpacked `data`, `limit` bytes at most; raises `TooLargeError` or `DamagedError`."""
     unpack = _UNPACK.get(codec)
     if unpack is None:
         raise DamagedError
@@ -143,7 +133,6 @@ def _grown(
 
 
 def _lz4_end(data: bytes | memoryview) -> int:
-    """Return the end of the first frame; later frames are ignored."""
     if bytes(data[:4]) != _LZ4_FRAME:
         raise DamagedError
     flags = data[4]
@@ -186,7 +175,6 @@ class Unpacker:
         self._parse = library(".record.default_records").DefaultRecordBatch
 
     def unpack(self, batch: RecordBatch) -> Unpacked:
-        """Return all records of the batch."""
         if batch.content is not None:
             return batch.content
         if batch.kind is Kind.FOREIGN:
@@ -262,7 +250,6 @@ class Unpacker:
 
 
 def _join(found: Unpacked, more: Unpacked) -> None:
-    """Append `more` to `found`, whose offsets are a list."""
     before = len(found.values)
     found.marks.update({before + at: mark for at, mark in more.marks.items()})
     found.values.extend(more.values)
@@ -271,7 +258,6 @@ def _join(found: Unpacked, more: Unpacked) -> None:
 
 
 def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
-    """Return the tick headers of records, by index."""
     return {
         index: mark
         for index, one in enumerate(records)
@@ -280,7 +266,6 @@ def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
 
 
 def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
-    """Return the batch as it would be without compression."""
     header = list(HEADER.unpack_from(raw))
     header[_LENGTH_AT] = HEADER.size - _BEFORE_LENGTH + len(data)
     header[_ATTRIBUTES_AT] &= ~CODEC
