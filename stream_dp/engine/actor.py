@@ -18,6 +18,9 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.series import Series
 from stream_dp.errors import FailClosed, RejectedMessage
 
+MAILBOX = 256
+_A = TypeVar("_A")
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -33,27 +36,17 @@ class Guard:
     amounts: tuple[slice, ...] = ()
 
     def admit(self, row: IntArray) -> IntArray:
-        """Return the row unchanged; raise `FailClosed` if no guarantee covers it, as it is not a row of counts and
-        amounts.
-        """
-        counts = self._counts(row)
+        """Return the row unchanged; raise `FailClosed` if no guarantee covers it: it is not of counts and amounts."""
+        counts = row
+        if self.amounts and isinstance(row, np.ndarray):
+            counts = row.copy()
+            for columns in self.amounts:
+                counts[columns] = 0
         if event(Neighbors.REPLACE, self.width).accept(counts, counts) is None:
             raise FailClosed(
                 "a row that no stream of events can produce reached the guard; stop and report this"
             )
         return row
-
-    def _counts(self, row: IntArray) -> IntArray:
-        if not self.amounts or not isinstance(row, np.ndarray):
-            return row
-        counts = row.copy()
-        for columns in self.amounts:
-            counts[columns] = 0
-        return counts
-
-
-MAILBOX = 256
-_A = TypeVar("_A")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -116,23 +109,20 @@ class Actor:
         await self._mailbox.put(command)
 
     async def run(self) -> None:
+        """Take commands one by one until `Halt`; an exception ends the engine."""
         while True:
             match await self._mailbox.get():
-                case Tick() as command:
-                    _answer(command.reply, self._tick(command))
+                case Tick(tick, sequence, row, noise, reply):
+                    self._state, body = step(
+                        self._series, self._grid, self._state, tick, sequence, row, noise
+                    )
+                    _answer(reply, body)
                 case Ask() as command:
                     self._ask(command)
                 case Snapshot(read, reply):
                     _answer(reply, read(self._state))
                 case Halt():
                     return
-
-    def _tick(self, command: Tick) -> bytes:
-        self._state, body = step(
-            self._series, self._grid, self._state, command.tick, command.sequence,
-            command.row, command.noise,
-        )  # fmt: skip
-        return body
 
     def _ask(self, command: Ask) -> None:
         band = self._series.ask_band(command.tick, command.query, self._state)

@@ -105,8 +105,19 @@ class Admission:
 
         Raises `UnknownMechanism` if no created series of this name runs; then nothing has changed.
         """
-        live = self._named(name)
-        return self._end(live.number, name, max(end, live.start))
+        live = self.registry.named(name)
+        if live is not None and live.created:
+            return self._end(live.number, name, max(end, live.start))
+        if any(series.name == name for series in self.registry.releasing):
+            raise UnknownMechanism(
+                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
+                "halted"
+            )
+        near = meant(name, [live.series.name for live in self.registry.live if live.created])
+        raise UnknownMechanism(
+            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows "
+            f"all{near}"
+        )
 
     def hold(self) -> None:
         """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
@@ -156,8 +167,8 @@ class Admission:
                 continue
             if change.answer not in bodies:
                 raise self._broken(commit, "it asks without an answer")
-            told = read_answer(bodies[change.answer]).answer or {}
-            asking = live.series.asking.answered(told, change.at)
+            content = read_answer(bodies[change.answer]).answer or {}
+            asking = live.series.asking.answered(content, change.at)
             self.registry.change(live.number, replace(live.series, asking=asking))
 
     def fresh_columns(self, live: LiveSeries) -> slice:
@@ -177,7 +188,12 @@ class Admission:
         try:
             for change in commit.changes:
                 if isinstance(change, Halted):
-                    self._halt_again(change)
+                    live = self.registry.numbered(change.number)
+                    if live is None or not live.created:
+                        raise UnknownMechanism(
+                            f"series number {change.number} is halted, which does not run"
+                        )
+                    self._end(change.number, live.series.name, change.end)
                 elif isinstance(change, Created):
                     created.append(self._create_again(change, charges.pop(0) if charges else None))
                 elif isinstance(change, Watched | Unwatched):
@@ -216,12 +232,6 @@ class Admission:
         self.subledgers.charge(entry, analyst, created.start)
         return self._admit(proposal, created)
 
-    def _halt_again(self, halted: Halted) -> None:
-        live = self.registry.numbered(halted.number)
-        if live is None or not live.created:
-            raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
-        self._end(halted.number, live.series.name, halted.end)
-
     def _admit(self, proposal: Proposal, created: Created) -> LiveSeries:
         series = replace(proposal.open(created), private=self.private)
         self.names.add(proposal.name)
@@ -230,25 +240,10 @@ class Admission:
     def _end(self, number: int, name: str, end: int) -> Halted:
         analyst, _ = self.subledgers.halt(name, end)
         live = self.registry.remove(number)
-        told = {} if self.planner is None else self.planner.close(number)
+        shown = {} if self.planner is None else self.planner.close(number)
         last = self._ended.setdefault(analyst, deque(maxlen=REMEMBERED))
-        last.append(Ended(name, analyst, live.start, end, told))
+        last.append(Ended(name, analyst, live.start, end, shown))
         return Halted(number, end)
-
-    def _named(self, name: str) -> LiveSeries:
-        live = self.registry.named(name)
-        if live is not None and live.created:
-            return live
-        if any(series.name == name for series in self.registry.releasing):
-            raise UnknownMechanism(
-                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
-                "halted"
-            )
-        near = meant(name, [live.series.name for live in self.registry.live if live.created])
-        raise UnknownMechanism(
-            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows "
-            f"all{near}"
-        )
 
     @staticmethod
     def _broken(commit: Commit, why: str) -> FailClosed:

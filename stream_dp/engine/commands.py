@@ -40,22 +40,19 @@ class Command:
         try:
             answer = await self.act()
         except (UsageError, BudgetRefused) as refusal:
-            self._answer(None, refusal)
+            self._fail(refusal)
         except BaseException:
-            self._answer(None, WorldError(UNKNOWN))
+            self._fail(WorldError(UNKNOWN))
             raise
         else:
-            self._answer(answer, None)
+            if not self.reply.done():
+                self.reply.set_result(answer)
 
     def refuse(self) -> None:
-        self._answer(None, EngineEnded(ENDED))
+        self._fail(EngineEnded(ENDED))
 
-    def _answer(self, answer: Any, error: Exception | None) -> None:
-        if self.reply.done():
-            return
-        if error is None:
-            self.reply.set_result(answer)
-        else:
+    def _fail(self, error: Exception) -> None:
+        if not self.reply.done():
             self.reply.set_exception(error)
 
 
@@ -101,14 +98,14 @@ class Inbox:
             self._there.clear()
             await self._there.wait()
         behind = self._commanded and self._ticks and self._ticks[0]
-        if self._commands and not behind:
+        if not behind and (command := self.command()) is not None:
             self._commanded = True
-            return self._ordered()
+            return command
         self._commanded = False
-        found = self._taken()
-        while found and self._ticks and 0 < len(self._ticks[0]) <= most - len(found):
-            found = found + self._taken()
-        return found
+        ticks = self._taken()
+        while ticks and self._ticks and 0 < len(self._ticks[0]) <= most - len(ticks):
+            ticks = ticks + self._taken()
+        return ticks
 
     def back(self, ticks: list[ClosedTick]) -> None:
         self._ticks.appendleft(ticks)
@@ -121,7 +118,10 @@ class Inbox:
             await self._there.wait()
 
     def command(self) -> Command | None:
-        return self._ordered() if self._commands else None
+        if not self._commands:
+            return None
+        self._left = max(0, self._left - 1)
+        return self._commands.popleft()
 
     def drop_ticks(self) -> None:
         """Drop the ticks and keep the commands; the source is read again for the ticks."""
@@ -141,10 +141,6 @@ class Inbox:
         self.drop_ticks()
         while self._commands:
             self._commands.popleft().refuse()
-
-    def _ordered(self) -> Command:
-        self._left = max(0, self._left - 1)
-        return self._commands.popleft()
 
     def _taken(self) -> list[ClosedTick]:
         if self._returned:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import msgspec
@@ -51,6 +52,7 @@ from stream_dp.journal.release import Rank, Released, Shape, WindowPart, read
 Shown: TypeAlias = Series | MadeSeries
 _TAKEN = ("keys", "from", "to")
 _ENDS = ("band", "low", "high")
+NONE = slice(0, 0)
 
 
 def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -61,7 +63,7 @@ def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mappi
     Raises `UsageError`, which names the key at fault and never its value.
     """
     names = _windows(series, parameters)
-    wanted = _chosen(series, {key: one for key, one in parameters.items() if key != "window"})
+    wanted = _chosen(series, {key: value for key, value in parameters.items() if key != "window"})
     released = read(body)
     return {
         "series": series.name,
@@ -93,8 +95,11 @@ def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> d
 
 def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
     if part.quantiles is not UNSET:
-        told = msgspec.to_builtins(part.quantiles)
-        return {"quantiles": {key: told[key] for key in wanted if key in told}, "band": part.band}
+        quantiles = msgspec.to_builtins(part.quantiles)
+        return {
+            "quantiles": {key: quantiles[key] for key in wanted if key in quantiles},
+            "band": part.band,
+        }
     if part.ranks is not UNSET:
         return {"ranks": _ranks(part.ranks, wanted), "band": part.band}
     return _number(part) if part.values is UNSET else _numbers(part, wanted)
@@ -182,9 +187,6 @@ def _place(
     return places[parameters[name]]
 
 
-NONE = slice(0, 0)
-
-
 @dataclass(slots=True, repr=False)
 class Pending:
     """What the next commit records, and the action (`then`) that follows once the commit is durable."""
@@ -208,15 +210,12 @@ class CutChanges:
         seeds: Callable[[], bytes],
         lead: int = 0,
     ) -> None:
-        self.admission = admission
-        self.chain = chain
-        self._ensemble = ensemble
-        self._reader = reader
-        self._memories = memories
+        self.admission, self.chain, self.lead = admission, chain, lead
+        self._ensemble, self._reader, self._memories = ensemble, reader, memories
         self._seeds = seeds
         self._pending = Pending()
-        self._stale = False
-        self.lead = lead
+        self.stale = False
+        """Whether a change at the cut requires that the records behind it are read again."""
 
     @property
     def begins(self) -> int:
@@ -313,24 +312,20 @@ class CutChanges:
         A query to a mechanism is recorded with the number of the `answer` that reports it. Raises `UsageError` if the
         series takes no such parameters, or has released nothing yet; then nothing has changed.
         """
-        series = live.series
-        if series.asking is not None:
-            form = write_parameters(parameters)
-            read = read_parameters(form)
-            query = series.asking.query(read)
-            self._require_begun(live, read)
-            found = await self._asked(live, query)
-            self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
-            return series.told(read, found.answer, found.band)
-        return self.last_of(series, parameters)
-
-    def _require_begun(self, live: LiveSeries, parameters: Mapping[str, Any]) -> None:
-        at, asking = self.chain.next_tick, live.series.asking
+        series, asking, at = live.series, live.series.asking, self.chain.next_tick
+        if asking is None:
+            return self.last_of(series, parameters)
+        form = write_parameters(parameters)
+        read = read_parameters(form)
+        query = asking.query(read)
         if live.start > at:
             raise UsageError(f"series: begins with tick {live.start}; ask it from then on")
-        begins = None if asking is None else asking.begins(parameters)
+        begins = asking.begins(read)
         if begins is not None and begins > at:
             raise UsageError(f"watch: begins with tick {begins}; ask it from then on")
+        reply = await self._asked(live, query)
+        self._pending.changes.append(Asked(live.number, form, at, answer))
+        return series.told(read, reply.answer, reply.band)
 
     def last_of(
         self, series: Series | MadeSeries, parameters: Mapping[str, Any]
@@ -348,36 +343,30 @@ class CutChanges:
 
     async def begin(self) -> None:
         """Start the series and watches that waited for the end of the open tick; the chain stands at its cut."""
-        now = self.chain.now
+        now, ensemble, registry = self.chain.now, self._ensemble, self.admission.registry
         coming, now.coming = now.coming, []
         if not coming:
             return
         await self._reader.forget()
         self.admission.renew()
-        for each in coming:
-            await self._open(each.fresh)
-            live = self.admission.registry.numbered(each.number)
+        for change in coming:
+            await self._open(change.fresh)
+            live = registry.numbered(change.number)
             if live is None:  # halted since
                 continue
-            if each.query is None:
-                self._ensemble.start_new(live, each.seed, self._reader.width)
+            if change.query is None:
+                ensemble.start_new(live, change.seed, self._reader.width)
             else:
-                self._ensemble.change(live)
-                noise = self._ensemble.make_noise(each.seed, each.number)
-                await self._ensemble.ask(each.number, self.chain.next_tick, each.query, noise)
-        self._ensemble.widen(self._reader.width)
-
-    @property
-    def stale(self) -> bool:
-        """Whether a change at the cut requires that the records behind it are read again."""
-        return self._stale
+                ensemble.change(live)
+                noise = ensemble.make_noise(change.seed, change.number)
+                await ensemble.ask(change.number, self.chain.next_tick, change.query, noise)
+        ensemble.widen(self._reader.width)
 
     async def read_on(self) -> None:
         """Read the records behind the cut again, once, if a change at the cut requires it."""
-        if self._stale:
-            self._stale = False
-            cut = self.chain.opened(self._reader.width, NONE)
-            await self._reader.again(cut)
+        if self.stale:
+            self.stale = False
+            await self._reader.again(self.chain.opened(self._reader.width, NONE))
 
     @contextmanager
     def _held(self) -> Generator[None, None, None]:
@@ -393,7 +382,7 @@ class CutChanges:
 
     async def _open(self, fresh: slice) -> None:
         """Let the columns in `fresh` count from this cut on; nothing is read before `read_on`."""
-        self._stale = True
+        self.stale = True
         await self._reader.forget()
         self.chain.opened(self._reader.width, fresh)
 
@@ -414,11 +403,11 @@ class CutChanges:
         """Return a mechanism's answer to a query made now, with noise of its own; raise `UsageError` if refused."""
         noise = FreshNoise(self._seeds, lambda seed: self._ensemble.make_noise(seed, live.number))
         try:
-            found = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
+            reply = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
         except RejectedMessage as refusal:
             raise UsageError(str(refusal)) from None
         self._pending.seeds.append(noise.seed)
-        return found
+        return reply
 
     def _change(self, change: Change, then: Callable[[], Awaitable[None]] | None = None) -> None:
         self._pending.changes.append(change)
@@ -435,27 +424,21 @@ class FreshNoise:
     """Noise whose seed is taken at the first draw, so that a query refused before takes no seed."""
 
     def __init__(self, seeds: Callable[[], bytes], make_noise: Callable[[bytes], Noise]) -> None:
-        self._seeds = seeds
-        self._make_noise = make_noise
-        self._seed: bytes | None = None
-        self._noise: Noise | None = None
+        self._seeds, self._make_noise = seeds, make_noise
 
-    @property
+    @cached_property
     def seed(self) -> bytes:
-        if self._seed is None:
-            self._seed = self._seeds()
-        return self._seed
+        return self._seeds()
+
+    @cached_property
+    def _noise(self) -> Noise:
+        return self._make_noise(self.seed)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        return self._drawn().laplace(scale, size)
+        return self._noise.laplace(scale, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        return self._drawn().geometric(scale, size)
+        return self._noise.geometric(scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        return self._drawn().gaussian(variance, size)
-
-    def _drawn(self) -> Noise:
-        if self._noise is None:
-            self._noise = self._make_noise(self.seed)
-        return self._noise
+        return self._noise.gaussian(variance, size)

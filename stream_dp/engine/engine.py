@@ -24,23 +24,12 @@ from stream_dp.engine.gate import CommitChain, Gate, commit_of, due
 from stream_dp.engine.history import GENESIS, require_same
 from stream_dp.engine.memory import Memories, Memory
 from stream_dp.engine.messages.addressed import Addressed
-from stream_dp.engine.messages.answering import (
-    Answering,
-    NeedsDerivation,
-    Requests,
-    recorded,
-)
+from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
 from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
 from stream_dp.engine.proposals import Derived, OnThread, Proposal
-from stream_dp.engine.recovery import (
-    NoiseMaker,
-    Recovered,
-    initial_states,
-    recover,
-    served_until,
-)
+from stream_dp.engine.recovery import NoiseMaker, Recovered, initial_states, recover, served_until
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Registry
 from stream_dp.engine.tick_assembler import ClosedTick, Router
@@ -74,30 +63,25 @@ class Engine:
         memories: Sequence[Memory] = (),
     ) -> None:
         requests = requests or Requests()
-        self._audience = audience
-        self._config = config.marked
-        self._router = router
+        self._config, self._router, self._ports = config.marked, router, ports
+        self._audience, self._make_noise = audience, make_noise
         self._guard = guard or EveryRecord()
         self._conversation = Conversation(requests.per_tick)
         self._memories = Memories(
             self._conversation, self._guard.memory, *memories, OpenIdentifiers()
         )
-        self._ports = ports
-        self._make_noise = make_noise
-        self._asked_to_stop = asyncio.Event()
-        self._lifecycle = Lifecycle(ENGINE)
+        registry = Registry(self._config.series, self._config.made)
         self.admission = Admission(
-            Registry(self._config.series, self._config.made),
-            requests.subledgers,
-            requests.planner,
-            private=config.private,
+            registry, requests.subledgers, requests.planner, private=config.private
         )
         self._deriver = requests.deriver or OnThread(requests.planner)
         self._messages = requests.messages
+        self._asked_to_stop = asyncio.Event()
+        self._lifecycle = Lifecycle(ENGINE)
+        self._inbox = Inbox(self._lifecycle)
         self._since_snapshot = 0
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
-        self._inbox = Inbox(self._lifecycle)
 
     @property
     def phase(self) -> EnginePhase:
@@ -191,8 +175,14 @@ class Engine:
 
     async def _start(self) -> Recovered:
         config, ports = self._config, self._ports
+
+        def grid_of(header: Header) -> TickGrid:
+            known = (header.source, header.partitions, header.origin, ports.sealer.key_id)
+            require_same(header, config.header(*known))
+            return config.grid(header.origin)
+
         recovered = await recover(
-            ports, config.pipeline, self.admission, self._grid_of, self._make_noise, self._memories,
+            ports, config.pipeline, self.admission, grid_of, self._make_noise, self._memories,
             lambda releases: due(releases, config.block, config.horizon),
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
@@ -231,12 +221,6 @@ class Engine:
         """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""
         self._latest[release.series] = release.body
         self._audience.published(release)
-
-    def _grid_of(self, header: Header) -> TickGrid:
-        """Return the journal's tick grid, after checking that its header fits this configuration."""
-        config, key_id = self._config, self._ports.sealer.key_id
-        require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
-        return config.grid(header.origin)
 
     async def _first_commit(self, header: Header) -> Recovered:
         """Make the header, the charges and the first seed durable before any mechanism exists."""
@@ -277,7 +261,6 @@ class Engine:
 
     @property
     def _group(self) -> int:
-        """How many ticks may share a commit, given the series that run now."""
         releasing = self.admission.registry.releasing
         return self._config.ticks_together(self._router.width, releasing)
 
@@ -297,18 +280,13 @@ class Engine:
             listening.cancel()
             await asyncio.wait({listening})
 
-    async def _flush_refusals(self) -> None:
-        if self._messages is not None:
-            await self._answering.flush()
-
     async def _listen(self, answering: Answering, questions: Questions | None) -> None:
-        """Execute the messages of the queue, one after the other."""
         while questions is not None:
-            found = deque(await questions.read())
+            waiting = deque(await questions.read())
             ended = suppress(WorldError, EngineEnded)  # the engine itself reports why it ended
             with ended, self._in_hand():
-                while found:
-                    await self._done(partial(answering.hear, found))
+                while waiting:
+                    await self._done(partial(answering.hear, waiting))
 
     @contextmanager
     def _in_hand(self) -> Iterator[None]:
@@ -326,21 +304,20 @@ class Engine:
 
         The ticks of a replay are never late, so they can wait: they are put back meanwhile.
         """
-        if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
+        stop = self._asked_to_stop
+        if self._config.hold is not None or self._heard or stop.is_set():
             return False
         self._heard = True
         self._inbox.back(ticks)  # creating a series reads them again
         for over in tuple(self._under_way):
-            while not (over.is_set() or self._asked_to_stop.is_set()):
-                waits = [
-                    asyncio.create_task(each)
-                    for each in (over.wait(), self._asked_to_stop.wait(), self._inbox.commanded())
-                ]
+            while not (over.is_set() or stop.is_set()):
+                events = (over.wait(), stop.wait(), self._inbox.commanded())
+                waits = [asyncio.create_task(event) for event in events]
                 try:
                     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    for each in waits:
-                        each.cancel()
+                    for wait in waits:
+                        wait.cancel()
                 while (command := self._inbox.command()) is not None:
                     await command.execute()
         return True
@@ -352,10 +329,10 @@ class Engine:
         """
         derived = None
         for _ in range(ATTEMPTS):
-            found = await self._inbox.executed(partial(act, derived))
-            if not isinstance(found, NeedsDerivation):
-                return found
-            derived = await self._derived(found)
+            outcome = await self._inbox.executed(partial(act, derived))
+            if not isinstance(outcome, NeedsDerivation):
+                return outcome
+            derived = await self._derived(outcome)
         return await self._inbox.executed(partial(act, derived, hold=True))
 
     async def _derived(self, needed: NeedsDerivation) -> Derived:
@@ -390,7 +367,8 @@ class Engine:
                         continue
                     with self._ports.spans("tick", tick=ticks[-1].tick):
                         await self._chain.add(await self._step(ticks))
-                        await self._flush_refusals()
+                        if self._messages is not None:
+                            await self._answering.flush()  # the refusals that waited for this tick
 
     async def _next(self) -> Command | list[ClosedTick]:
         """Return a command, or about `group` closed ticks; none at the end of the source and on `stop`."""
@@ -407,10 +385,10 @@ class Engine:
         if self._asked_to_stop.is_set():
             _refuse(got)
             return []
-        found, horizon = got.result(), self._config.horizon
-        if isinstance(found, Command) or horizon is None:
-            return found
-        return [each for each in found if each.tick < horizon]
+        work, horizon = got.result(), self._config.horizon
+        if isinstance(work, Command) or horizon is None:
+            return work
+        return [closed for closed in work if closed.tick < horizon]
 
     async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
         """Step all actors over these ticks, and return the commit that records them.

@@ -27,17 +27,10 @@ class Ensemble:
     """One actor for each series of `registry`, run in the task group `tasks`; rows have `width` entries."""
 
     def __init__(
-        self,
-        registry: Registry,
-        grid: TickGrid,
-        make_noise: NoiseMaker,
-        tasks: asyncio.TaskGroup,
-        width: int,
-    ) -> None:
-        self._registry = registry
-        self._grid = grid
+        self, registry: Registry, grid: TickGrid, make_noise: NoiseMaker, tasks: asyncio.TaskGroup, width: int
+    ) -> None:  # fmt: skip
+        self._registry, self._grid, self._tasks = registry, grid, tasks
         self.make_noise = make_noise
-        self._tasks = tasks
         self._guard = Guard(width)
         self._actors: dict[int, Actor] = {}
 
@@ -66,7 +59,6 @@ class Ensemble:
         self._actors[live.number].change(live.series)
 
     def widen(self, width: int) -> None:
-        """Take rows of `width` entries from now on."""
         self._guard = replace(self._guard, width=width)
 
     async def halt(self, number: int) -> None:
@@ -81,24 +73,23 @@ class Ensemble:
         self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes], sequence: int
     ) -> tuple[Release, ...]:
         """Send each tick's row to every actor; return the releases by tick, then series, numbered from `sequence`."""
-        loop = asyncio.get_running_loop()
         made = self._registry.made
         waiting: list[list[tuple[int, str, int, asyncio.Future[bytes]]]] = []
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
             waiting.append([])
             for live in self._registry.at(closed.tick):
-                reply: asyncio.Future[bytes] = loop.create_future()
+                reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
                 noise = self.make_noise(seed, live.number)
                 await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
                 waiting[-1].append((sequence, live.series.name, closed.tick, reply))
                 sequence += 1
             sequence += len(made)
-        found: list[Release] = []
+        releases: list[Release] = []
         for tick in waiting:
-            told = [Release(n, name, at, await reply) for n, name, at, reply in tick]
-            found += with_made(told, made, self._grid)
-        return tuple(found)
+            own = [Release(number, name, at, await reply) for number, name, at, reply in tick]
+            releases += with_made(own, made, self._grid)
+        return tuple(releases)
 
     async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
         """Return the answer to a query made before `tick`, or raise `RejectedMessage` with the state as it was."""

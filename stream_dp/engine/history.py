@@ -38,6 +38,11 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
 GENESIS = b""
+_FIELDS = {
+    "private": "whether its noise is private",
+    "pipeline": "the pipeline's name",
+    "source": "the source",
+}
 
 
 class ReleaseNumbers:
@@ -49,17 +54,17 @@ class ReleaseNumbers:
     def replay(self, commit: Commit) -> None:
         if not commit.ticks:
             return
-        each = len(commit.releases) // len(commit.ticks)
-        if not self._runs or self._runs[-1][2] != each:
-            self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
+        number = len(commit.releases) // len(commit.ticks)
+        if not self._runs or self._runs[-1][2] != number:
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, number))
 
     def before(self, tick: int) -> int:
         """Return the number of the last release before this tick; -1 if there is none."""
         if tick <= 0 or not self._runs:
             return -1
         begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
-        first, number, each = self._runs[begin]
-        return number + (tick - first) * each - 1
+        first, number, per_tick = self._runs[begin]
+        return number + (tick - first) * per_tick - 1
 
 
 @dataclass(slots=True, repr=False)
@@ -105,7 +110,7 @@ async def unsealed(
                 )
             if sequence == 0 and commit.header is None:
                 raise FailClosed(f"the journal of {pipeline} does not begin with its header")
-            if not all(_lies(each, next_tick, coming) for each in commit.changes):
+            if not all(_lies(change, next_tick, coming) for change in commit.changes):
                 raise FailClosed(
                     f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
                     "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
@@ -119,7 +124,6 @@ async def unsealed(
 
 
 def tick_of(change: Change) -> int:
-    """Return the first tick that a change affects."""
     match change:
         case Created(start=tick) | Halted(end=tick):
             return tick
@@ -147,11 +151,7 @@ def _lies(change: Change, cut: int, coming: set[int]) -> bool:
 
 
 async def read_history(
-    journal: Journal,
-    sealer: Sealer,
-    pipeline: str,
-    heads: "Heads",
-    memories: Sequence[Remembering],
+    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memories: Sequence[Remembering]
 ) -> History | None:
     """Read and check the whole journal, and replay it into `memories`; None if it is empty.
 
@@ -162,8 +162,8 @@ async def read_history(
         if history is None:
             history = History(commit, [commit], commit, link, [])
         _extend(history, commit, link)
-        for each in memories:
-            each.replay(commit)
+        for memory in memories:
+            memory.replay(commit)
         history.after_head += heads.releases.beyond(commit.releases)
         history.unanswered += heads.answers.beyond(commit.answers)
     for head in (heads.releases, heads.answers):
@@ -187,14 +187,14 @@ class PublicHead(Generic[P]):
         )
         self.met = body is None
 
-    def beyond(self, those: Sequence[P]) -> list[P]:
+    def beyond(self, entries: Sequence[P]) -> list[P]:
         """Return the entries of a commit that come after the body, and note whether the body is one of them."""
         fresh: list[P] = []
-        for each in those:
-            number = self._number_of(each)
-            self.met = self.met or (number == self._number and each.body == self._body)
+        for entry in entries:
+            number = self._number_of(entry)
+            self.met = self.met or (number == self._number and entry.body == self._body)
             if number > self._number:
-                fresh.append(each)
+                fresh.append(entry)
         return fresh
 
 
@@ -215,12 +215,16 @@ class Heads(NamedTuple):
 
 def last_of(commit: Commit) -> dict[str, bytes]:
     """Return the release bodies of a commit's last tick, by series; the commit must have ticks."""
-    return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
+    return {
+        release.series: release.body
+        for release in commit.releases
+        if release.tick == commit.ticks[-1]
+    }
 
 
 def _extend(history: History, commit: Commit, link: bytes) -> None:
     if commit.snapshot is not None:
-        history.changing += [each for each in history.since if each.changes]
+        history.changing += [earlier for earlier in history.since if earlier.changes]
         history.since = [commit]
     elif commit.sequence > 0:
         history.since.append(commit)
@@ -236,13 +240,6 @@ def header_in(history: History) -> Header:
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")
     return history.first.header
-
-
-_FIELDS = {
-    "private": "whether its noise is private",
-    "pipeline": "the pipeline's name",
-    "source": "the source",
-}
 
 
 def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
@@ -300,6 +297,32 @@ class JournalSummary:
     capped: int = 0
     rows: IntArray | None = None
 
+    def add(self, commit: Commit, through: int | None) -> None:
+        """Count what a commit holds, of its ticks those up to `through`."""
+        self.header = self.header or commit.header
+        self.charges += [(commit.sequence, charge) for charge in commit.charges]
+        if commit.changes:
+            self.changing.append(
+                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
+            )
+        for answer in commit.answers:
+            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
+            self.messages[answer.analyst, answer.do, refused] += 1
+        ticks = sum(through is None or tick <= through for tick in commit.ticks)
+        self.ticks += ticks
+        self.releases += sum(through is None or r.tick <= through for r in commit.releases)
+        self.events += commit.records
+        self.dead_letters += sum(letter.records for letter in commit.dead_letters)
+        self.late += commit.late
+        self.capped += commit.capped
+        if ticks:
+            rows = np.array(commit.rows[:ticks], dtype=np.int64).sum(axis=0)
+            wide = max(len(rows), 0 if self.rows is None else len(self.rows))  # series come and go
+            total: IntArray = np.zeros(wide, dtype=np.int64)
+            for part in (rows,) if self.rows is None else (self.rows, rows):
+                total[: len(part)] += part
+            self.rows = total
+
 
 async def read_summary(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None
@@ -310,33 +333,5 @@ async def read_summary(
     """
     summary = JournalSummary()
     async for commit, _ in unsealed(journal, sealer, pipeline):
-        summary.header = summary.header or commit.header
-        summary.charges += [(commit.sequence, charge) for charge in commit.charges]
-        if commit.changes:
-            summary.changing.append(
-                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
-            )
-        for answer in commit.answers:
-            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
-            summary.messages[answer.analyst, answer.do, refused] += 1
-        ticks = [t for t in commit.ticks if through is None or t <= through]
-        summary.ticks += len(ticks)
-        summary.releases += sum(through is None or r.tick <= through for r in commit.releases)
-        summary.events += commit.records
-        summary.dead_letters += sum(letter.records for letter in commit.dead_letters)
-        summary.late += commit.late
-        summary.capped += commit.capped
-        if ticks:
-            rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)
-            summary.rows = _added(summary.rows, rows)
+        summary.add(commit, through)
     return summary
-
-
-def _added(total: IntArray | None, rows: IntArray) -> IntArray:
-    """Return the sum; rows are longer while live series count on columns of their own."""
-    if total is None:
-        return rows
-    wide = np.zeros(max(len(total), len(rows)), dtype=np.int64)
-    wide[: len(total)] += total
-    wide[: len(rows)] += rows
-    return wide

@@ -22,6 +22,7 @@ from stream_dp.noise import fresh_seed
 
 Positions: TypeAlias = Mapping[int, int]
 _D = TypeVar("_D", bound=Release | Answer, contravariant=True)
+NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 
 class Behind(NamedTuple):
@@ -39,7 +40,6 @@ class Behind(NamedTuple):
 
 Behinds: TypeAlias = Mapping[int, Behind]
 NOTHING_BEHIND: Behinds = MappingProxyType({})
-NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 Published: TypeAlias = Callable[[Release], None]
 
 
@@ -111,7 +111,7 @@ class Source(Protocol):
 
 
 class Journal(Protocol):
-    """The private, durable sequence of sealed commits of one pipeline, with one writer."""
+    """The private, durable sequence of sealed commits of one pipeline, with one writer, which holds a lease."""
 
     async def open(self) -> None:
         """Fence every other writer first, then get ready; create an empty journal where there is none."""
@@ -134,9 +134,7 @@ class Journal(Protocol):
 
 
 class PublicPort(Protocol[_D]):
-    """A public, ordered sequence of durable bodies; `journal.public_sequence` says which number a body has. `open`
-    creates it.
-    """
+    """A public, ordered sequence of durable bodies; `journal.public_sequence` says which number a body has."""
 
     async def open(self) -> None: ...
 
@@ -150,10 +148,6 @@ class PublicPort(Protocol[_D]):
         """Make these visible, in order and all at once, after the body that `last` returns."""
 
     async def close(self) -> None: ...
-
-
-class Sink(PublicPort[Release], Protocol):
-    """The public, ordered sequence of releases."""
 
 
 class Question(NamedTuple):
@@ -185,8 +179,8 @@ class Questions(Protocol):
     async def close(self) -> None: ...
 
 
-class Answers(PublicPort[Answer], Protocol):
-    """The public, ordered sequence of answers."""
+Sink: TypeAlias = PublicPort[Release]
+Answers: TypeAlias = PublicPort[Answer]
 
 
 class Clock(Protocol):
@@ -215,11 +209,7 @@ class Spans(Protocol):
 
 def untold(_name: str, /, **_attributes: str | int) -> AbstractContextManager[Note]:
     """Observe nothing."""
-    return nullcontext(_nothing)
-
-
-def _nothing(**_attributes: str | int) -> None:
-    pass
+    return nullcontext(lambda **_attributes: None)
 
 
 @dataclass(frozen=True, slots=True)

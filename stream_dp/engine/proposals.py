@@ -19,31 +19,32 @@ from stream_dp.journal.commit import Created
 
 
 class Proposal(Protocol):
-    """A derived definition, with its canonical bytes, of a series that sees ticks from `start` on."""
+    """A derived `definition` (canonical bytes) of the series `name`, which would see ticks from `start` on.
+
+    `derivation` is that of its guarantee, and so of its price; `mechanism` a digest of the mechanism with its
+    parameters. `error_unit` is the unit of predicted errors, in words that stand behind a number; `supposing` what they
+    suppose, where that is not plain ("for 1,000 records"). `alarms` says how likely each of its alarms is a false one;
+    `noise` why it would fire mostly by noise, and what would help (empty if it would not). All of it is public.
+    """
 
     @property
     def definition(self) -> bytes: ...
-
     @property
     def name(self) -> str: ...
-
     @property
     def start(self) -> int: ...
-
     @property
     def derivation(self) -> Derivation: ...
-
     @property
-    def mechanism(self) -> str:
-        """A digest of the mechanism that would serve it, with its parameters."""
-
+    def mechanism(self) -> str: ...
     @property
-    def error_unit(self) -> str:
-        """The unit of predicted errors, in words that stand behind a number."""
-
+    def error_unit(self) -> str: ...
     @property
-    def supposing(self) -> str:
-        """What predicted errors suppose, where that is not plain: "for 1,000 records"; else empty."""
+    def supposing(self) -> str: ...
+    @property
+    def alarms(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def noise(self) -> str: ...
 
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
@@ -53,14 +54,6 @@ class Proposal(Protocol):
 
     def windows(self) -> Mapping[str, float]:
         """Return the error to expect of each window at that tick, by its name; empty if there are no windows."""
-
-    @property
-    def alarms(self) -> Sequence[Mapping[str, Any]]:
-        """How likely each of its alarms is a false one, as plain values; empty if it has no alarms."""
-
-    @property
-    def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would help; empty if it would not. Public."""
 
     def at(self, start: int) -> "Proposal | None":
         """Return the same series for ticks from `start` on; None if that must be derived anew."""
@@ -76,30 +69,24 @@ class Proposal(Protocol):
 
 
 class WatchProposal(Protocol):
-    """A watch of a running series, as it would begin or end."""
+    """The watch `name` of a running series, as it would begin or end; `place` is the first place that it has, or had.
+
+    `query` begins or ends it in the mechanism, `columns` of the tick row count its events, and `series` is the series
+    as it would be afterwards. `noise` is as in `Proposal`; empty for a watch that ends.
+    """
 
     @property
     def name(self) -> str: ...
-
     @property
-    def place(self) -> int:
-        """The first place that the watch has, or had."""
-
+    def place(self) -> int: ...
     @property
-    def query(self) -> Query:
-        """The query that begins or ends the watch in the mechanism."""
-
+    def query(self) -> Query: ...
     @property
-    def columns(self) -> slice:
-        """The columns of the tick row where the watch's events count."""
-
+    def columns(self) -> slice: ...
     @property
-    def series(self) -> Series:
-        """The series as it would be afterwards."""
-
+    def series(self) -> Series: ...
     @property
-    def noise(self) -> str:
-        """As in `Proposal`; empty for a watch that ends."""
+    def noise(self) -> str: ...
 
     def require_room(self) -> None:
         """Raise `NoRoom` if its names are too long for its monitor; a watch in a journal is not checked."""
@@ -155,14 +142,13 @@ class Deriver(Protocol):
 
 def derived_by(planner: SeriesPlanner, definition: bytes, start: int) -> Derived:
     """Derive the series of a definition, and its predicted error, within the steps of a message; blocks."""
-    outcome: Proposal | UsageError
     with limited(MESSAGE_STEPS) as steps:
         try:
-            outcome = planner.propose(definition, start)
-            outcome.predicted()
+            proposal = planner.propose(definition, start)
+            proposal.predicted()
         except UsageError as refusal:
-            outcome = refusal
-    return Derived(start, steps.taken, outcome)
+            return Derived(start, steps.taken, refusal)
+    return Derived(start, steps.taken, proposal)
 
 
 class OnThread:

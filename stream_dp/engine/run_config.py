@@ -67,16 +67,11 @@ class RunConfig:
         Only public values decide: a row of zeros takes as much room as any other. The rest of a commit is small (dead
         letters, `dead_letters.DETAIL`) or there once (snapshot, pending rows).
         """
-        size = _COUNT_BYTES * width + sum(each.most_bytes for each in series)
+        size = _COUNT_BYTES * width + sum(one_series.most_bytes for one_series in series)
         return max(1, min(self.group, COMMIT_BYTES // max(1, size)))
 
     def header(
-        self,
-        source: str,
-        partitions: tuple[int, ...],
-        origin: int,
-        key_id: str,
-        identity: str = "",
+        self, source: str, partitions: tuple[int, ...], origin: int, key_id: str, identity: str = ""
     ) -> Header:
         return Header(
             pipeline=self.pipeline,

@@ -11,8 +11,6 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-from msgspec import UNSET
-
 from stream_dp.core.mechanism import IntArray, Mechanism, Query
 from stream_dp.core.time import TickGrid
 from stream_dp.errors import UnknownMechanism
@@ -34,12 +32,16 @@ from stream_dp.journal.release import (
 from stream_dp.mechanisms.serving import clipped
 
 _HEAD_BYTES = 250
-_MADE_SERIES_ENTRY_BYTES = 90
+_MADE_ENTRY_BYTES = 90
 
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
 Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
 """Computes the fields of a part from the inputs' parts, at a tick, for the window of this name ("": no windows)."""
+_ENTRY_BYTES = 24
+_VIEW_BYTES = 80
+_TOLD_BYTES = 120
+_ENDS = {"low", "lows"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class MadeSeries:
     @property
     def most_bytes(self) -> int:
         """The largest size of a release in bytes, roughly; public."""
-        part = sum(map(name_bytes, self.keys)) + _MADE_SERIES_ENTRY_BYTES * len(self.keys)
+        part = sum(map(name_bytes, self.keys)) + _MADE_ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + part * max(1, len(self.windows))
 
     def body(self, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]) -> bytes:
@@ -77,53 +79,47 @@ class MadeSeries:
     ) -> bool:
         """Return whether this version or an earlier one makes `body` from the bodies of the same tick."""
         written = (self._written(make, grid, sequence, tick, bodies) for make in self.makes)
-        return any(is_recorded(body, one) for one in written)
+        return any(is_recorded(body, form) for form in written)
 
     def _written(
         self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
     ) -> bytes:
-        said = [read_exactly(bodies[name]) for name in self.inputs]
-        released = Released(
-            v=VERSION,
-            sequence=sequence,
-            series=self.name,
-            tick=tick,
-            end=grid.end_text(tick),
-            **self._content(make, tick, said),
-            confidence=self.confidence,
-            not_private=not self.private,
-        )
-        return write(released)
-
-    def _content(self, make: Make, tick: int, said: Sequence[Part]) -> Mapping[str, Any]:
+        inputs = [read_exactly(bodies[name]) for name in self.inputs]
         if not self.windows:
-            return make(tick, "", said)
-        parts = {name: [each["windows"][name] for each in said] for name in self.windows}
-        return {"windows": {name: WindowPart(**make(tick, name, of)) for name, of in parts.items()}}
+            return _written(self, grid, sequence, tick, make(tick, "", inputs))
+        windows = {}
+        for name in self.windows:
+            parts = [content["windows"][name] for content in inputs]
+            windows[name] = WindowPart(**make(tick, name, parts))
+        return _written(self, grid, sequence, tick, {"windows": windows})
 
 
 def with_made(
     releases: Sequence[Release], made: Sequence[MadeSeries], grid: TickGrid
 ) -> tuple[Release, ...]:
     """Return the releases of one tick, followed by those of the series made of them."""
-    if not made:
-        return tuple(releases)
-    bodies = {each.series: each.body for each in releases}
-    last = releases[-1]
-    numbered = enumerate(made, start=last.sequence + 1)
-    return (
-        *releases,
-        *(
-            Release(number, one.name, last.tick, one.body(grid, number, last.tick, bodies))
-            for number, one in numbered
-        ),
+    every = list(releases)
+    bodies = {release.series: release.body for release in releases}
+    for series in made:
+        number, tick = every[-1].sequence + 1, every[-1].tick
+        every.append(Release(number, series.name, tick, series.body(grid, number, tick, bodies)))
+    return tuple(every)
+
+
+def _written(
+    series: "MadeSeries | Series", grid: TickGrid, sequence: int, tick: int, fields: Mapping[str, Any]
+) -> bytes:  # fmt: skip
+    released = Released(
+        v=VERSION,
+        sequence=sequence,
+        series=series.name,
+        tick=tick,
+        end=grid.end_text(tick),
+        **fields,
+        confidence=series.confidence,
+        not_private=not series.private,
     )
-
-
-_ENTRY_BYTES = 24
-_VIEW_BYTES = 80
-_TOLD_BYTES = 120
-_ENDS = {"low", "lows"}
+    return write(released)
 
 
 class Asking(Protocol):
@@ -175,8 +171,8 @@ class SeriesView:
         if self.tell is None:
             counts = answer if signed else clipped(answer)
             return part(self.keys, counts, self.band(tick, state), unit)
-        told = self.tell(self.keys, answer, tick, state)
-        return WindowPart(**_with_band(told, lambda: self.band(tick, state)))
+        fields = self.tell(self.keys, answer, tick, state)
+        return WindowPart(**_with_band(fields, lambda: self.band(tick, state)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,29 +235,18 @@ class Series:
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
         marked = {} if self.private else {"not_private": True}
-        told = self.asking.content(parameters, answer)
+        content = self.asking.content(parameters, answer)
         sure: dict[str, Any] = {}
         if band is not None:
             sure = {"band": told_number(band, self.unit), "confidence": self.confidence}
-        return {"series": self.name, **told, **sure, **marked}
+        return {"series": self.name, **content, **sure, **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """Return the exact public bytes of one release; no count, and no sum that is not signed, is below 0 in it."""
-        counted: Any = (
-            UNSET if self.counts_band is None else told_number(self.counts_band, self.unit)
-        )
-        released = Released(
-            v=VERSION,
-            sequence=sequence,
-            series=self.name,
-            tick=tick,
-            end=grid.end_text(tick),
-            **self._content(tick, state, answer),
-            counts_band=counted,
-            confidence=self.confidence,
-            not_private=not self.private,
-        )
-        return write(released)
+        fields = self._content(tick, state, answer)
+        if self.counts_band is not None:
+            fields["counts_band"] = told_number(self.counts_band, self.unit)
+        return _written(self, grid, sequence, tick, fields)
 
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         if not self.views:
@@ -288,9 +273,9 @@ def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
     return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
-def _with_band(told: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
+def _with_band(fields: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
     """Add the band, unless the fields have ends of their own; it is computed only when it is needed."""
-    return dict(told) if told.keys() & _ENDS else {**told, "band": band()}
+    return dict(fields) if fields.keys() & _ENDS else {**fields, "band": band()}
 
 
 def _view_bytes(view: SeriesView) -> int:
@@ -344,7 +329,7 @@ class Registry:
         return self._live.get(self._numbers.get(name, -1))
 
     def made_named(self, name: str) -> MadeSeries | None:
-        return next((each for each in self.made if each.name == name), None)
+        return next((series for series in self.made if series.name == name), None)
 
     @property
     def next_number(self) -> int:

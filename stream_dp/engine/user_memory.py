@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.identifiers import ByColumn, Came, read_identifiers, write_identifiers
+from stream_dp.engine.identifiers import Arrivals, ByColumn, read_identifiers, write_identifiers
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
@@ -112,9 +112,9 @@ def _written(counted: Counted) -> dict[int, bytes]:
     entries = np.empty(int(begins.sum()), _ENTRY)
     entries["high"], entries["low"] = users[begins].T
     entries["events"] = np.add.reduceat(events, np.flatnonzero(begins)) if len(users) else events
-    found, ends = np.unique(windows[begins], return_index=True)
+    numbers, ends = np.unique(windows[begins], return_index=True)
     parts = np.split(entries, ends[1:])
-    return {window: part.tobytes() for window, part in zip(found.tolist(), parts, strict=False)}
+    return {window: part.tobytes() for window, part in zip(numbers.tolist(), parts, strict=False)}
 
 
 def _read(window: int, entries: bytes, sequence: int) -> Counted:
@@ -133,7 +133,7 @@ def _foreign(sequence: int) -> FailClosed:
 
 
 Recorded = dict[int, dict[int, bytes]]
-"""Identifiers that a commit records, each with one event: by column and window, in the form of `user_memory`."""
+"""Identifiers that a commit records, each with one event: by column and window, in the form of `UserMemory`."""
 
 
 class SeenMemory:
@@ -174,17 +174,11 @@ class SeenMemory:
         for column, hashes in closed.arrived.items():
             memory = self._columns[column]
             windows = memory.windows(np.full(len(hashes), closed.tick))
-            first, some = memory.admit(hashes, windows)
+            first, use = memory.admit(hashes, windows)
             row[column] = np.count_nonzero(first)
-            used[column] += [] if some is None else [some]
+            used[column] += [] if use is None else [use]
         row.flags.writeable = False
         return replace(closed, row=row)
-
-    def __repr__(self) -> str:
-        return "<SeenMemory>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
 
 class OpenIdentifiers:
@@ -202,50 +196,44 @@ class OpenIdentifiers:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        came = read_identifiers(commit.arriving)
-        if any(tick < self._next_tick for tick in came):
+        arriving = read_identifiers(commit.arriving)
+        if any(tick < self._next_tick for tick in arriving):
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "
                 "journal, or run the version of the code that wrote it"
             )
-        self._add(came)
+        self._add(arriving)
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
         if not ticks:
             return ticks, {}
         self._next_tick = ticks[-1].tick + 1
-        came = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
-        self._add(came)
-        return ticks, {"arriving": write_identifiers(came)}
+        arriving = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
+        self._add(arriving)
+        return ticks, {"arriving": write_identifiers(arriving)}
 
     def rewind(self, cut: Cut) -> Cut:
         return replace(cut, arriving=self.content())
 
     def content(self) -> dict[int, ByColumn]:
         return {
-            tick: {column: np.concatenate(parts) for column, parts in sorted(found.items())}
-            for tick, found in sorted(self._parts.items())
+            tick: {column: np.concatenate(parts) for column, parts in sorted(columns.items())}
+            for tick, columns in sorted(self._parts.items())
         }
 
-    def _add(self, came: Mapping[int, ByColumn]) -> None:
-        for tick, columns in came.items():
+    def _add(self, arriving: Mapping[int, ByColumn]) -> None:
+        for tick, columns in arriving.items():
             for column, hashes in columns.items():
                 self._parts.setdefault(tick, {}).setdefault(column, []).append(hashes)
         for tick in [open_tick for open_tick in self._parts if open_tick < self._next_tick]:
             del self._parts[tick]
 
-    def __repr__(self) -> str:
-        return "<OpenIdentifiers>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 def added_behind(last: int, cuts: Iterable[Mapping[int, ByColumn]]) -> dict[int, ByColumn]:
     """Return the distinct identifiers that these cuts added to ticks after `last`, by tick and column."""
-    came: dict[int, Came] = {}
+    later: dict[int, Arrivals] = {}
     for cut in cuts:
-        for tick, found in cut.items():
+        for tick, columns in cut.items():
             if tick > last:
-                came.setdefault(tick, Came()).add(found)
-    return {tick: each.once() for tick, each in sorted(came.items())}
+                later.setdefault(tick, Arrivals()).add(columns)
+    return {tick: arrivals.once() for tick, arrivals in sorted(later.items())}

@@ -29,6 +29,8 @@ _APART = np.uint64(0x9E3779B1)  # odd, so that the windows of one user begin the
 _SMALLEST = 1 << 11
 _ROOM = 1 << 10
 _WHOLE = np.dtype("V24")
+_BLOCK = 16
+_REDUCTION = 0x87
 
 
 class Counted(NamedTuple):
@@ -106,8 +108,8 @@ class UserTable:
         """
         kept = np.empty(len(users), np.bool_)
         parts: list[Counted] = []
-        for some in self._in_parts(len(users)):
-            kept[some], used = self._first(users[some], windows[some], cap)
+        for chunk in self._in_parts(len(users)):
+            kept[chunk], used = self._first(users[chunk], windows[chunk], cap)
             parts.append(used)
         return kept, Counted.together(parts)
 
@@ -116,17 +118,17 @@ class UserTable:
         if (counted.events > cap).any():
             return False
         within = True
-        for some in self._in_parts(len(counted.users)):
-            slots = self._slots(counted.users[some], counted.windows[some])
-            np.add.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+        for chunk in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[chunk], counted.windows[chunk])
+            np.add.at(self._rows[:, 2], slots, counted.events[chunk].astype(np.uint64))
             within = within and bool((self._events(slots) <= cap).all())
         return within
 
     def give_back(self, counted: Counted) -> None:
         """Subtract events that were added before."""
-        for some in self._in_parts(len(counted.users)):
-            slots = self._slots(counted.users[some], counted.windows[some])
-            np.subtract.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+        for chunk in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[chunk], counted.windows[chunk])
+            np.subtract.at(self._rows[:, 2], slots, counted.events[chunk].astype(np.uint64))
 
     def forget(self, before: int) -> None:
         marks = self._rows[:, 2]
@@ -146,8 +148,8 @@ class UserTable:
         self._rows[rows, 2] += added.astype(np.uint64)
         kept = np.empty(len(users), np.bool_)
         kept[order] = np.arange(len(order)) - np.repeat(begins, numbers) < np.repeat(added, numbers)
-        some = order[begins][added > 0]
-        return kept, Counted(users[some], windows[some], added[added > 0])
+        counting = order[begins][added > 0]
+        return kept, Counted(users[counting], windows[counting], added[added > 0])
 
     def _make(self, size: int) -> None:
         self._rows = np.zeros((size, 3), np.uint64)
@@ -197,9 +199,9 @@ class UserTable:
 
     def _placed(self, wanted: Rows) -> IntArray:
         """Return the place of each wanted row, adding rows that are missing; a row may be wanted several times."""
-        found, left = self._begin(wanted), np.arange(len(wanted))
+        slots, left = self._begin(wanted), np.arange(len(wanted))
         while left.size:
-            at = found[left]
+            at = slots[left]
             there = self._rows.take(at, axis=0)
             (free,) = (there[:, 2] == 0).nonzero()
             if free.size:
@@ -209,8 +211,8 @@ class UserTable:
             there[:, 2] &= ~_EVENTS
             (on,) = (there[:, 0] | there[:, 1] | there[:, 2]).nonzero()
             left, wanted = left[on], wanted.take(on, axis=0)
-            found[left] = (at[on] + 1) % len(self._rows)
-        return found
+            slots[left] = (at[on] + 1) % len(self._rows)
+        return slots
 
     def _put(self, wanted: Rows, at: IntArray) -> None:
         """Write rows to free places; if several rows want one place, one of them gets it."""
@@ -229,10 +231,6 @@ class UserTable:
 
 def _rows_of(whole: NDArray[np.void]) -> Rows:
     return whole.view(np.uint64).reshape(-1, 3)
-
-
-_BLOCK = 16
-_REDUCTION = 0x87
 
 
 class UserHash:
@@ -255,12 +253,12 @@ class UserHash:
         """Return the hash of each text, of shape (texts, 2)."""
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         blocks = np.maximum(1, -(-lengths // _BLOCK))
-        found = np.empty((len(texts), _BLOCK), np.uint8)
+        hashes = np.empty((len(texts), _BLOCK), np.uint8)
         for number in np.unique(blocks).tolist():
-            those = np.flatnonzero(blocks == number)
-            chosen = [texts[at] for at in those.tolist()] if len(those) < len(texts) else texts
-            found[those] = self._alike(chosen, lengths[those], number * _BLOCK)
-        return found.view("<u8").astype(np.uint64)
+            alike = np.flatnonzero(blocks == number)
+            chosen = [texts[at] for at in alike.tolist()] if len(alike) < len(texts) else texts
+            hashes[alike] = self._alike(chosen, lengths[alike], number * _BLOCK)
+        return hashes.view("<u8").astype(np.uint64)
 
     def _alike(self, texts: Sequence[bytes], lengths: IntArray, width: int) -> NDArray[np.uint8]:
         """Return the hashes of texts with the same number of blocks, `width` bytes together."""

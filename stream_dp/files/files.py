@@ -32,18 +32,10 @@ class FileSource:
     """The records of one file, on the grid of a replay clock."""
 
     def __init__(
-        self,
-        path: Path,
-        fields: Fields,
-        time_field: str,
-        grid: TickGrid,
-        form: TimeForm = ISO,
+        self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO
     ) -> None:
-        self._path = path
-        self._fields = fields
-        self._time_field = time_field
-        self._grid = grid
-        self._form = form
+        self._path, self._grid = path, grid
+        self._fields, self._time_field, self._form = fields, time_field, form
         self._ticks = TickedRecords({}, 0)
         self._position = 0
 
@@ -78,7 +70,7 @@ class FileSource:
         horizon = len(self._ticks)
         tick = bisect_right(range(horizon), self._position, key=self._end)
         stop = min(horizon, (tick // _TICKS_PER_READ + 1) * _TICKS_PER_READ)
-        return [self._batch(each) for each in range(tick, stop)]
+        return [self._batch(number) for number in range(tick, stop)]
 
     async def close(self) -> None:
         self._ticks = TickedRecords({}, 0)
@@ -95,13 +87,8 @@ class FileSource:
         begin = end - len(records) - 1
         left = records[max(self._position - begin, 0) :]
         self._position = end
-        return Batch(
-            partition=0,
-            payloads=[record.payload for record in left],
-            labels=[record.line for record in left],
-            position=end,
-            mark=tick,
-        )
+        payloads, labels = [record.payload for record in left], [record.line for record in left]
+        return Batch(0, payloads, labels, position=end, mark=tick)
 
 
 class FileSink:
@@ -166,11 +153,12 @@ class FileSink:
         fresh = RELEASES.not_yet_visible(releases, self._last, str(self._path))
         if not fresh or self._descriptor is None:
             return
-        data = b"".join(release.body + b"\n" for release in fresh)
-        _write_at(self._descriptor, data, self._size)
+        view = memoryview(b"".join(release.body + b"\n" for release in fresh))
+        end = self._size + len(view)
+        while view:
+            view = view[os.pwrite(self._descriptor, view, end - len(view)) :]
         os.fsync(self._descriptor)
-        self._size += len(data)
-        self._last = fresh[-1].body
+        self._size, self._last = end, fresh[-1].body
 
     def _start_of(self, beyond: int, stop: int) -> int:
         """Return the position of a line at or before the first one after `beyond`, by bisection."""
@@ -203,7 +191,6 @@ class FileSink:
 
 
 def _whole_lines(descriptor: int) -> tuple[int, bytes | None]:
-    """Return the end of the last complete line, and that line."""
     if os.fstat(descriptor).st_size == 0:
         return 0, None
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
@@ -211,10 +198,3 @@ def _whole_lines(descriptor: int) -> tuple[int, bytes | None]:
         if end < 0:
             return 0, None
         return end + 1, content[content.rfind(b"\n", 0, end) + 1 : end]
-
-
-def _write_at(descriptor: int, data: bytes, position: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, position)
-        view, position = view[written:], position + written

@@ -61,12 +61,8 @@ class HighWater:
         self._older = folder / f"{name}.json"
         self._path = folder / f"{name}-{_short(place)}.json" if place else self._older
         self._elsewhere = f"{name}-*.json"
-        self._place = place
-        self._key = key
-        self._pipeline = pipeline
-        self._source = source
-        self._accept = accept
-        self._cluster = cluster
+        self._pipeline, self._source, self._place, self._key = pipeline, source, place, key
+        self._accept, self._cluster = accept, cluster
         self._commits = 0
         self._adopted = False
 
@@ -80,10 +76,10 @@ class HighWater:
 
     async def read(self) -> AsyncIterator[bytes]:
         self._commits = 0
-        async with closing(self.marked.read()) as sealed:
-            async for one in sealed:
+        async with closing(self.marked.read()) as commits:
+            async for sealed in commits:
                 self._commits += 1
-                yield one
+                yield sealed
 
     async def verify(self, positions: Positions) -> None:
         """Verify the journal, and compare it with its mark.
@@ -128,8 +124,14 @@ class HighWater:
     async def append(self, commit: Commit, sealed: bytes) -> None:
         await self.marked.append(commit, sealed)
         self._commits = commit.sequence + 1
-        self._mark()
-        self._adopt()
+        self._write()
+        if self._path != self._older and not self._adopted:
+            older = self._read(self._older)
+            if older is not None and older.version < VERSION:
+                self._older.unlink(
+                    missing_ok=True
+                )  # it has no place; this journal was not behind it
+            self._adopted = True
 
     async def close(self) -> None:
         await self.marked.close()
@@ -163,23 +165,14 @@ class HighWater:
         what = f"{path}, which says how far the journal of {self._pipeline} has been,"
         raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
 
-    def _adopt(self) -> None:
-        """Delete a mark of an older version, which has no place; this journal was not behind it."""
-        if self._path != self._older and not self._adopted:
-            older = self._read(self._older)
-            if older is not None and older.version < VERSION:
-                self._older.unlink(missing_ok=True)
-            self._adopted = True
-
-    def _mark(self) -> None:
+    def _write(self) -> None:
         mark = _Mark(
             self._pipeline, self._source, self._commits, self._cluster(), self._place, self._key
         )
-        content = msgspec.json.encode(mark)
         fresh = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(content)
+            fresh.write_bytes(msgspec.json.encode(mark))
             fresh.replace(self._path)
         except OSError as error:
             raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None

@@ -30,23 +30,11 @@ class MemorySource:
         name: str = "memory",
         partitions: Iterable[int] | None = None,
     ) -> None:
-        self._name = name
+        self.name, self.identity, self.grows = name, "", False
         self._batches = tuple(batches)
         named = (batch.partition for batch in self._batches) if partitions is None else partitions
         self._partitions = tuple(sorted(set(named)))
         self._left = list(self._batches)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def identity(self) -> str:
-        return ""
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
         return self._partitions
@@ -117,11 +105,9 @@ class _MemorySequence(Generic[P]):
 
     def __init__(self, sequence: PublicSequence[P], place: str, bodies: list[bytes] | None) -> None:
         self.bodies: list[bytes] = [] if bodies is None else bodies
-        self._sequence = sequence
-        self._place = place
+        self._sequence, self._place = sequence, place
 
-    async def open(self) -> None:
-        """Do nothing."""
+    async def open(self) -> None: ...
 
     async def last(self) -> bytes | None:
         return self.bodies[-1] if self.bodies else None
@@ -133,10 +119,9 @@ class _MemorySequence(Generic[P]):
 
     async def publish(self, durable: Sequence[P]) -> None:
         fresh = self._sequence.not_yet_visible(durable, await self.last(), self._place)
-        self.bodies.extend(one.body for one in fresh)
+        self.bodies.extend(entry.body for entry in fresh)
 
-    async def close(self) -> None:
-        """Do nothing."""
+    async def close(self) -> None: ...
 
 
 class MemorySink(_MemorySequence[Release]):
@@ -159,18 +144,16 @@ class MemoryQuestions:
     def put(self, value: bytes, stamp: int) -> None:
         self.queue.append(Question(len(self.queue), value, stamp))
 
-    async def open(self) -> None:
-        """Do nothing."""
+    async def open(self) -> None: ...
 
     async def seek(self, place: int) -> None:
         self._place = place
 
     async def read(self) -> Sequence[Question]:
         # the list's owner adds to it without a signal
-        while not (found := [each for each in self.queue if each.place >= self._place]):  # noqa: ASYNC110
+        while not (waiting := [q for q in self.queue if q.place >= self._place]):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
-        self._place = found[-1].place + 1
-        return found
+        self._place = waiting[-1].place + 1
+        return waiting
 
-    async def close(self) -> None:
-        """Do nothing."""
+    async def close(self) -> None: ...

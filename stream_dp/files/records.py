@@ -35,10 +35,24 @@ from stream_dp.errors import UsageError, WorldError
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
 _PER_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+_T = TypeVar("_T")
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_BROKEN_ROW = b"[]"
+_CACHED = 100_000
+_BOM = b"\xef\xbb\xbf"
+_INTEGER = re.compile(r"-?[0-9]{1,400}")
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_TRUTHS = {"true": True, "false": False}
+_MARK = "\ufeff"
 
 
 class UnreadableParquet(Exception):
     """The file as a whole cannot be read; the text needs only the path."""
+
+    def __init__(self, why: str = "not a Parquet file that pyarrow can read") -> None:
+        super().__init__(why)
 
 
 class ParquetCells:
@@ -62,7 +76,7 @@ class ParquetCells:
             self._file = parquet.ParquetFile(io.BytesIO(data))
             self.names: list[str] = self._file.schema_arrow.names
         except self._broken:
-            raise _unreadable() from None
+            raise UnreadableParquet from None
 
     def rows(self, wanted: Sequence[str], text_of: Callable[[int], object]) -> Iterator[Row]:
         """Yield the cells of the wanted columns, row by row, in the file's order; None for a row with a bad cell.
@@ -76,7 +90,7 @@ class ParquetCells:
                 for row in zip(*columns, strict=True):
                     yield None if any(cell is _BAD for cell in row) else row
         except self._broken:
-            raise _unreadable() from None
+            raise UnreadableParquet from None
 
     def _column(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
         """Return the cells of one column; a bad cell is `_BAD`."""
@@ -85,13 +99,14 @@ class ParquetCells:
         try:
             cells: list[object] = column.to_pylist()
         except self._no_value:
-            return [self._cell(one) for one in column]
+            return [self._cell(scalar) for scalar in column]
         return cells
 
     def _moments(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
         """Convert timestamps from their integers, so that no unit or zone makes the conversion of a column fail."""
         times, over = _PER_MS[column.type.unit]
-        write = _local_text if column.type.tz is None else text_of
+        local = column.type.tz is None
+        write = (lambda moment: moment_text(moment).removesuffix("Z")) if local else text_of
 
         def cell(count: int | None) -> object:
             try:
@@ -106,24 +121,6 @@ class ParquetCells:
             return scalar.as_py()
         except self._no_value:
             return _BAD
-
-
-def _local_text(moment: int) -> str:
-    return moment_text(moment).removesuffix("Z")
-
-
-def _unreadable() -> UnreadableParquet:
-    return UnreadableParquet("not a Parquet file that pyarrow can read")
-
-
-_T = TypeVar("_T")
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
-_BROKEN_ROW = b"[]"
-_CACHED = 100_000
-_BOM = b"\xef\xbb\xbf"
-_INTEGER = re.compile(r"-?[0-9]{1,400}")
-_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 class FieldType(StrEnum):
@@ -180,7 +177,12 @@ def each_record(
 def column_names(path: Path) -> list[str]:
     """Return the column names of a CSV or Parquet file, none for JSON lines; raises as `each_record`."""
     with opened_data(path) as (file, ending):
-        return _NAMES[ending](file)
+        if ending == ".parquet":
+            return _parquet_cells(file).names
+        if ending != ".csv":
+            return []
+        with io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+            return next(csv_rows(text), (0, None))[1] or []
 
 
 @contextmanager
@@ -228,7 +230,6 @@ class TickedRecords(Sequence[Sequence[Record]]):
         return (self._records.get(tick, ()) for tick in self._ticks)
 
     def before(self, tick: int) -> int:
-        """Return the number of records in all ticks before this one."""
         return self._sums[bisect_left(self._taken, tick)]
 
 
@@ -252,7 +253,6 @@ class _BadFileError(Exception):
 
 
 def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
-    """Check that each used column exists exactly once."""
     if time_field not in header:
         near = meant(time_field, header)
         raise _BadFileError(
@@ -330,11 +330,6 @@ def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
             yield number, None
 
 
-def _csv_names(file: _Bytes) -> list[str]:
-    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
-        return next(csv_rows(text), (0, None))[1] or []
-
-
 def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     # surrogateescape carries bad UTF-8 through to the payload unchanged
     bad = "surrogateescape"
@@ -367,19 +362,18 @@ def _jsonl(file: _Bytes, _: Fields, time_field: str, form: TimeForm) -> Iterator
         yield Record(line, own_time(time, form), payload)
 
 
-def _parquet_names(file: _Bytes) -> list[str]:
+def _parquet_cells(file: _Bytes) -> ParquetCells:
     try:
-        return ParquetCells(file.read()).names
+        return ParquetCells(file.read())
     except UnreadableParquet as problem:
         raise _BadFileError(str(problem)) from None
 
 
 def _parquet(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
-    data = file.read()
+    cells = _parquet_cells(file)
+    _columns(cells.names, fields, time_field)
+    wanted = [name for name in cells.names if name == time_field or name in fields]
     try:
-        cells = ParquetCells(data)
-        _columns(cells.names, fields, time_field)
-        wanted = [name for name in cells.names if name == time_field or name in fields]
         for line, row in enumerate(cells.rows(wanted, partial(written, form=form)), 1):
             yield _from_parquet(line, wanted, row, fields, time_field, form)
     except UnreadableParquet as problem:
@@ -410,16 +404,6 @@ def _plain(cell: object, kind: FieldType | Separated) -> object:
 
 
 _READERS = {".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".parquet": _parquet}
-_NAMES: Mapping[str, Callable[[_Bytes], list[str]]] = {
-    ".csv": _csv_names,
-    ".jsonl": lambda _: [],
-    ".ndjson": lambda _: [],
-    ".parquet": _parquet_names,
-}
-
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
-_TRUTHS = {"true": True, "false": False}
-_PLAIN_ROWS_BOM = "\ufeff"
 
 
 class PlainRow(NamedTuple):
@@ -430,14 +414,6 @@ class PlainRow(NamedTuple):
 
     def __repr__(self) -> str:
         return f"PlainRow(line={self.line})"
-
-
-def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    for number, line in enumerate(lines, 1):
-        text = line.removeprefix(_PLAIN_ROWS_BOM.encode()) if number == 1 else line
-        if not text.strip():
-            continue
-        yield PlainRow(number, json_object(text))
 
 
 def json_object(text: bytes) -> dict[str, Any] | None:
@@ -453,7 +429,8 @@ def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
 
     Columns without a name, or with a name that occurs twice, are left out, as their names do not identify them.
     """
-    rows = csv_rows(_texts(lines))
+    texts = (line.decode("utf-8", "surrogateescape") for line in lines)  # bad UTF-8 passes through
+    rows = csv_rows(text.removeprefix(_MARK) if at == 0 else text for at, text in enumerate(texts))
     header = next(rows, (0, None))[1] or []
     once = set(nameable(header))
     for number, row in rows:
@@ -465,18 +442,23 @@ def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
 
 
 def nameable(header: Sequence[str]) -> list[str]:
-    """Return the names that occur exactly once in a header."""
     counts = Counter(header)
     return [name for name in header if name and counts[name] == 1]
 
 
 def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
-    return (cell_rows if cells else json_rows)(lines)
+    """Yield the rows of a CSV (`cells`), or of JSON lines, of which blank ones are skipped."""
+    if cells:
+        yield from cell_rows(lines)
+        return
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix(_BOM) if number == 1 else line
+        if text.strip():
+            yield PlainRow(number, json_object(text))
 
 
 def looks_like_json(begin: bytes) -> bool:
-    """Return whether a text begins with a JSON object, and so has no CSV header."""
-    return begin.removeprefix(_PLAIN_ROWS_BOM.encode()).lstrip().startswith(b"{")
+    return begin.removeprefix(_BOM).lstrip().startswith(b"{")
 
 
 def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str, Any]], bytes]:
@@ -509,13 +491,6 @@ def as_it_looks(cell: str | None) -> object:
         return int(cell)
     value = float(cell)
     return value if math.isfinite(value) else cell
-
-
-def _texts(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines as text; bad UTF-8 passes through unchanged."""
-    for number, line in enumerate(lines):
-        text = line.decode("utf-8", "surrogateescape")
-        yield text.removeprefix(_PLAIN_ROWS_BOM) if number == 0 else text
 
 
 def _encoded(row: Mapping[str, object]) -> bytes:

@@ -29,7 +29,6 @@ class OneThread:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -134,7 +134,7 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
             first = self.refused.records
         others = self.also or ()
         return first + sum(
-            len(each.places) if each.records is UNSET else each.records for each in others
+            len(other.places) if other.records is UNSET else other.records for other in others
         )
 
     def names(self, place: int) -> bool:
@@ -149,7 +149,7 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
         if self.refused is UNSET:
             return None
         every = [(self.refused, self.places or ())]
-        every += [(each, each.places) for each in self.also or ()]
+        every += [(other, other.places) for other in self.also or ()]
         for refused, places in every:
             if place in places:
                 return refused

@@ -16,6 +16,7 @@ from stream_dp.errors import UnknownFormat
 
 KIND = "commit"
 VERSION = 3
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -193,9 +194,9 @@ class Commit(_Private, frozen=True, tag=KIND):
 
     `admitted` are partitions that were added to the source: they are read from their first record on, and count
     from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
-    `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it, without windows
+    `users` is what its ticks used of users' caps, by public window, as `UserMemory` writes it, without windows
     that are over. `capped` counts the events that a guard let count nowhere. `arrived` are the identifiers that its
-    ticks were the first to have in their public window, by column and window, as `seen_memory` writes them.
+    ticks were the first to have in their public window, by column and window, as `SeenMemory` writes them.
     `arriving` are the identifiers that came for the first time since the commit before, in ticks still open at the
     cut, by tick and column.
     """
@@ -235,7 +236,6 @@ class _Form(msgspec.Struct):
     version: int = 0
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Commit)
 _FORM = msgspec.msgpack.Decoder(_Form)
 
@@ -250,10 +250,10 @@ def decode(plain: bytes, name: str = "a commit") -> Commit:
         form = _FORM.decode(plain)
         if (form.kind, form.version) == (KIND, VERSION):
             return _DECODER.decode(plain)
-        found = f"version {form.version}" if form.kind == KIND else "no kind that is known"
+        what = f"version {form.version}" if form.kind == KIND else "no kind that is known"
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        found = "a content of another version"
-    raise UnknownFormat(name, found, f"version {VERSION}")
+        what = "a content of another version"
+    raise UnknownFormat(name, what, f"version {VERSION}")
 
 
 def digest(sealed: bytes) -> bytes:

@@ -66,7 +66,7 @@ def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
     >>> [(one.first, one.last) for one in as_spans([(4, NOT_JSON, None), (5, NOT_JSON, None), (7, NOT_JSON, None)])]
     [(4, 5), (7, 7)]
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     first = last = 0
     cause: tuple[str, str | None] | None = None
     for place, reason, field in refused:
@@ -74,12 +74,12 @@ def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
             last = place
             continue
         if cause is not None:
-            found.append(Span(*cause, first, last))
+            spans.append(Span(*cause, first, last))
         first = last = place
         cause = reason, field
     if cause is not None:
-        found.append(Span(*cause, first, last))
-    return found
+        spans.append(Span(*cause, first, last))
+    return spans
 
 
 class _Letters:

@@ -37,22 +37,22 @@ class PublicSequence(Generic[P]):
         """
         visible = -1 if last is None else self.number_of(last, f"{place}: what comes last")
         fresh: list[P] = []
-        for each in durable:
-            if self.number(each) == visible and not fresh and each.body != last:
+        for entry in durable:
+            if self.number(entry) == visible and not fresh and entry.body != last:
                 raise FailClosed(
                     f"{place}: what it shows last was published before with other content, by another journal: "
                     "bring back the newest journal, or use another sink"
                 )
-            if fresh and self.number(each) <= self.number(fresh[-1]):
+            if fresh and self.number(entry) <= self.number(fresh[-1]):
                 raise FailClosed(f"{place}: out of order; nothing was published")
-            if self.number(each) > visible:
-                fresh.append(each)
+            if self.number(entry) > visible:
+                fresh.append(entry)
         return fresh
 
 
 RELEASES: PublicSequence[Release] = PublicSequence(
-    "releases", lambda one: one.sequence, lambda body, what: read_head(body, what).sequence
+    "releases", lambda entry: entry.sequence, lambda body, what: read_head(body, what).sequence
 )
 ANSWERS: PublicSequence[Answer] = PublicSequence(
-    "answers", lambda one: one.number, lambda body, what: answer_head(body, what).number
+    "answers", lambda entry: entry.number, lambda body, what: answer_head(body, what).number
 )

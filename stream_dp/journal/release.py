@@ -22,7 +22,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import parse_moment
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
-from stream_dp.journal.public_body import PublicBody, decoded_body
+from stream_dp.journal.public_body import Concealed, PublicBody, decoded_body
 
 VERSION = 1
 """The form that is written, and the only one that is read."""
@@ -66,7 +66,7 @@ class Head(PublicBody, frozen=True, kw_only=True):
         return _moment(self.end) or 0
 
 
-class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Quantile(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """A released quantile: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
 
     A window that ended has in place of them the two ends of the one `bucket` that was chosen. These say nothing of the
@@ -82,14 +82,8 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if (self.low, self.high, self.bucket).count(UNSET) != (2 if self.bucket else 1):
             raise ValueError("a quantile has a low and a high end, or the ends of its bucket")
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
-
-class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rank(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """A place in a top list: who holds it by the released values, and who else may hold it.
 
     `tied` are the names that cannot be distinguished from `name`, the greatest first; `more` others are not listed.
@@ -100,14 +94,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tied: tuple[str, ...]
     more: _Number = 0
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
-
-class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
 
     Or `quantiles`: none before the first end of a window that ends. Then `band` is in ranks: by how many events a
@@ -130,23 +118,16 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError("a window has one of value, values, quantiles and ranks")
         _require_one_width(self)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     """A whole release; of `value`, `values`, `fired`, `ranks` and `windows` exactly one is set.
 
-    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each
-    key that fired, and `counts_band` their half-width. `ranks` and `windows` are in the order in which they are
-    shown: the greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of
-    a release with windows, each window has its own and there is no other. A quotient has the ends of its interval
-    in place of a band: `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their
-    keys. Null is an open end, or a value that does not exist. `not_private` marks noise of the test kit, which
-    protects nobody.
+    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each key
+    that fired, and `counts_band` their half-width. `ranks` and `windows` are in the order in which they are shown: the
+    greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of a release with
+    windows, each window has its own and there is no other. A quotient has the ends of its interval in place of a band:
+    `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their keys. Null is an open end,
+    or a value that does not exist. `not_private` marks noise of the test kit, which protects nobody.
     """
 
     name: str | UnsetType = UNSET
@@ -175,11 +156,11 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError("windows have a band each, and there is no other")
         if self.name is not UNSET and self.value is UNSET:
             raise ValueError("a release has a name beside a value only")
-        told = {} if self.counts is UNSET else self.counts
+        counts = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:
                 raise ValueError("a release has counts and their band, or neither")
-        elif self.fired is UNSET or tuple(told) != self.fired:
+        elif self.fired is UNSET or tuple(counts) != self.fired:
             raise ValueError("counts are those of the keys that fired, in their order")
 
     @property
@@ -190,7 +171,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
             Shape.RANKS: self.ranks,
             Shape.WINDOWS: self.windows,
         }
-        return next((shape for shape, told in shown.items() if told is not UNSET), Shape.FLAGS)
+        return next((shape for shape, field in shown.items() if field is not UNSET), Shape.FLAGS)
 
 
 def _require_one_width(part: "WindowPart | Released") -> None:
@@ -198,8 +179,8 @@ def _require_one_width(part: "WindowPart | Released") -> None:
     if part.band is not UNSET and part.low is part.high is part.lows is part.highs is UNSET:
         return
     ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
-    there = [each for each in ends if each[:2] != (UNSET, UNSET)]
-    if len(there) != (part.band is UNSET) or any(UNSET in each for each in there):
+    there = [pair for pair in ends if pair[:2] != (UNSET, UNSET)]
+    if len(there) != (part.band is UNSET) or any(UNSET in pair for pair in there):
         raise ValueError("a value has a band, or a low and a high end")
     if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
         raise ValueError("each value has a low and a high end")
@@ -229,8 +210,8 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
             fired = tuple([keys[at] for at in places])
             if not counted:
                 return {"fired": fired}
-            told = answer[len(keys) :][places].tolist()
-            return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
+            counts = answer[len(keys) :][places].tolist()
+            return {"fired": fired, "counts": dict(zip(fired, counts, strict=True))}
 
 
 def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE) -> WindowPart:
@@ -241,8 +222,8 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
     (b'{"value":7,"band":2}', b'{"values":{"AA":7},"band":2}')
     """
     shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
-    told: Any = told_number(band, unit)
-    return WindowPart(**in_units(content(shape, keys, answer), unit), band=told)
+    width: Any = told_number(band, unit)
+    return WindowPart(**in_units(content(shape, keys, answer), unit), band=width)
 
 
 def told_number(units: int, unit: Fraction) -> int | Decimal:
@@ -259,15 +240,15 @@ def told_number(units: int, unit: Fraction) -> int | Decimal:
     raise ValueError("a unit is a decimal of at most 6 places")
 
 
-def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
+def in_units(fields: dict[str, Any], unit: Fraction) -> dict[str, Any]:
     """Return the fields that `content` gives, with numbers in place of units."""
     if unit == 1:
-        return told
-    scaled = dict(told)
-    if "value" in told:
-        scaled["value"] = told_number(told["value"], unit)
-    for many in told.keys() & {"values", "counts"}:
-        scaled[many] = {key: told_number(units, unit) for key, units in told[many].items()}
+        return fields
+    scaled = dict(fields)
+    if "value" in fields:
+        scaled["value"] = told_number(fields["value"], unit)
+    for many in fields.keys() & {"values", "counts"}:
+        scaled[many] = {key: told_number(units, unit) for key, units in fields[many].items()}
     return scaled
 
 
@@ -309,8 +290,8 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     >>> read_exactly(b'{"value":0.10}')
     {'value': Decimal('0.10')}
     """
-    found: dict[str, Any] = _EXACT.decode(body.decode())
-    return found
+    fields: dict[str, Any] = _EXACT.decode(body.decode())
+    return fields
 
 
 def read_head(body: bytes, what: str = "what should be a release") -> Head:

@@ -34,6 +34,21 @@ _MOST_KEYS, _LARGEST, _LONGEST_WATCH, _LONGEST_WINDOW = 10_000, 2**62, 300, 32
 
 Id: TypeAlias = Annotated[str, Field(pattern=_ID, examples=["c1f"])]
 Analyst: TypeAlias = Annotated[str, Field(pattern=_ANALYST, examples=["ann"])]
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_WORDS: Mapping[tuple[str, str], str] = {
+    ("id", "string_pattern_mismatch"): "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -",
+    ("analyst", "string_pattern_mismatch"): "must be the name of an analyst, or empty",
+    ("keys", "too_short"): "must hold a key, or be left out",
+    ("", "bytes_type"): "must be a JSON object",
+    ("", "int_type"): "must be a whole number",
+}
+"""The wording of problems, by key ("": any) and kind."""
+OPERATOR = ""
+_NOT_VALID = (
+    "token: has expired or was revoked; ask the operator for another one (`stream-dp token`)"
+)
+_NOT_READ = "token: the engine cannot read its list of tokens now; tell the operator"
+_NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
 
 
 def _written(value: object) -> object:
@@ -125,11 +140,11 @@ class AskMessage(Message):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """What is asked, by its keys in the message, without those that are not there."""
-        said = {
+        given = {
             "keys": self.keys and list(self.keys), "from": self.from_, "to": self.to,
             "window": self.window, "watch": self.watch, "threshold": self.threshold,
         }  # fmt: skip
-        return {key: value for key, value in said.items() if value is not None}
+        return {key: value for key, value in given.items() if value is not None}
 
 
 class WatchMessage(Message):
@@ -165,13 +180,12 @@ AnyMessage: TypeAlias = (
     | UnwatchMessage
 )
 MESSAGES: Mapping[str, type[Message]] = {
-    get_args(one.model_fields["do"].annotation)[0]: one for one in get_args(AnyMessage)
+    get_args(model.model_fields["do"].annotation)[0]: model for model in get_args(AnyMessage)
 }
 """The models, by the value of `do`."""
 
 _M = TypeVar("_M", bound=Message)
 _ENVELOPED, _EPOCH = {*Message.model_fields, "do", "series"}, "1970-01-01T00:00:00Z"
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Address(Message):
@@ -187,9 +201,9 @@ def read_address(text: str) -> Address:
     Raises `UsageError` as `read_message`.
     """
     parts = _parts(text)
-    found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
+    values = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
     do = str(_value(parts.get("do", msgspec.Raw(b"0"))))
-    return _validated(Address, {**found, "do": do if do in MESSAGES else ""})
+    return _validated(Address, {**values, "do": do if do in MESSAGES else ""})
 
 
 def content_of(text: str) -> bytes:
@@ -209,10 +223,10 @@ def read_message(text: str) -> AnyMessage:
     kind = MESSAGES.get(str(_value(parts.get("do", msgspec.Raw(b"0")))))
     if kind is None:
         raise UsageError(f"do: must be one of {', '.join(MESSAGES)}")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, raw in parts.items():
-        found[key] = _object(raw) if key == kind.definition_key else _value(raw)
-    return _validated(kind, found)  # type: ignore[return-value]  # one of the union
+        values[key] = _object(raw) if key == kind.definition_key else _value(raw)
+    return _validated(kind, values)  # type: ignore[return-value]  # one of the union
 
 
 def read_ask(series: str, parameters: bytes) -> AskMessage:
@@ -230,18 +244,18 @@ def read_ask(series: str, parameters: bytes) -> AskMessage:
         raise UsageError(
             f"{', '.join(others)}: not known here, where parameters are asked alone; known are {known}"
         )
-    found = {key: _value(raw) for key, raw in parts.items()}
+    values = {key: _value(raw) for key, raw in parts.items()}
     return _validated(
-        AskMessage, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
+        AskMessage, {**values, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
     )
 
 
-def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
+def _validated(kind: type[_M], values: Mapping[str, Any]) -> _M:
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(values)
     except ValidationError as error:
-        told = dict.fromkeys(map(_told, with_expected(error, kind)))
-        raise UsageError("\n".join(told)) from None
+        problems = dict.fromkeys(map(_told, with_expected(error, kind)))
+        raise UsageError("\n".join(problems)) from None
 
 
 def _parts(text: str) -> dict[str, msgspec.Raw]:
@@ -262,8 +276,8 @@ def _value(raw: msgspec.Raw) -> Any:
 
 def _object(raw: msgspec.Raw) -> Any:
     """Return the bytes of a JSON object; None for any other value."""
-    found = bytes(raw)
-    return found if found[:1] == b"{" else None
+    text = bytes(raw)
+    return text if text[:1] == b"{" else None
 
 
 def _told(error: ErrorDetails) -> str:
@@ -272,26 +286,9 @@ def _told(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden" and _KEY.fullmatch(place[-1]) is None:
         known = ", ".join(error["ctx"]["known"][0])
         return f"a key is not known, nor anything that could be one; known are {known}"
-    said = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
+    words = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
     written = Written(place[-1]) if error["type"] == "extra_forbidden" else NOTHING
-    return f"{place[0]}: {said or in_words(error, written) + suggestion(error, written)}"
-
-
-_WORDS: Mapping[tuple[str, str], str] = {
-    ("id", "string_pattern_mismatch"): "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -",
-    ("analyst", "string_pattern_mismatch"): "must be the name of an analyst, or empty",
-    ("keys", "too_short"): "must hold a key, or be left out",
-    ("", "bytes_type"): "must be a JSON object",
-    ("", "int_type"): "must be a whole number",
-}
-"""The wording of problems, by key ("": any) and kind."""
-
-OPERATOR = ""
-_NOT_VALID = (
-    "token: has expired or was revoked; ask the operator for another one (`stream-dp token`)"
-)
-_NOT_READ = "token: the engine cannot read its list of tokens now; tell the operator"
-_NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
+    return f"{place[0]}: {words or in_words(error, written) + suggestion(error, written)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +312,9 @@ class SignedMessages:
             self._require_issued(envelope, message.analyst, stamp)
             return message
         signers = [
-            one
-            for one in (OPERATOR, message.analyst)
-            if is_signed(self.token_of(one), self.pipeline, envelope)
+            model
+            for model in (OPERATOR, message.analyst)
+            if is_signed(self.token_of(model), self.pipeline, envelope)
         ]
         if not signers:
             raise not_accepted(RefusalKind.SIGNATURE)
@@ -326,14 +323,14 @@ class SignedMessages:
     def _require_issued(self, envelope: Envelope, analyst: str, stamp: int) -> None:
         """Raise `NotAccepted` unless a token of the analyst signed, and was valid when the message came."""
         try:
-            found = self.issued(envelope.token)
+            issued = self.issued(envelope.token)
         except (FailClosed, WorldError):
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_READ) from None
-        if found is None or found[0].analyst != analyst:
+        if issued is None or issued[0].analyst != analyst:
             raise not_accepted(RefusalKind.SIGNATURE)
-        if not is_signed(found[1], self.pipeline, envelope):
+        if not is_signed(issued[1], self.pipeline, envelope):
             raise not_accepted(RefusalKind.SIGNATURE)
-        if found[0].state(stamp) != "valid":
+        if issued[0].state(stamp) != "valid":
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_VALID)
 
     def said(self, text: bytes, signer: str) -> Addressed:
@@ -362,10 +359,10 @@ class SignedMessages:
     @staticmethod
     def _addressed(text: bytes, *, operator: bool) -> Addressed:
         try:
-            said = read_address(text.decode())
+            address = read_address(text.decode())
         except (UsageError, UnicodeDecodeError):
             raise not_accepted(RefusalKind.UNREADABLE) from None
         return Addressed(
-            said.id, said.analyst, operator, said.until, said.do, text,
+            address.id, address.analyst, operator, address.until, address.do, text,
             content=content_of(text.decode()),
         )  # fmt: skip

@@ -80,20 +80,17 @@ def read_envelope(value: bytes) -> Envelope:
 
     Raises `BadEnvelope`: no envelope, one of a later version, or larger than a message may be.
     """
+    too_large = BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
     if len(value) > LARGEST_ENVELOPE:
-        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
+        raise too_large
     try:
-        version = _FORM.decode(value).v
-        if version == VERSION:
-            return _bounded(_READ.decode(value))
+        if _FORM.decode(value).v == VERSION:
+            envelope = _READ.decode(value)
+            if len(envelope.message.encode()) > LARGEST_MESSAGE:
+                raise too_large
+            return envelope
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise BadEnvelope(
             'must be JSON like {"v": 1, "message": "the text of a message", "signature": "hex"}'
         ) from None
     raise BadEnvelope(f"v: this engine reads envelopes of version {VERSION} only")
-
-
-def _bounded(envelope: Envelope) -> Envelope:
-    if len(envelope.message.encode()) > LARGEST_MESSAGE:
-        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
-    return envelope

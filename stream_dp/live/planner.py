@@ -11,7 +11,6 @@ import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,6 +37,8 @@ from stream_dp.statistics.parts.alarms import Looking, daily
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
 from stream_dp.statistics.parts.series_spec import entries_of
 from stream_dp.statistics.parts.watch_roster import WatchRoster
+
+_ESCAPED = re.compile("[\x7f-\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,80 +82,6 @@ class PlannedWatch:
             self.router.mute(self.columns, self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchPlanner:
-    """Plans the watches of the series `entry` of the pipeline, which runs as `live`; raises `UsageError`."""
-
-    spec: PipelineSpec
-    router: OpenRouter
-    entry: SeriesSpec
-    live: LiveSeries
-
-    def begun(self, definition: bytes, start: int, analyst: str) -> PlannedWatch:
-        """Derive a watch that an analyst adds, from its definition in YAML or JSON."""
-        roster = self._roster()
-        watch = load_live(definition, partial(self._checked, roster=roster), "watch")
-        block = self._block(watch)
-        ((_, feature),) = block.parts
-        names = part_names(self.spec, watch.name, feature)
-        place = roster.room(len(names))
-        after = roster.with_watch(watch, place, names, start, analyst)
-        terms = watch.terms(len(names), self.spec.clock.step, self.entry.grain)
-        query = ArmQuery(place=place, watch=terms)
-        planned = self._planned(watch.name, place, len(names), query, after, block, begins=True)
-        return replace(planned, alarm=partial(self._alarm, watch))
-
-    def ended(self, name: str, end: int) -> PlannedWatch:
-        roster = self._roster()
-        gone = roster.named(name)
-        query = DisarmQuery(place=gone.place, places=gone.places)
-        block = self._block(gone.watch) if gone.added else None
-        return self._planned(
-            name, gone.place, gone.places, query, roster.without(gone, end), block, begins=False
-        )
-
-    def _alarm(self, watch: Any) -> FalseAlarm | None:
-        clock = self.spec.clock
-        looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(self.spec.confidence))
-        return self.entry.alarm(watch, self.live.series.mechanism, clock.step, looking)
-
-    def _checked(self, data: Any, roster: WatchRoster) -> Any | list[ErrorDetails]:
-        try:
-            return self.entry.another(data, roster, self.spec.fields, self.spec.clock)
-        except ValidationError as error:
-            return with_expected(error, type(self.entry), ("watch", 0))
-
-    def _block(self, watch: Any) -> Block:
-        where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))
-        one = (watch.name, Feature(watch.by, where, self.entry.amount))
-        block = Block(f"{self.entry.name}/{watch.name}", (one,), 0)
-        return replace(block, places=len(part_names(self.spec, *one)))
-
-    def _planned(
-        self,
-        name: str,
-        place: int,
-        places: int,
-        query: Query,
-        roster: WatchRoster,
-        block: Block | None,
-        *,
-        begins: bool,
-    ) -> PlannedWatch:
-        series = replace(self.live.series, keys=roster.names, asking=roster)
-        return PlannedWatch(
-            name, place, places, query, series, self.router, self.live.number, block, begins
-        )
-
-    def _roster(self) -> WatchRoster:
-        if not isinstance(self.live.series.asking, WatchRoster):
-            raise UsageError("series: takes no watches; a monitor does")
-        return self.live.series.asking
-
-
-_ESCAPED = re.compile("[\x7f-\uffff]")
-
-
 @dataclass(slots=True)
 class LiveSeriesPlanner:
     """Plans live series of one pipeline; `running` has the running ones by number, `entries` the room of each."""
@@ -184,15 +111,59 @@ class LiveSeriesPlanner:
         return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
-        return self._watches(live).begun(definition, start, analyst)
+        spec, entry, roster = self.spec, self._entry(live), _roster(live)
+
+        def checked(data: Any) -> Any | list[ErrorDetails]:
+            try:
+                return entry.another(data, roster, spec.fields, spec.clock)
+            except ValidationError as error:
+                return with_expected(error, type(entry), ("watch", 0))
+
+        def alarm() -> FalseAlarm | None:
+            clock = spec.clock
+            looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(spec.confidence))
+            return entry.alarm(watch, live.series.mechanism, clock.step, looking)
+
+        watch = load_live(definition, checked, "watch")
+        block = self._block(entry, watch)
+        ((_, feature),) = block.parts
+        names = part_names(spec, watch.name, feature)
+        place = roster.room(len(names))
+        after = roster.with_watch(watch, place, names, start, analyst)
+        query = ArmQuery(place=place, watch=watch.terms(len(names), spec.clock.step, entry.grain))
+        return PlannedWatch(
+            watch.name, place, len(names), query, _with(live, after), self.router, live.number, block,
+            begins=True, alarm=alarm,
+        )  # fmt: skip
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
-        return self._watches(live).ended(name, end)
+        roster = _roster(live)
+        gone = roster.named(name)
+        query = DisarmQuery(place=gone.place, places=gone.places)
+        block = self._block(self._entry(live), gone.watch) if gone.added else None
+        after = _with(live, roster.without(gone, end))
+        return PlannedWatch(
+            name,
+            gone.place,
+            gone.places,
+            query,
+            after,
+            self.router,
+            live.number,
+            block,
+            begins=False,
+        )
 
-    def _watches(self, live: LiveSeries) -> WatchPlanner:
+    def _entry(self, live: LiveSeries) -> SeriesSpec:
         entries = [planned.series for planned in self.running.values()]
         named = {entry.name: entry for entry in (*self.spec.series, *entries)}
-        return WatchPlanner(self.spec, self.router, named[live.series.name], live)
+        return named[live.series.name]
+
+    def _block(self, entry: SeriesSpec, watch: Any) -> Block:
+        where = tests_of(self.spec.fields, (*entry.where, *watch.where))
+        part = (watch.name, Feature(watch.by, where, entry.amount))
+        block = Block(f"{entry.name}/{watch.name}", (part,), 0)
+        return replace(block, places=len(part_names(self.spec, *part)))
 
     def hold(self) -> None:
         self.router.hold()
@@ -270,8 +241,8 @@ class PlannedSeries:
         """Return the series as bytes for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
         choice = self.chosen.choice
         last, error = last_error(self.spec, self.chosen)
-        told = {name: Foretold(last, each) for name, each in self.windows().items()}
-        known = replace(choice, expected=Foretold(last, error), windows=told)
+        windows = {name: Foretold(last, width) for name, width in self.windows().items()}
+        known = replace(choice, expected=Foretold(last, error), windows=windows)
         return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
 
     def place(self, payer: str, running: Sequence[int]) -> int:
@@ -315,6 +286,16 @@ def listed(series: SeriesSpec) -> Mapping[str, Any]:
     return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
 
 
+def _roster(live: LiveSeries) -> WatchRoster:
+    if not isinstance(live.series.asking, WatchRoster):
+        raise UsageError("series: takes no watches; a monitor does")
+    return live.series.asking
+
+
+def _with(live: LiveSeries, roster: WatchRoster) -> Series:
+    return replace(live.series, keys=roster.names, asking=roster)
+
+
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
     """Return the pipeline as a series sees it that starts at this tick: with the rest of the horizon."""
     horizon = spec.clock.horizon
@@ -335,4 +316,4 @@ def canonical_series(series: SeriesSpec) -> bytes:
     """
     plain = series.model_dump(mode="json", exclude_none=True, exclude=series.left_out)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()

@@ -15,21 +15,6 @@ from typing import Any, Protocol
 
 from stream_dp.errors import UsageError
 
-
-def write_parameters(parameters: Mapping[str, Any]) -> bytes:
-    """Return the public parameters of a query as journals hold them: one form for one meaning."""
-    return json.dumps(parameters, sort_keys=True, separators=(",", ":")).encode()
-
-
-def read_parameters(form: bytes) -> Mapping[str, Any]:
-    """Return the parameters that `write_parameters` wrote, or raise `UsageError`."""
-    try:
-        found: Mapping[str, Any] = json.loads(form)
-    except (ValueError, RecursionError):
-        raise UsageError("watch: cannot be read") from None
-    return found
-
-
 MESSAGE_STEPS = 50_000
 """How many steps the definition of a series in a message may take."""
 WATCH_STEPS = 10_000
@@ -40,6 +25,20 @@ _TOO_MANY = (
     "takes more steps to derive than a message may ({most:,}): give it fewer conditions and ranges that overlap, or "
     "put it into the pipeline file"
 )
+
+
+def write_parameters(parameters: Mapping[str, Any]) -> bytes:
+    """Return the public parameters of a query as journals hold them: one form for one meaning."""
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_parameters(form: bytes) -> Mapping[str, Any]:
+    """Return the parameters that `write_parameters` wrote, or raise `UsageError`."""
+    try:
+        parameters: Mapping[str, Any] = json.loads(form)
+    except (ValueError, RecursionError):
+        raise UsageError("watch: cannot be read") from None
+    return parameters
 
 
 @dataclass(slots=True)

@@ -87,23 +87,6 @@ class NeedsDerivation(NamedTuple):
     analyst: str
 
 
-async def outcome_of(
-    needed: NeedsDerivation,
-    derived: Derived | None,
-    derive: Callable[[NeedsDerivation], Awaitable[Derived]],
-    *,
-    hold: bool,
-) -> Proposal | UsageError | None:
-    """Return the series, or the refusal, of a definition; None if it must be derived for its tick first.
-
-    With `hold` it is derived now instead.
-    """
-    outcome = None if derived is None else derived.at(needed.start)
-    if outcome is None and hold:
-        outcome = (await derive(needed)).outcome
-    return outcome
-
-
 class Answering:
     """Executes messages of a `conversation` through `changes`; `messages` reads them and words the answers.
 
@@ -137,9 +120,9 @@ class Answering:
             question = questions[0]
             try:
                 message = self._reader.opened(question.value, question.stamp)
-                found = await self._ready(message, question.stamp, derived, hold=hold)
-                if isinstance(found, NeedsDerivation):
-                    return found
+                ready = await self._ready(message, question.stamp, derived, hold=hold)
+                if isinstance(ready, NeedsDerivation):
+                    return ready
                 conversation.admit(message, question.stamp)
             except NotAccepted as refusal:
                 conversation.place = questions.popleft().place + 1
@@ -147,7 +130,7 @@ class Answering:
                 derived = None
             else:
                 conversation.place = questions.popleft().place + 1
-                await self._answered(message, found, (question.place,))
+                await self._answered(message, ready, (question.place,))
                 return None
         await self.flush()
         return None
@@ -163,11 +146,11 @@ class Answering:
         known = conversation.number_of(message)
         if known is not None:
             return known, None
-        found = await self._ready(message, stamp, derived, hold=hold)
-        if isinstance(found, NeedsDerivation):
-            return found
+        ready = await self._ready(message, stamp, derived, hold=hold)
+        if isinstance(ready, NeedsDerivation):
+            return ready
         conversation.admit(message, stamp)
-        answer = await self._answered(message, found)
+        answer = await self._answered(message, ready)
         return answer.number, answer.body
 
     async def end(self) -> None:
@@ -176,7 +159,6 @@ class Answering:
         await self.flush()
 
     async def flush(self) -> None:
-        """Commit the changes and refusals that wait, if there are any."""
         if self._changes.pending or self._conversation.waits:
             self._conversation.answer_refused(self._changes.chain.standing)
             await self._changes.flush()
@@ -204,9 +186,11 @@ class Answering:
         if derived is not None and wanted.do == "preview":
             start = derived.start  # the tick that was next when the message was read
         needed = NeedsDerivation(wanted.definition, start, message.analyst)
-        outcome = await outcome_of(needed, derived, self._derive, hold=hold)
-        if outcome is None:
-            return needed
+        outcome = None if derived is None else derived.at(needed.start)
+        if outcome is None:  # it must be derived for its tick first
+            if not hold:
+                return needed
+            outcome = (await self._derive(needed)).outcome
         if isinstance(outcome, UsageError):
             return _Ready(wanted, refused=outcome)
         return _Ready(wanted, outcome)
@@ -215,14 +199,14 @@ class Answering:
         self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
     ) -> Answer:
         conversation, chain = self._conversation, self._changes.chain
-        told, refused = dict[str, Any](), ready.refused
+        content, refused = dict[str, Any](), ready.refused
         if refused is None:
             try:
-                told = dict(await self._executed(ready, message))
+                content = dict(await self._executed(ready, message))
             except (UsageError, BudgetRefused) as refusal:
                 refused = refusal
-        series = ready.wanted.series or str(told.get("name", ""))
-        answer = conversation.answer(message, refused or told, chain.standing, series, places)
+        series = ready.wanted.series or str(content.get("name", ""))
+        answer = conversation.answer(message, refused or content, chain.standing, series, places)
         await self.flush()
         return answer
 
@@ -252,8 +236,8 @@ class Answering:
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                found = admission.preview(ready.defined, message.analyst)
-                return self._wording.previewed(admission, ready.defined, found, message.analyst)
+                effect = admission.preview(ready.defined, message.analyst)
+                return self._wording.previewed(admission, ready.defined, effect, message.analyst)
             case "list":
                 readers = None if message.operator else (MAIN, message.analyst)
                 return {"queries": self._wording.listed(admission, readers)}
@@ -263,8 +247,7 @@ class Answering:
                     return changes.last_of(made, wanted.parameters)
                 live = self._asked(wanted, message)
                 self._require_right(live, message)
-                number = self._conversation.next_answer
-                return await changes.ask(live, wanted.parameters, number)
+                return await changes.ask(live, wanted.parameters, self._conversation.next_number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
         """Return the analyst whose ledger paid for a series; raise `NotYours` if the sender is another one."""
@@ -300,7 +283,7 @@ class Answering:
                 )
             if name in admission.names:
                 raise UnknownMechanism("series: was halted; it answers no more")
-            near = meant(name, [one.name for one in admission.registry.releasing])
+            near = meant(name, [series.name for series in admission.registry.releasing])
             raise UnknownMechanism(
                 f"series: none of this name runs; `list` names those that do{near}"
             )

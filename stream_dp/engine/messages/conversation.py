@@ -62,6 +62,24 @@ WORK = (
     "after the tick, with the same id"
 )
 """The refusal of a message whose sender's definitions took too many steps; its kind is `RATE`."""
+_KINDS: Mapping[type[StreamDPError], RefusalKind] = {
+    BudgetRefused: RefusalKind.BUDGET,
+    UnknownMechanism: RefusalKind.UNKNOWN,
+    NotYours: RefusalKind.FORBIDDEN,
+    NotDerivable: RefusalKind.DERIVATION,
+    NoRoom: RefusalKind.ROOM,
+    MostlyNoise: RefusalKind.NOISE,
+}
+PER_TICK = 100
+"""How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
+WATCHES = 20
+"""How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
+WATCHING = ("watch", "unwatch")
+"""Actions that begin or end a watch."""
+LONGEST_MS = 24 * 3_600_000
+"""How long after its stamp a message may be valid."""
+PLACES = 20
+"""How many records refused for one reason are named by their places; the others are only counted."""
 
 
 def body_of(
@@ -83,7 +101,6 @@ def body_of(
 
 
 def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) -> bytes:
-    """Return the bytes of the one answer that refuses all these records."""
     first, *others = refused
     return write_answer(
         Answered(
@@ -91,37 +108,26 @@ def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) 
             refused=RefusedMessage(first.reason, UsageError.exit_code, first.detail, **_uncounted(first)),
             also=tuple(
                 RefusedRecords(
-                    each.reason, UsageError.exit_code, each.detail, places=each.places, **_uncounted(each)
+                    other.reason, UsageError.exit_code, other.detail, places=other.places, **_uncounted(other)
                 )
-                for each in others
+                for other in others
             ) or UNSET,
         )
     )  # fmt: skip
 
 
 def _uncounted(refused: Refused) -> dict[str, int]:
-    """Return the fields that count records whose places are not named."""
     if refused.records == len(refused.places):
         return {}
     return {"records": refused.records, "last": refused.last}
-
-
-_KINDS: Mapping[type[StreamDPError], RefusalKind] = {
-    BudgetRefused: RefusalKind.BUDGET,
-    UnknownMechanism: RefusalKind.UNKNOWN,
-    NotYours: RefusalKind.FORBIDDEN,
-    NotDerivable: RefusalKind.DERIVATION,
-    NoRoom: RefusalKind.ROOM,
-    MostlyNoise: RefusalKind.NOISE,
-}
 
 
 def refusal_of(error: StreamDPError) -> RefusedMessage:
     if isinstance(error, NotAccepted):
         kind = error.kind
     else:
-        found = (kind for of, kind in _KINDS.items() if isinstance(error, of))
-        kind = next(found, RefusalKind.USAGE)
+        kinds = (kind for of, kind in _KINDS.items() if isinstance(error, of))
+        kind = next(kinds, RefusalKind.USAGE)
     code = error.exit_code if isinstance(error, BudgetRefused) else UsageError.exit_code
     return RefusedMessage(kind, code, str(error))
 
@@ -137,18 +143,6 @@ def error_of(refused: RefusedMessage) -> StreamDPError:
 def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
     """Return the error for a message that is not accepted under its id."""
     return NotAccepted(kind, detail or DETAILS[kind])
-
-
-PER_TICK = 100
-"""How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
-WATCHES = 20
-"""How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
-WATCHING = ("watch", "unwatch")
-"""Actions that begin or end a watch."""
-LONGEST_MS = 24 * 3_600_000
-"""How long after its stamp a message may be valid."""
-PLACES = 20
-"""How many records refused for one reason are named by their places; the others are only counted."""
 
 
 @dataclass(slots=True, repr=False)
@@ -234,9 +228,9 @@ class Conversation:
     def refuse(self, refusal: NotAccepted, place: int) -> None:
         """Count a record that is not accepted as a message; one answer refuses all such records."""
         reason = (str(refusal.kind), str(refusal))
-        found = self._refused.get(reason) or Refused(*reason, 0, (), place)
-        places = (*found.places, place) if len(found.places) < PLACES else found.places
-        self._refused[reason] = Refused(*reason, found.records + 1, places, place)
+        known = self._refused.get(reason) or Refused(*reason, 0, (), place)
+        places = (*known.places, place) if len(known.places) < PLACES else known.places
+        self._refused[reason] = Refused(*reason, known.records + 1, places, place)
 
     def end(self) -> None:
         """Allow an answer to refusals that wait, because no tick follows."""
@@ -264,10 +258,6 @@ class Conversation:
         self._used[message.id] = (message.digest, answer.number)
         self._add(answer)
         return answer
-
-    @property
-    def next_answer(self) -> int:
-        return self.next_number
 
     @property
     def waits(self) -> bool:
@@ -300,7 +290,7 @@ class Conversation:
         if commit.ticks:
             self.ticked()
         self.place = self.recorded = max(self.place, commit.asked)
-        self._refused = {(each.reason, each.detail): each for each in commit.refused}
+        self._refused = {(refused.reason, refused.detail): refused for refused in commit.refused}
         for answer in commit.answers:
             self.next_number = answer.number + 1
             self._told = self._told or answer.id is None

@@ -10,6 +10,7 @@ out.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from stream_dp.engine.ports import Placement, by_content
@@ -18,19 +19,26 @@ from stream_dp.files.records import Record
 from stream_dp.kafka.client.clients import (
     KafkaSettings,
     connect,
+    connected,
     disconnect,
     library,
     refused,
     speaking,
 )
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
-from stream_dp.kafka.client.topics import STAMPED, administering, config, existing
+from stream_dp.kafka.client.topics import administering, config, existing, stamped
 from stream_dp.kafka.log.reader import reading
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
 
 _POLL_MS = 100
+AT_ONCE = 1000
+"""The largest number of unacknowledged records."""
+_ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
+_UNMARKED = (
+    "holds records, and no tick mark that this operator's key signed for this start and step"
+)
 
 
 class FedTopic(NamedTuple):
@@ -52,9 +60,8 @@ async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequenc
     reader = consumer(settings, wait=True, fetch_wait_ms=_POLL_MS)
     unpacker = Unpacker(marks=True)
     feed, last, records = None, -1, False
-    try:
-        with speaking(settings, f"topic {marks.topic}"):
-            await connect(settings, reader)
+    with speaking(settings, f"topic {marks.topic}"):
+        async with connected(settings, reader):
             async for batch in _committed(settings, reader, marks.topic, partitions[0]):
                 records = True
                 for claim in unpacker.unpack(batch).marks.values():
@@ -67,8 +74,6 @@ async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequenc
                 async for _ in _committed(settings, reader, marks.topic, partition):
                     records = True
                     break
-    finally:
-        await disconnect(reader)
     return FedTopic(feed, last, records)
 
 
@@ -94,17 +99,11 @@ async def _committed(
             raise refused(settings, f"topic {topic}", TimeoutError())
 
 
-AT_ONCE = 1000
-"""The largest number of unacknowledged records."""
-
-
 class TryOutProducer:
     """Sends records to one existing topic while its context is open; all in-sync replicas acknowledge each."""
 
     def __init__(self, settings: KafkaSettings, topic: str, place: Placement = by_content) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._place = place
+        self._settings, self._topic, self._place = settings, topic, place
         self._partitions: tuple[int, ...] = ()
         self._producer: Any = None
         self._sent: list[asyncio.Future[Any]] = []
@@ -119,8 +118,8 @@ class TryOutProducer:
                     f"topic {topic} does not exist at {settings.bootstrap}; make it by "
                     f"`stream-dp topic {topic} --bootstrap {settings.bootstrap}`"
                 )
-            found = await config(admin, topic)
-        self.stamped = all(found.get(key) == value for key, value in STAMPED.items())
+            present = await config(admin, topic)
+        self.stamped = stamped(present)
         self._producer = library().AIOKafkaProducer(
             **settings.client(), enable_idempotence=True, linger_ms=5
         )
@@ -147,10 +146,6 @@ class TryOutProducer:
             await asyncio.gather(*sent)
 
 
-_ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
-_UNMARKED = (
-    "holds records, and no tick mark that this operator's key signed for this start and step"
-)
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
 
@@ -160,10 +155,8 @@ class KafkaFeed:
     def __init__(
         self, settings: KafkaSettings, marks: TickMarks, place: Placement = by_content
     ) -> None:
-        self._settings = settings
-        self._place = place
-        self._marks = marks
-        self._topic = marks.topic
+        self._settings, self._place = settings, place
+        self._marks, self._topic = marks, marks.topic
         self._producer: Any = None
         self._partitions: tuple[int, ...] = ()
 
@@ -207,11 +200,13 @@ class KafkaFeed:
                 lanes[partition].append((payload, []))
             for partition, lane in lanes.items():
                 lane.append((b"", [(TICK_HEADER, self._marks.sign(partition, tick))]))
-        with speaking(self._settings, f"topic {self._topic}"):
-            async with self._producer.transaction():
+        producer, topic = self._producer, self._topic
+        with speaking(self._settings, f"topic {topic}"):
+            async with producer.transaction():
                 sent: list[Any] = []
                 for partition, lane in lanes.items():
-                    sent += [await self._send(partition, batch) for batch in self._batches(lane)]
+                    place = partial(producer.send_batch, topic=topic, partition=partition)
+                    sent += [await place(batch) for batch in self._batches(lane)]
                 await asyncio.gather(*sent)
 
     async def close(self) -> None:
@@ -219,18 +214,16 @@ class KafkaFeed:
         if producer is not None:
             await disconnect(producer)
 
-    async def _send(self, partition: int, batch: Any) -> Any:
-        return await self._producer.send_batch(batch, self._topic, partition=partition)
-
     def _batches(self, lane: Sequence[_Item]) -> Iterator[Any]:
         """Yield the lane's items in full record batches."""
         batch = self._producer.create_batch()
         for value, headers in lane:
-            if batch.append(key=None, value=value, timestamp=None, headers=headers) is None:
+            item = {"key": None, "value": value, "timestamp": None, "headers": headers}
+            if batch.append(**item) is None:
                 batch.close()
                 yield batch
                 batch = self._producer.create_batch()
-                batch.append(key=None, value=value, timestamp=None, headers=headers)
+                batch.append(**item)
         batch.close()
         yield batch
 

@@ -130,14 +130,14 @@ class BearerTokens:
         """Return a fresh token; an `OSError` (there is none) counts as a failed connection in the library."""
         try:
             if inspect.iscoroutinefunction(self._source):
-                found = await self._source()
+                token = await self._source()
             else:
-                found = await asyncio.to_thread(self._source)
+                token = await asyncio.to_thread(self._source)
         except Exception as error:  # noqa: BLE001 - code of others; its text may hold the secret
             raise OSError(f"security.token failed ({type(error).__name__})") from None
-        if not isinstance(found, str) or _BEARER.fullmatch(found) is None:
+        if not isinstance(token, str) or _BEARER.fullmatch(token) is None:
             raise OSError("security.token gave no bearer token (RFC 6750)")
-        return found
+        return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +154,15 @@ def hook(named: str) -> Callable[[], Any]:
     """Import and return the function named by `package.module:function`; `UsageError` if there is none."""
     module, _, function = named.partition(":")
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        source = getattr(importlib.import_module(module), function, None)
     except Exception as error:  # noqa: BLE001 - code of others; its text may hold a secret
         raise UsageError(
             f"security.token: {module} cannot be imported ({type(error).__name__}); it must be installed "
             "beside stream_dp, or be on PYTHONPATH"
         ) from None
-    if not callable(found):
+    if not callable(source):
         raise UsageError(f"security.token: {module} has no function {function}")
-    return found  # type: ignore[no-any-return]
+    return source  # type: ignore[no-any-return]
 
 
 def secret(key: str, path: Path) -> str:

@@ -61,8 +61,8 @@ class TickMarks:
 
     def _tag(self, partition: int, tick: int, feed: str) -> bytes:
         grid = f"{self._grid.origin}\n{self._grid.step}"
-        said = f"stream-dp tick mark 1\n{self.topic}\n{partition}\n{grid}\n{tick}\n{feed}"
-        return hmac.digest(self._key, said.encode(), "sha256").hex().encode()
+        content = f"stream-dp tick mark 1\n{self.topic}\n{partition}\n{grid}\n{tick}\n{feed}"
+        return hmac.digest(self._key, content.encode(), "sha256").hex().encode()
 
 
 def claimed(headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bytes | None:
@@ -70,7 +70,7 @@ def claimed(headers: Sequence[tuple[str, bytes | None]], value: bytes | None) ->
 
     It is empty, which is never a valid mark, if the record has the header twice or has a value of its own.
     """
-    claims = [said for name, said in headers if name == TICK_HEADER]
+    claims = [claim for name, claim in headers if name == TICK_HEADER]
     if not claims:
         return None
     return b"" if value or len(claims) > 1 else claims[0] or b""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import (
     KafkaSettings,
-    connect,
+    connected,
     disconnect,
     library,
     patiently,
@@ -24,6 +24,16 @@ from stream_dp.kafka.client.clients import (
 
 _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
+UNCOMPACTED = {"cleanup.policy": "delete"}
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+PLAIN = {"compression.type": "uncompressed"}
+_HERE = "127.0.0.1"
+_TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
+_ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
+_ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
+_FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
+_TOPIC_EXISTS = 36
+_POLL_S = 0.05
 
 
 class TopicLook(NamedTuple):
@@ -41,8 +51,7 @@ class TopicEyes:
     """
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
-        self._settings = settings
-        self._topic = topic
+        self._settings, self._topic = settings, topic
         self._client = library(".client").AIOKafkaClient(**settings.client())
 
     async def start(self) -> None:
@@ -50,18 +59,19 @@ class TopicEyes:
 
     async def look(self) -> TopicLook | None:
         """Return the present topic; None if it does not exist or may not be seen. Raises `WorldError`."""
-        return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
 
-    async def _look_once(self) -> TopicLook | None:
-        node = await some_broker(self._client)
-        answer = await self._client.send(node, _request()(self._topic))
-        ((code, _, identity, _, partitions, *_),) = answer.topics
-        if code == _UNKNOWN_TOPIC:
-            return None
-        if code:
-            raise library(".errors").for_code(code)
-        found = tuple(sorted(one[1] for one in partitions))
-        return TopicLook("" if identity == _NO_ID else identity.hex(), found)
+        async def look_once() -> TopicLook | None:
+            node = await some_broker(self._client)
+            answer = await self._client.send(node, _request()(self._topic))
+            ((code, _, identity, _, partitions, *_),) = answer.topics
+            if code == _UNKNOWN_TOPIC:
+                return None
+            if code:
+                raise library(".errors").for_code(code)
+            numbers = tuple(sorted(partition[1] for partition in partitions))
+            return TopicLook("" if identity == _NO_ID else identity.hex(), numbers)
+
+        return await patiently(self._settings, f"topic {self._topic!r}", look_once)
 
     async def stop(self) -> None:
         await disconnect(self._client)
@@ -130,34 +140,20 @@ def _request() -> Any:
     return TopicLookRequest
 
 
-UNCOMPACTED = {"cleanup.policy": "delete"}
-STAMPED = {"message.timestamp.type": "LogAppendTime"}
-PLAIN = {"compression.type": "uncompressed"}
-_HERE = "127.0.0.1"
-_TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
-_ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
-_ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
-_FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
-_TOPIC_EXISTS = 36
-_POLL_S = 0.05
-
-
 @asynccontextmanager
 async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
+    """Yield a connected admin client."""
     client = library(".admin").AIOKafkaAdminClient(**settings.client())
-    await connect(settings, client)
-    try:
+    async with connected(settings, client):
         with speaking(settings, about):
             yield client
-    finally:
-        await disconnect(client)
 
 
 async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
     """Return the partitions of a topic, or None if it does not exist; never creates it."""
-    for found in await admin.describe_topics():
-        if found["topic"] == topic and found["partitions"]:
-            return sorted(found["partitions"], key=lambda one: int(one["partition"]))
+    for entry in await admin.describe_topics():
+        if entry["topic"] == topic and entry["partitions"]:
+            return sorted(entry["partitions"], key=lambda partition: int(partition["partition"]))
     return None
 
 
@@ -197,12 +193,15 @@ async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
 
 async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
     """Refuse (`FailClosed`) a source whose records carry time stamps of their producers."""
-    found = await config(admin, topic)
-    if any(found.get(key) != value for key, value in STAMPED.items()):
+    if not stamped(await config(admin, topic)):
         raise FailClosed(
             f"topic {topic!r}: live ticks need stamps that its brokers set on arrival; "
             + mending(settings, topic, STAMPED)
         )
+
+
+def stamped(settings: Mapping[str, str]) -> bool:
+    return all(settings.get(key) == value for key, value in STAMPED.items())
 
 
 async def ensure(
@@ -224,12 +223,12 @@ async def ensure(
         if len(partitions) != 1:
             raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
         # this request may reach a broker that does not know the new topic yet
-        found = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
-        broken = {key: value for key, value in rules.items() if found.get(key) != value}
+        now = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
+        broken = {key: value for key, value in rules.items() if now.get(key) != value}
         if broken:
             raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
         hosts = [broker["host"] for broker in (await admin.describe_cluster())["brokers"]]
-    return _could_be_safer(len(partitions[0]["replicas"]), int(found["min.insync.replicas"]), hosts)
+    return _could_be_safer(len(partitions[0]["replicas"]), int(now["min.insync.replicas"]), hosts)
 
 
 def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
@@ -249,10 +248,10 @@ def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
     return _TRYING_OUT if list(hosts) == [_HERE] else _ONE_BROKER
 
 
-def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
+def warnings(advice: Mapping[str, str]) -> tuple[str, ...]:
     """Return a line for all topics with the same advice of `ensure`."""
     lines: dict[str, list[str]] = {}
-    for topic, what in found.items():
+    for topic, what in advice.items():
         if what:
             lines.setdefault(what, []).append(topic)
     return tuple(f"{' and '.join(topics)}: {what}" for what, topics in lines.items())
@@ -266,9 +265,7 @@ async def make_topic(
     The topic has one partition, or with `spread` one for each broker. Raises the library's `KafkaError`.
     """
     brokers = len((await admin.describe_cluster())["brokers"])
-    copies = min(
-        3, brokers
-    )  # count a broker that is away: a topic made with one copy keeps one copy
+    copies = min(3, brokers)  # also of a broker that is away: copies are not added later
     wanted["min.insync.replicas"] = str(min(2, copies))
     new = library(".admin").NewTopic(topic, brokers if spread else 1, copies, topic_configs=wanted)
     answer = await admin.create_topics([new])
@@ -278,6 +275,6 @@ async def make_topic(
     async with asyncio.timeout(settings.patience_s):
         while True:
             partitions = await existing(admin, topic)
-            if partitions and all(one["leader"] >= 0 for one in partitions):
+            if partitions and all(partition["leader"] >= 0 for partition in partitions):
                 return partitions
             await asyncio.sleep(_POLL_S)

@@ -42,12 +42,18 @@ from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.reader import reading
 
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
-"""Headers of a journal record with the numbers of its commit's first release and first answer, which are public.
-"""
+"""Headers of a journal record: the numbers of its commit's first release and answer, which are public."""
 _ABOUT: Mapping[str, PublicSequence[Any]] = {FIRST_RELEASE: RELEASES, FIRST_ANSWER: ANSWERS}
 """The public sequence of each header."""
 
 _log = logging.getLogger(__name__)
+PART_BYTES = 500_000
+EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
+WITHOUT_OFFSETS = "went-on-without-offsets"
+"""Note in the lease's topic that comes with the first commit after the offsets had expired."""
+VERSION = 1
+_FORM = "stream-dp-journal"
+_COORDINATOR_MOVES = (14, 15, 16)
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
@@ -60,14 +66,15 @@ async def settle_public(lease: KafkaLease, topic: str) -> None:
 async def settle_journal(lease: KafkaLease, topic: str) -> None:
     """End a hanging transaction of the journal's topic: commit it if any of it is or was public, else abort it."""
     hanging = await _hanging(lease, topic)
-    if hanging is not None:
-        commit = await _was_shown(lease, await _firsts(lease, topic, *hanging))
-        what = (
-            "committed now, for what it holds is public"
-            if commit
-            else "aborted now: nothing of it was published"
-        )
-        await _end(lease, topic, f"it is {what}", commit=commit)
+    if hanging is None:
+        return
+    public = False
+    for header, first in (await _firsts(lease, topic, *hanging)).items():
+        public = public or first <= await _last_written(lease, header)
+    what = "committed now, for what it holds is public"
+    if not public:
+        what = "aborted now: nothing of it was published"
+    await _end(lease, topic, f"it is {what}", commit=public)
 
 
 async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
@@ -79,22 +86,14 @@ async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
 
 async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[str, int]:
     """Return the numbers in the headers of this part of the journal, decided or not."""
-    found: dict[str, int] = {}
+    firsts: dict[str, int] = {}
     async with reading(lease.settings, topic, "read_uncommitted") as log:
         async for records in log.records(begin, end):
             for record in records:
                 for name, value in record.headers:
                     if name in _ABOUT:
-                        found.setdefault(name, int(value))
-    return found
-
-
-async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
-    """Return whether a release or answer from these numbers on was ever written to its topic."""
-    for header, first in firsts.items():
-        if first <= await _last_written(lease, header):
-            return True
-    return False
+                        firsts.setdefault(name, int(value))
+    return firsts
 
 
 async def _last_written(lease: KafkaLease, header: str) -> int:
@@ -109,15 +108,6 @@ async def _last_written(lease: KafkaLease, header: str) -> int:
 async def _end(lease: KafkaLease, topic: str, what: str, *, commit: bool) -> None:
     _log.warning("%s: the brokers lost the end of a transaction of a former run; %s", topic, what)
     await lease.end_hanging(topic, commit=commit)
-
-
-PART_BYTES = 500_000
-EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
-WITHOUT_OFFSETS = "went-on-without-offsets"
-"""Note in the lease's topic that comes with the first commit after the offsets had expired."""
-VERSION = 1
-_FORM = "stream-dp-journal"
-_COORDINATOR_MOVES = (14, 15, 16)
 
 
 @cache
@@ -192,15 +182,15 @@ class KafkaJournal:
         Raises `Unconfirmed` if the group has no offsets any more, `FailClosed` if they differ: another journal was
         last.
         """
-        found = await _committed(self._lease.settings, self._group)
-        self._expired = bool(self._next) and bool(positions) and not found
+        offsets = await _committed(self._lease.settings, self._group)
+        self._expired = bool(self._next) and bool(positions) and not offsets
         if self._expired:
             raise Unconfirmed(
                 f"group {self._group!r} has no offsets any more, as after {EXPIRY} without an engine, and nothing else "
                 f"confirms that journal topic {self._topic!r} is the newest one: that needs what was published and the "
                 "high-water mark in the state folder of the machine that ran it. Run it there, or bring both here"
             )
-        if found == {(self._source, partition): at for partition, at in positions.items()}:
+        if offsets == {(self._source, partition): at for partition, at in positions.items()}:
             return
         if not self._next:
             raise FailClosed(
@@ -219,7 +209,7 @@ class KafkaJournal:
                 f"journal topic {self._topic!r}: not the next commit; nothing was written"
             )
         partition = library().TopicPartition
-        offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
+        offsets = {partition(self._source, number): at for number, at in commit.positions.items()}
         records = list(self._parts(commit, sealed))
         if self._expired:
             records.append(self._lease.noted(WITHOUT_OFFSETS))
@@ -252,8 +242,8 @@ class KafkaJournal:
         headers = dict(record.headers)
         try:
             if int(headers[_FORM]) != VERSION:
-                what, found = f"a record of journal topic {self._topic!r}", int(headers[_FORM])
-                raise UnknownFormat(what, f"version {found}", f"version {VERSION}")
+                what, version = f"a record of journal topic {self._topic!r}", int(headers[_FORM])
+                raise UnknownFormat(what, f"version {version}", f"version {VERSION}")
             numbers = [int(headers[name]) for name in ("sequence", "part", "parts")]
         except (KeyError, ValueError):
             raise self._damaged() from None
@@ -290,9 +280,13 @@ async def _fetch(
         try:
             await some_broker(client)  # else an assertion of the library fails
             answer = await client.send(await client.coordinator_lookup(kind, group), request)
-            code = max([answer.error_code, *(one[3] for _, many in answer.topics for one in many)])
+            code = max(
+                [answer.error_code, *(entry[3] for _, many in answer.topics for entry in many)]
+            )
             if code == 0:
-                return {(topic, one[0]): one[1] for topic, many in answer.topics for one in many}
+                return {
+                    (topic, entry[0]): entry[1] for topic, many in answer.topics for entry in many
+                }
             raise errors.for_code(code)
         except errors.KafkaError as error:
             moves = error.retriable or getattr(error, "errno", 0) in _COORDINATOR_MOVES

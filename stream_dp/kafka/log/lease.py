@@ -37,6 +37,10 @@ SESSION_S = 6.0
 """The shortest session that brokers allow by default."""
 _LOOK_S = 0.5
 _NEVER_MS = 2**31 - 1
+BATCH_BYTES = 512 * 1024
+_MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
+_FENCED = ("ProducerFenced", "InvalidProducerEpoch")
+_TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
 
 
 class Presence:
@@ -59,7 +63,7 @@ class Presence:
             return
         settings = self._settings
         await ensure(settings, self._topic, KEPT)
-        joined = _Joined()
+        joined = asyncio.Event()
         member = library().AIOKafkaConsumer(
             group_id=self._group,
             session_timeout_ms=int(SESSION_S * 1000),
@@ -69,12 +73,12 @@ class Presence:
             auto_offset_reset="latest",
             **settings.client(),
         )
-        member.subscribe([self._topic], listener=joined.listener())
+        member.subscribe([self._topic], listener=_listener(joined))
         try:
             with speaking(settings, f"group {self._group!r}"):
                 await connect(settings, member)
                 async with asyncio.timeout(settings.patience_s):
-                    await joined.event.wait()
+                    await joined.wait()
         except BaseException:
             await disconnect(member)
             raise
@@ -117,29 +121,13 @@ class Presence:
             await disconnect(member)
 
 
-class _Joined:
-    """Sets an event once the brokers have accepted the member."""
+def _listener(joined: asyncio.Event) -> Any:
+    class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
+        def on_partitions_revoked(self, revoked: Any) -> None: ...
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            joined.set()
 
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    def listener(self) -> Any:
-        event = self.event
-
-        class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
-            def on_partitions_revoked(self, revoked: Any) -> None:
-                """Do nothing."""
-
-            def on_partitions_assigned(self, assigned: Any) -> None:
-                event.set()
-
-        return Listener()
-
-
-BATCH_BYTES = 512 * 1024
-_MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
-_FENCED = ("ProducerFenced", "InvalidProducerEpoch")
-_TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
+    return Listener()
 
 
 class Outgoing(NamedTuple):
@@ -169,8 +157,7 @@ class KafkaLease:
     def __init__(
         self, settings: KafkaSettings, pipeline: str, holder: Holder | None = None
     ) -> None:
-        self.settings = settings
-        self.pipeline = pipeline
+        self.settings, self.pipeline = settings, pipeline
         self._holder = holder or Holder()
         self._topic = f"{pipeline}.private.lease"
         self._lifecycle = Lifecycle(LEASE)
@@ -335,21 +322,26 @@ class KafkaLease:
         try:
             await producer.begin_transaction()
             for topic, value, key, stamp, headers in records:
-                future = await producer.send(topic, value, key, 0, stamp, list(headers))
-                sent.append(future)
+                sent.append(await producer.send(topic, value, key, 0, stamp, list(headers)))
             await asyncio.gather(*sent)
             if offsets:
                 await producer.send_offsets_to_transaction(dict(offsets), group)
             await producer.commit_transaction()
         except Exception as error:  # noqa: BLE001 - a fenced producer raises assertions too
-            raise _first_cause(error, sent) from None
+            failed = [
+                future.exception() for future in sent if future.done() and not future.cancelled()
+            ]
+            fenced = [cause for cause in failed if cause and type(cause).__name__ in _FENCED]
+            raise (fenced or [error])[0] from None  # that it was fenced says most
 
     async def _verdict(self, error: BaseException) -> StreamDPError:
         """Return the error that a failed transaction means; a fenced producer gives unspecific errors.
 
         A producer whose transaction took too long is fenced too; the mark shows who holds the lease.
         """
-        error = _unwrapped(error)
+        errors = library(".errors")
+        while type(error) is errors.KafkaError and error.__cause__ is not None:
+            error = error.__cause__  # the library's sender makes the class of an error general
         name, pipeline = type(error).__name__, self.pipeline
         if isinstance(error, StreamDPError):
             return error
@@ -360,7 +352,8 @@ class KafkaLease:
             )
         if "Authorization" in name or passing(error):
             return refused(self.settings, f"pipeline {pipeline!r}", error)
-        if not _of_the_library(error):
+        # assertions: of its state machine, if others ended the transaction
+        if not isinstance(error, errors.KafkaError | errors.IllegalOperation | AssertionError):
             return FailClosed(
                 f"pipeline {pipeline!r}: a transaction failed ({name}); the journal decides at the next "
                 "start whether it counts: start again"
@@ -378,27 +371,7 @@ class KafkaLease:
         )
 
 
-def _of_the_library(error: BaseException) -> bool:
-    """Return whether the library raises such an error, also in its state machine, if others ended a transaction."""
-    errors = library(".errors")
-    return isinstance(error, errors.KafkaError | errors.IllegalOperation | AssertionError)
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """Return the original cause of an error whose class the library's sender made general, if kept."""
-    while type(error) is library(".errors").KafkaError and error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _first_cause(error: Exception, sent: Sequence[asyncio.Future[Any]]) -> BaseException:
-    """Return the error that says that the producer was fenced, among those that failed together; else `error`."""
-    outcomes = [one.exception() for one in sent if one.done() and not one.cancelled()]
-    return next((one for one in outcomes if type(one).__name__ in _FENCED), error)  # type: ignore[return-value]
-
-
 async def _empty(producer: Any, topic: str, commit: bool) -> None:
-    """Run a transaction that includes the partition and no record."""
     await producer.begin_transaction()
     partition = library().TopicPartition(topic, 0)
     producer._txn_manager.maybe_add_partition_to_txn(partition)  # noqa: SLF001 - the first record would do it

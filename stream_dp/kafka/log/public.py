@@ -25,7 +25,6 @@ _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 
 
 async def ensure_public(settings: KafkaSettings, topic: str) -> str:
-    """Create or check a public topic; return advice for safer settings."""
     return await ensure(settings, topic, _RULES, _HINTS)
 
 
@@ -33,29 +32,27 @@ class PublicTopic(ABC, Generic[P]):
     """The topic of a public sequence, `PIPELINE.` and its name; a subclass makes its records."""
 
     def __init__(self, lease: KafkaLease, sequence: PublicSequence[P]) -> None:
-        self._lease = lease
-        self._sequence = sequence
+        self._lease, self._sequence = lease, sequence
         self._topic = f"{lease.pipeline}.{sequence.name}"
         self._last: bytes | None = None
         self._known = False
         self.warnings: tuple[str, ...] = ()
 
     @abstractmethod
-    def _record(self, one: P) -> Outgoing:
-        """Return the record that publishes it."""
+    def _record(self, entry: P) -> Outgoing:
+        """Return the record that publishes an entry."""
 
     async def open(self) -> None:
         """Take the lease unless the journal has, then create or check the topic."""
         await self._lease.start()
-        found = await ensure_public(self._lease.settings, self._topic)
-        self.warnings = warnings({self._topic: found})
+        advice = await ensure_public(self._lease.settings, self._topic)
+        self.warnings = warnings({self._topic: advice})
         await settle_public(self._lease, self._topic)
 
     async def last(self) -> bytes | None:
         async with reading(self._lease.settings, self._topic) as log:
             record = await log.last()
-        self._last = None if record is None else record.value
-        self._known = True
+        self._last, self._known = None if record is None else record.value, True
         return self._last
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -70,11 +67,10 @@ class PublicTopic(ABC, Generic[P]):
                         yield record.value
 
     async def publish(self, durable: Sequence[P]) -> None:
-        """Make all entries visible at once that are not visible yet."""
         last = self._last if self._known else await self.last()
         fresh = self._sequence.not_yet_visible(durable, last, f"topic {self._topic!r}")
         if fresh:
-            await self._lease.transact([self._record(one) for one in fresh])
+            await self._lease.transact([self._record(entry) for entry in fresh])
             self._last = fresh[-1].body
 
     def _after(self, body: bytes, beyond: int) -> bool:
@@ -90,10 +86,10 @@ class KafkaAnswers(PublicTopic[Answer]):
     def __init__(self, lease: KafkaLease) -> None:
         super().__init__(lease, ANSWERS)
 
-    def _record(self, one: Answer) -> Outgoing:
-        end = answer_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms
-        key = None if one.id is None else one.id.encode()
-        return Outgoing(self._topic, one.body, key, end)
+    def _record(self, entry: Answer) -> Outgoing:
+        end = answer_head(entry.body, f"topic {self._topic!r}: what is to be published").end_ms
+        key = None if entry.id is None else entry.id.encode()
+        return Outgoing(self._topic, entry.body, key, end)
 
 
 class KafkaSink(PublicTopic[Release]):
@@ -102,6 +98,6 @@ class KafkaSink(PublicTopic[Release]):
     def __init__(self, lease: KafkaLease) -> None:
         super().__init__(lease, RELEASES)
 
-    def _record(self, one: Release) -> Outgoing:
-        end = read_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms
-        return Outgoing(self._topic, one.body, one.series.encode(), end)
+    def _record(self, entry: Release) -> Outgoing:
+        end = read_head(entry.body, f"topic {self._topic!r}: what is to be published").end_ms
+        return Outgoing(self._topic, entry.body, entry.series.encode(), end)

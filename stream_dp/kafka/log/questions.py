@@ -33,11 +33,7 @@ from stream_dp.live.envelope import LARGEST_ENVELOPE
 RULES = {**STAMPED, **UNCOMPACTED}
 """The required configuration of the topic."""
 _DAY_MS = 24 * 3_600_000
-_HINTS = {
-    **PLAIN,
-    "max.message.bytes": str(2 * LARGEST_ENVELOPE),
-    "retention.ms": str(7 * _DAY_MS),
-}
+_HINTS = {**PLAIN, "max.message.bytes": str(2 * LARGEST_ENVELOPE), "retention.ms": str(7 * _DAY_MS)}
 _WRONG = "must stamp messages on arrival, and let none remove another;"
 _EXPANDED_BYTES = 4 * 2**20
 _FETCH_MS = 100
@@ -81,28 +77,25 @@ class KafkaQuestions:
         self._reader.seek(self._place, self._next)
 
     async def read(self) -> Sequence[Question]:
-        """Wait for the next messages and return some hundreds at most, ordered by place."""
+        """Wait for the next messages and return some hundreds (and about a megabyte) at most, ordered by place."""
+        messages: list[Question] = []
+        size = 0
         with speaking(self._settings, f"topic {self._topic!r}"):
-            while not (found := self._some()):
-                self._waiting = await self._fetched()
-        self._next = found[-1].place + 1
-        return found
+            while not messages:
+                for message in self._waiting:
+                    messages.append(message)
+                    size += len(message.value)
+                    if len(messages) >= _MOST or size >= _MOST_BYTES:
+                        break
+                else:
+                    self._waiting = iter(()) if messages else await self._fetched()
+        self._next = messages[-1].place + 1
+        return messages
 
     async def close(self) -> None:
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
-
-    def _some(self) -> list[Question]:
-        """Return the next fetched messages: some hundreds, and about a megabyte."""
-        found: list[Question] = []
-        size = 0
-        while len(found) < _MOST and size < _MOST_BYTES:
-            if (each := next(self._waiting, None)) is None:
-                break
-            found.append(each)
-            size += len(each.value)
-        return found
 
     @property
     def _place(self) -> Any:
@@ -115,12 +108,12 @@ class KafkaQuestions:
         except library(".errors").OffsetOutOfRangeError:
             await self.seek(self._next)
             return iter(())
-        found = (  # lazily: unpacking all batches at once might take gigabytes
+        messages = (  # lazily: unpacking all batches at once might take gigabytes
             self._questions(batch)
             for batch in batches(fetched.get(self._place, ()))
             if batch.kind in (Kind.DATA, Kind.FOREIGN, Kind.DAMAGED)
         )
-        return (each for each in chain.from_iterable(found) if each.place >= self._next)
+        return (message for message in chain.from_iterable(messages) if message.place >= self._next)
 
     def _questions(self, batch: RecordBatch) -> Iterator[Question]:
         """Return the messages of a batch; they are empty if the broker did not stamp the batch."""
@@ -128,15 +121,15 @@ class KafkaQuestions:
             raise damaged(self._topic, 0)
         if not batch.appended:
             return (Question(at, b"", batch.stamp) for at in range(batch.base, batch.next))
-        found = self._unpacker.unpack(batch)
-        pairs = zip(found.offsets, found.values, strict=True)
+        unpacked = self._unpacker.unpack(batch)
+        pairs = zip(unpacked.offsets, unpacked.values, strict=True)
         read = (
             Question(at, value if len(value) <= LARGEST_ENVELOPE else b"", batch.stamp)
             for at, value in pairs
         )
         lost = (
             Question(at, b"", batch.stamp)
-            for span in found.refused
+            for span in unpacked.refused
             for at in range(span.first, span.last + 1)
         )
         return heapq.merge(read, lost, key=attrgetter("place"))

@@ -35,6 +35,13 @@ _ROOM = 64 * 1024
 _STEP = 1024 * 1024
 _KEPT = 8 * 1024 * 1024
 """A larger buffer is freed after the answer that needed it."""
+_ARGUMENTS = (
+    "self", "tp", "records", "aborted_transactions", "fetch_offset",
+    "key_deserializer", "value_deserializer", "check_crcs", "isolation_level",
+)  # fmt: skip
+_COMMITTED = 1
+_APPENDED = 1
+_NOTHING = memoryview(b"")
 
 
 class Frames(asyncio.BufferedProtocol):
@@ -109,11 +116,11 @@ class Frames(asyncio.BufferedProtocol):
                 await self._waiter
             finally:
                 self._wanted, self._waiter = 0, None
-        found = bytes(self._buffer[self._begin : self._begin + n])
+        data = bytes(self._buffer[self._begin : self._begin + n])
         self._begin += n
         if self._begin == self._end and len(self._buffer) > _KEPT:
             self._buffer, self._begin, self._end = memoryview(bytearray(_ROOM)), 0, 0
-        return found
+        return data
 
     def at_eof(self) -> bool:
         return self._ended and self._begin == self._end
@@ -153,15 +160,6 @@ def hand_over(connection: Any) -> None:
     transport.set_protocol(frames)
     connection._reader = frames
     connection._read_task = begin()
-
-
-_ARGUMENTS = (
-    "self", "tp", "records", "aborted_transactions", "fetch_offset",
-    "key_deserializer", "value_deserializer", "check_crcs", "isolation_level",
-)  # fmt: skip
-_COMMITTED = 1
-_APPENDED = 1
-_NOTHING = memoryview(b"")
 
 
 class WholeBatches:
@@ -218,7 +216,7 @@ def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
     """Return the fetched records of one partition, from a consumer made here, as batches."""
     if not fetched or isinstance(fetched[0], RecordBatch):
         return fetched
-    runs = groupby(fetched, key=lambda one: (one.timestamp, one.timestamp_type))
+    runs = groupby(fetched, key=lambda record: (record.timestamp, record.timestamp_type))
     return [_of_records(list(run)) for _, run in runs]
 
 
@@ -226,10 +224,13 @@ def _of_records(run: list[Any]) -> RecordBatch:
     """Return a batch of records that the library has unpacked; they have the same stamp."""
     marks = {
         at: mark
-        for at, one in enumerate(run)
-        if one.headers and (mark := claimed(one.headers[:MOST_HEADERS], one.value)) is not None
+        for at, record in enumerate(run)
+        if record.headers
+        and (mark := claimed(record.headers[:MOST_HEADERS], record.value)) is not None
     }
-    content = Unpacked([one.value or b"" for one in run], [one.offset for one in run], [], marks)
+    content = Unpacked(
+        [record.value or b"" for record in run], [record.offset for record in run], [], marks
+    )
     first, last = run[0], run[-1]
     return RecordBatch(
         Kind.DATA, first.offset, last.offset + 1, first.timestamp,
@@ -245,8 +246,6 @@ def _install() -> None:
 
 
 def _kept(memory_records: Any) -> Any:
-    """Return the library's class, extended so that it keeps its input bytes."""
-
     class KeptRecords(memory_records):  # type: ignore[misc]
         def __init__(self, fetched: bytes) -> None:
             super().__init__(fetched)
@@ -265,16 +264,16 @@ class _Chosen:
         _, records, aborted, offset, _, value, _, level = arguments
         if not isinstance(value, WholeBatches):
             return self._theirs(*arguments)
-        found = _read(records.fetched, offset, value.cell)
-        return _Batches(offset, found if level != _COMMITTED else _decided(found, aborted))
+        read = _read(records.fetched, offset, value.cell)
+        return _Batches(offset, read if level != _COMMITTED else _decided(read, aborted))
 
 
 class _Batches:
     """An iterator of batches, and the offset at which the next fetch begins."""
 
-    def __init__(self, offset: int, found: Iterator[RecordBatch]) -> None:
+    def __init__(self, offset: int, read: Iterator[RecordBatch]) -> None:
         self.next_fetch_offset = offset
-        self._found = found
+        self._found = read
 
     def __iter__(self) -> "_Batches":
         return self
@@ -296,12 +295,12 @@ def _read(fetched: bytes, offset: int, cell: Cell | None) -> Iterator[RecordBatc
 
 
 def _decided(
-    found: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
+    read: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
 ) -> Iterator[RecordBatch]:
     """Yield the batches of a fetch of committed records; `aborted` lists the aborted transactions in it."""
-    waiting = sorted(aborted or (), key=lambda one: one[1])
+    waiting = sorted(aborted or (), key=lambda transaction: transaction[1])
     never: set[int | None] = set()
-    for batch in found:
+    for batch in read:
         while waiting and waiting[0][1] <= batch.base:
             never.add(waiting.pop(0)[0])
         if batch.kind is Kind.ABORT:

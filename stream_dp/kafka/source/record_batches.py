@@ -20,6 +20,18 @@ MOST_HEADERS = 64
 """The most headers of a record that are read; a tick mark has one."""
 _MOST_BITS = 63
 _ONE_BYTE = 0x80
+HEADER = struct.Struct(">qiibIhiqqqhii")
+CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+_LENGTH = struct.Struct(">qi")
+FORMAT = 2
+_FORMAT_AT, _CHECKED_FROM = 16, 21
+_CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
+_JOINED_BYTES = 256 * 1024
+_LARGE_BYTES = 64 * 1024
+"""Batches of this size are not joined: joining would only copy them."""
+_JOINED_RECORDS = 2**15
+"""The most records of a joined batch, below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal."""
+_CONTROL_KEY = struct.Struct(">hh")
 
 
 class WalkedRecord(NamedTuple):
@@ -115,7 +127,6 @@ def _bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, i
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return the zigzag integer at `at`, and the position after it."""
     byte = data[at]
     at += 1
     number, shift = byte & 0x7F, 0
@@ -127,20 +138,6 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
             raise IndexError
         number |= (byte & 0x7F) << shift
     return (number >> 1) ^ -(number & 1), at
-
-
-HEADER = struct.Struct(">qiibIhiqqqhii")
-CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
-_LENGTH = struct.Struct(">qi")
-FORMAT = 2
-_FORMAT_AT, _CHECKED_FROM = 16, 21
-_CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
-_JOINED_BYTES = 256 * 1024
-_LARGE_BYTES = 64 * 1024
-"""Batches of this size are not joined: joining would only copy them."""
-_JOINED_RECORDS = 2**15
-"""The most records of a joined batch, below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal."""
-_CONTROL_KEY = struct.Struct(">hh")
 
 
 Cell: TypeAlias = Callable[[int], range]
@@ -164,12 +161,12 @@ class Unpacked(NamedTuple):
     marks: dict[int, bytes]
 
     def behind(self, offset: int) -> "Unpacked":
-        before = sum(each < offset for each in self.offsets)
-        refused = [one._replace(first=max(one.first, offset)) for one in self.refused]
+        before = sum(at_offset < offset for at_offset in self.offsets)
+        refused = [span._replace(first=max(span.first, offset)) for span in self.refused]
         return Unpacked(
             self.values[before:],
             self.offsets[before:],
-            [one for one in refused if one.first <= one.last],
+            [span for span in refused if span.first <= span.last],
             {at - before: mark for at, mark in self.marks.items() if at >= before},
         )
 
@@ -223,7 +220,6 @@ class _Run:
         self._stamp = first.stamp
 
     def join(self, raw: memoryview, following: int, stamp: int) -> None:
-        """Add a batch that ends before offset `following`."""
         self.records += following - self.next
         self.next = following
         self.size += len(raw)
@@ -265,21 +261,21 @@ def record_batches(
             raise ValueError("a batch without a header")
         raw = view[begin:at]
         if raw[_FORMAT_AT] != FORMAT:
-            found = _foreign(raw, base, position if run is None else run.next)
+            batch = _foreign(raw, base, position if run is None else run.next)
         else:
             header = _header(raw)
             if run is not None and len(raw) < _LARGE_BYTES and _joins(run, header):
                 run.join(raw, base + header[_RECORDS], header[_STAMP])
                 continue
-            found = _batch(header, raw)
+            batch = _batch(header, raw)
         if run is not None:
             yield run.batch()
             position, run = run.next, None
-        if cell is not None and base >= position and found.plain and len(raw) < _LARGE_BYTES:
-            run = _Run(found, cell(found.stamp))
-        elif found.next > position:
-            yield found
-            position = found.next
+        if cell is not None and base >= position and batch.plain and len(raw) < _LARGE_BYTES:
+            run = _Run(batch, cell(batch.stamp))
+        elif batch.next > position:
+            yield batch
+            position = batch.next
     if run is not None:
         yield run.batch()
 
@@ -295,7 +291,6 @@ def _header(raw: memoryview) -> tuple[int, ...]:
 
 
 def _joins(run: _Run, header: tuple[int, ...]) -> bool:
-    """Return whether this batch continues the run."""
     return (
         header[_ATTRIBUTES] == APPENDED
         and header[0] == run.next

@@ -18,6 +18,9 @@ from stream_dp.kafka.source.record_batches import Cell, Kind, RecordBatch, Unpac
 from stream_dp.kafka.source.unpacker import Unpacker
 
 ROOM_BYTES = 64 * 2**20
+_ENDS = (Kind.COMMIT, Kind.ABORT)
+MOST = 8192
+"""About the number of records in one batch of the port."""
 
 
 @dataclass(slots=True)
@@ -51,40 +54,28 @@ class OpenTransactions:
     @property
     def first(self) -> int | None:
         """The first offset of all open transactions; None if none is open."""
-        return min((one.first for one in self._open.values()), default=None)
+        return min((transaction.first for transaction in self._open.values()), default=None)
 
     def hold(self, producer: int, batch: RecordBatch) -> None:
-        one = self._open.get(producer)
-        if one is None:
-            one = self._open[producer] = Transaction(batch.base, batch.base)
-        one.end = batch.next
-        if one.batches is None:
+        transaction = self._open.setdefault(producer, Transaction(batch.base, batch.base))
+        transaction.end = batch.next
+        if transaction.batches is None:
             return
         size = len(batch.raw)
         if size > self._room.left:
-            self._give_back(one)
-            one.batches = None
+            self._room.left += transaction.size
+            transaction.batches, transaction.size = None, 0
         else:
             self._room.left -= size
-            one.size += size
-            one.batches.append(batch.kept())
+            transaction.size += size
+            transaction.batches.append(batch.kept())
 
     def get(self, producer: int) -> Transaction | None:
         return self._open.get(producer)
 
     def drop(self, producer: int) -> None:
-        one = self._open.pop(producer, None)
-        if one is not None:
-            self._give_back(one)
-
-    def _give_back(self, one: Transaction) -> None:
-        self._room.left += one.size
-        one.size = 0
-
-
-_ENDS = (Kind.COMMIT, Kind.ABORT)
-MOST = 8192
-"""About the number of records in one batch of the port."""
+        if transaction := self._open.pop(producer, None):
+            self._room.left += transaction.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +100,7 @@ class PartitionTicks:
         self._start, self._skip = place.position, 0 if place.behind is None else place.behind.done
         self._done = 0
         self._commit: RecordBatch | None = None
-        self._unpacker = unpacker
-        self._open = OpenTransactions(room)
-        self._out = out
+        self._unpacker, self._open, self._out = unpacker, OpenTransactions(room), out
         self._tick: int | None = None
         self._values: list[bytes] = []
         self._offsets: Sequence[int] = ()
@@ -128,11 +117,11 @@ class PartitionTicks:
             return None
         self._meet(batch)
         if batch.kind is Kind.COMMIT and batch.producer is not None:
-            found = self._open.get(batch.producer)
-            if found is not None and found.batches is None:
-                return found
-            for one in [] if found is None else found.batches or []:
-                self.again(one, batch)
+            transaction = self._open.get(batch.producer)
+            if transaction is not None and transaction.batches is None:
+                return transaction
+            for held in [] if transaction is None else transaction.batches or []:
+                self.again(held, batch)
         elif batch.kind in (Kind.DATA, Kind.FOREIGN):
             if batch.producer is None:
                 self._count(batch, 0)
@@ -142,14 +131,12 @@ class PartitionTicks:
         return None
 
     def again(self, batch: RecordBatch, commit: RecordBatch) -> None:
-        """Count a batch of a transaction that `commit` ends."""
         skip = self._skip if commit.base == self._start else 0
         if batch.next > skip:
             self._commit = commit
             self._count(batch, skip)
 
     def ended(self, batch: RecordBatch) -> None:
-        """Continue after `batch`."""
         if batch.kind in _ENDS and batch.producer is not None:
             self._open.drop(batch.producer)
         self._commit = None
@@ -195,8 +182,8 @@ class PartitionTicks:
             self.ended(batch)
 
     def _unpacked(self, batch: RecordBatch, skip: int) -> Unpacked:
-        found = self._unpacker.unpack(batch)
-        return found.behind(skip) if skip > batch.base else found
+        unpacked = self._unpacker.unpack(batch)
+        return unpacked.behind(skip) if skip > batch.base else unpacked
 
     def _gather(self, values: list[bytes], offsets: Sequence[int], refused: list[Span]) -> None:
         if self._values:
@@ -220,19 +207,11 @@ class StampedTicks(PartitionTicks):
     """Ticks of `grid` by append stamp; a tick passes `settle` ms after its end."""
 
     def __init__(
-        self,
-        place: Place,
-        unpacker: Unpacker,
-        room: Room,
-        out: list[Batch],
-        grid: TickGrid,
-        settle: int,
-    ) -> None:
+        self, place: Place, unpacker: Unpacker, room: Room, out: list[Batch], grid: TickGrid, settle: int
+    ) -> None:  # fmt: skip
         super().__init__(place, unpacker, room, out)
-        self._grid = grid
-        self._settle = settle
-        self._due = 0
-        self._within = range(0)
+        self._grid, self._settle = grid, settle
+        self._due, self._within = 0, range(0)
 
     def mark(self, tick: int) -> None:
         super().mark(tick)
@@ -250,8 +229,8 @@ class StampedTicks(PartitionTicks):
             tick = self._tick = self._grid.tick_of(batch.stamp)
             self._within = range(self._grid.start(tick), self._grid.end(tick))
         if self._tick is None or self._tick >= 0:
-            found = self._unpacked(batch, skip)
-            self._gather(found.values, found.offsets, found.refused)
+            unpacked = self._unpacked(batch, skip)
+            self._gather(unpacked.values, unpacked.offsets, unpacked.refused)
         self._at(batch.next)
 
 
@@ -265,21 +244,21 @@ class MarkedTicks(PartitionTicks):
         self._marks = marks
 
     def _count(self, batch: RecordBatch, skip: int) -> None:
-        found = self._unpacked(batch, skip)
-        begin, refused = 0, found.refused
-        for index, header in found.marks.items():
-            offset = found.offsets[index]
+        unpacked = self._unpacked(batch, skip)
+        begin, refused = 0, unpacked.refused
+        for index, header in unpacked.marks.items():
+            offset = unpacked.offsets[index]
             tick = self._marks.read(self.partition, header)
-            before = [one for one in refused if one.last < offset]
-            refused = [one for one in refused if one.last > offset]
+            before = [span for span in refused if span.last < offset]
+            refused = [span for span in refused if span.last > offset]
             if tick is None:
                 before.append(Span(BAD_MARK, None, offset, offset))
-            self._gather(found.values[begin:index], found.offsets[begin:index], before)
+            self._gather(unpacked.values[begin:index], unpacked.offsets[begin:index], before)
             begin = index + 1
             self._at(offset + 1)
             if tick is not None and tick > self.marked:
                 self.mark(tick)
-        self._gather(found.values[begin:], found.offsets[begin:], refused)
+        self._gather(unpacked.values[begin:], unpacked.offsets[begin:], refused)
         self._at(batch.next)
 
 
@@ -296,8 +275,7 @@ def cell_of(grid: TickGrid, settle: int) -> Cell:
     return cell
 
 
-def _joined(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
-    """Return both, as a range if they form one."""
-    if isinstance(one, range) and isinstance(other, range) and one.stop == other.start:
-        return range(one.start, other.stop)
-    return [*one, *other]
+def _joined(first: Sequence[int], second: Sequence[int]) -> Sequence[int]:
+    if isinstance(first, range) and isinstance(second, range) and first.stop == second.start:
+        return range(first.start, second.stop)
+    return [*first, *second]

@@ -153,8 +153,8 @@ def leaking(monkeypatch: pytest.MonkeyPatch, what: Callable[[Commit], str | int]
     """Have the gate tell something of each commit."""
 
     async def commit(self: Gate, commit: Commit, sealed: bytes) -> None:
-        with self._ports.spans("commit", tick=what(commit)):
-            await self._ports.journal.append(commit, sealed)
+        with self.ports.spans("commit", tick=what(commit)):
+            await self.ports.journal.append(commit, sealed)
         self.durable += 1
         await self.publish(commit.releases)
 
