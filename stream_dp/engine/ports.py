@@ -248,41 +248,8 @@ class Ports:
     progress: Progress = unseen
 
 
-class WrappedSource:
-    """Passes every call on to `source`, with its errors: the base of wrappers, which override what they change."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    @property
-    def name(self) -> str:
-        return self._source.name
-
-    @property
-    def identity(self) -> str:
-        return self._source.identity
-
-    @property
-    def grows(self) -> bool:
-        return self._source.grows
-
-    async def open(self, origin: int) -> tuple[int, ...]:
-        return await self._source.open(origin)
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        await self._source.seek(positions, behind)
-
-    async def read(self) -> Sequence[Batch]:
-        return await self._source.read()
-
-    async def close(self) -> None:
-        await self._source.close()
-
-
 class Placement(Protocol):
-    """Maps the payloads of records to their partitions, by the record and the partitions alone: the same on every
-    attempt.
-    """
+    """Maps payloads to their partitions, by the record and the partitions alone: the same on every attempt."""
 
     def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
         """Return the partition of each payload; without payloads, only check that `partitions` can be chosen from.

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
-from stream_dp.engine.memory import Memory
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
-from stream_dp.engine.user_memory import UserMemory
+from stream_dp.engine.user_memory import Memory, UserMemory
 
 
 class RecordGuard(Protocol):

@@ -1,22 +1,25 @@
-"""What the guard and the counts of users remember: keyed hashes, in sealed commits only (private).
+"""What an engine remembers beside the states of its mechanisms, and a journal restores: keyed hashes (private).
 
-`UserMemory`: how many events of each user count in each public window. `SeenMemory`: the identifiers that came earlier
-in their window. `OpenIdentifiers`: those of ticks that are still open.
+`Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
+the identifiers that came earlier in their window. `OpenIdentifiers`: those of ticks that are still open.
 
-Rules: a window is forgotten when its last tick has closed and for no other reason: neither other users nor want of room
-evict it. A count depends on the identifiers of its tick and of the earlier ticks of its window, not on partitions,
-batches or the order within a tick. Snapshots repeat nothing: a start reads the chain from its first commit on.
+Rules: a memory stands at the cut. A commit holds what its ticks, or the messages before it, added to the memory. A
+start replays all commits in order, from the first one on, which gives the memory of an uninterrupted run. Records read
+behind the cut leave no trace: `rewind` removes them before they are read again. A window is forgotten when its last
+tick has closed and for no other reason: neither other users nor want of room evict it. A count depends on the
+identifiers of its tick and of the earlier ticks of its window, not on partitions, batches or the order within a tick.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.history import Remembering
 from stream_dp.engine.identifiers import Arrivals, ByColumn, read_identifiers, write_identifiers
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
@@ -24,6 +27,42 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
+
+
+class Memory(Remembering, Protocol):
+    """Remembers what happened before the cut; a start replays every commit of the journal into it first."""
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+        """Move the cut behind these ticks, which come next; without ticks (a commit of messages) stay at the cut.
+
+        Return the ticks with rows as they count, and the commit fields that this memory writes.
+        """
+
+    def rewind(self, cut: Cut) -> Cut:
+        """Forget records read behind the cut; return the cut with what this memory knows of open ticks."""
+
+
+class Memories:
+    """Several memories as one; each gets the ticks that the memory before it returned."""
+
+    def __init__(self, *memories: Memory) -> None:
+        self._memories = memories
+
+    def replay(self, commit: Commit) -> None:
+        for memory in self._memories:
+            memory.replay(commit)
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+        fields = dict[str, Any]()
+        for memory in self._memories:
+            ticks, written = memory.record(ticks)
+            fields |= written
+        return ticks, fields
+
+    def rewind(self, cut: Cut) -> Cut:
+        for memory in self._memories:
+            cut = memory.rewind(cut)
+        return cut
 
 
 class UserMemory:

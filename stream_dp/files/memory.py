@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
-from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Question
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Question, Source
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
@@ -55,6 +55,37 @@ class MemorySource:
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+class WrappedSource:
+    """Passes every call on to `source`, with its errors: the base of wrappers, which override what they change."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def identity(self) -> str:
+        return self._source.identity
+
+    @property
+    def grows(self) -> bool:
+        return self._source.grows
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        return await self._source.open(origin)
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        await self._source.seek(positions, behind)
+
+    async def read(self) -> Sequence[Batch]:
+        return await self._source.read()
+
+    async def close(self) -> None:
+        await self._source.close()
 
 
 @dataclass(slots=True)
