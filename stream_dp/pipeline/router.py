@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.identifiers import Came
+from stream_dp.engine.identifiers import Arrivals
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
 from stream_dp.engine.user_table import Hashes
@@ -440,9 +440,9 @@ class OpenRouter:
             _count(routed.rows, added, counting.width)
             for refusal in dead_for_shard:
                 why.setdefault(refusal.position, refusal)
-        came: dict[int, Came] = {}
+        came: dict[int, Arrivals] = {}
         for tick, arrived in chain(routed.arrived.items(), base.arrived.items()):
-            came.setdefault(tick, Came()).add(arrived)
+            came.setdefault(tick, Arrivals()).add(arrived)
         routed.arrived = {tick: identifiers.once() for tick, identifiers in came.items()}
         return [refusal._replace(position=places[at]) for at, refusal in why.items()]
 

@@ -127,8 +127,8 @@ def test_json_lines_say_where_traces_go(
 
 def leaking(monkeypatch: pytest.MonkeyPatch, what: Callable[[Commit], str | int]) -> None:
     async def commit(self: Gate, commit: Commit, sealed: bytes) -> None:
-        with self._ports.spans("commit", tick=what(commit)):
-            await self._ports.journal.append(commit, sealed)
+        with self.ports.spans("commit", tick=what(commit)):
+            await self.ports.journal.append(commit, sealed)
         self.durable += 1
         await self.publish(commit.releases)
 
