@@ -28,13 +28,9 @@ from stream_dp.records.scalars import (
     refuse,
 )
 
-# ---
-# How clients and brokers know each other: `source.security` of a pipeline file.
-#
-# Rules: a secret is named by the file that holds it, never written here. Every problem names its own key. `token`
-# names
-# code that is imported, so whoever writes the pipeline file is trusted with what the engine may do. This file opens
-# nothing.
+# How clients and brokers know each other: `source.security` of a pipeline file. A secret is named by the file that
+# holds it, never written here. `token` names code that is imported, so whoever writes the pipeline file is trusted
+# with what the engine may do.
 
 Protocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -69,7 +65,6 @@ class Security(Frozen):
         return self
 
     def _none(self, keys: tuple[str, ...]) -> list[InitErrorDetails]:
-        """A problem for each of these keys that is there: this protocol has no use for it."""
         there = [key for key in keys if getattr(self, key) is not None]
         return [problem((key,), f"does not go with protocol {self.protocol}") for key in there]
 
@@ -97,7 +92,7 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCI
 
 
 def addresses(value: str) -> str:
-    """The addresses of some brokers as they stand there, if they are such.
+    """Return the addresses of some brokers unchanged, or raise ValueError.
 
     >>> addresses("one:9092,[::1]:9092")
     'one:9092,[::1]:9092'
@@ -148,7 +143,6 @@ class SourceSpec(Frozen):
 
     @property
     def counting(self) -> dict[str, str | int]:
-        """What of this source says which records count, where it is not what was always meant."""
         return {}
 
 
@@ -175,10 +169,9 @@ class KafkaSourceSpec(SourceSpec):
 
     @property
     def counting(self) -> dict[str, str | int]:
-        """What of this source says which records count, where it is not what was always meant."""
-        told = {name: getattr(self, name) for name in _COUNTING}
+        values = {name: getattr(self, name) for name in _COUNTING}
         fields = type(self).model_fields
-        return {name: value for name, value in told.items() if value != fields[name].default}
+        return {name: value for name, value in values.items() if value != fields[name].default}
 
 
 class FileSourceSpec(SourceSpec):
@@ -194,10 +187,7 @@ class FileSourceSpec(SourceSpec):
         return self
 
 
-SOURCES: tuple[type[SourceSpec], ...] = (
-    KafkaSourceSpec,
-    FileSourceSpec,
-)
+SOURCES: tuple[type[SourceSpec], ...] = (KafkaSourceSpec, FileSourceSpec)
 
 if TYPE_CHECKING:
     Source: TypeAlias = SourceSpec
@@ -206,8 +196,7 @@ else:
 
 
 def source_named(kind: object) -> type[SourceSpec] | None:
-    """Return the source of this kind, if there is one."""
-    return {each.model_fields["kind"].default: each for each in SOURCES}.get(kind)
+    return {source.model_fields["kind"].default: source for source in SOURCES}.get(kind)
 
 
 class ReplayClock(Frozen):
@@ -222,7 +211,6 @@ class ReplayClock(Frozen):
 
     @property
     def grid(self) -> TickGrid:
-        """The declared grid."""
         return TickGrid(self.start, self.step, self.horizon)
 
     @model_validator(mode="after")

@@ -42,10 +42,8 @@ _NUMBER = re.compile(
     r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
 )
 _LONG = re.compile(r"[+-]?\d{1,30}\.\d{10,60}([eE][+-]?\d{1,2})?", re.ASCII)
-_SHORT, _BITS = (
-    8,
-    4,
-)  # digits that somebody would write, and how many units in the last place a float may be off
+_SHORT = 8  # digits that somebody would write
+_BITS = 4  # units in the last place that a float may be off
 _FINER = re.compile(r"\.\d{3}\d*[1-9]", re.ASCII)
 _DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,9})([KM])iB", re.ASCII)
@@ -63,16 +61,12 @@ class Frozen(BaseModel):
 def problem(
     loc: tuple[str | int, ...], message: str, names: Iterable[str] = ()
 ) -> InitErrorDetails:
-    """One error at a place of the file; hand a list of them to `refuse`.
-
-    `names` are those of which the text there should have been one: the nearest is told.
-    """
+    """Make one error at a place of the file, for `refuse`; the nearest of the possible `names` is suggested."""
     kind = PydanticCustomError("pipeline", "{message}", {"message": message, "names": names})
     return InitErrorDetails(type=kind, loc=loc, input=None)
 
 
 def refuse(problems: list[InitErrorDetails]) -> None:
-    """Raise all `problems` at once, if there are any."""
     if problems:
         raise ValidationError.from_exception_data("pipeline", problems)
 
@@ -219,7 +213,6 @@ def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _below(path: Path, info: ValidationInfo) -> Path:
-    """Paths are relative to the pipeline file's folder, where that is known."""
     folder = (info.context or {}).get("folder")
     return path if folder is None else Path(folder) / path
 
@@ -238,14 +231,12 @@ def _printable(text: str) -> str:
 
 
 def _text(value: object) -> object:
-    """Conditions hold text until the schema says what it means."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | Fraction) else value
 
 
 def _form(pattern: re.Pattern[str], *examples: str) -> dict[str, Any]:
-    """The JSON Schema of a text such as the examples."""
     return {"type": "string", "pattern": f"^({pattern.pattern})$", "examples": [*examples]}
 
 
