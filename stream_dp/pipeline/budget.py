@@ -46,11 +46,7 @@ def target(privacy: Privacy) -> ApproxDP:
 
 
 def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
-    """Return the ledgers before the first series, for the `protected` units, with the analysts' ledgers paid.
-
-    Raises:
-        BudgetRefused: the analysts' ledgers alone need more than the budget.
-    """
+    """Return the ledgers before the first series, with the analysts' paid; BudgetRefused: these need too much."""
     analysts = {analyst.name: PureFilter.of(analyst.epsilon) for analyst in privacy.analysts}
     return Subledgers.open(filter_of(privacy), analysts, protected)
 

@@ -59,11 +59,7 @@ class Protection:
         return Fraction(1, self.steps)
 
     def of(self, subject: str, step: Derivation) -> Derivation:
-        """Derive the guarantee of this protection from that of one step.
-
-        Raises:
-            NotDerivable: the step's measure has no group rule.
-        """
+        """Derive the guarantee of this protection from that of one step; NotDerivable: it has no group rule."""
         if step.guarantee.users == self.users is not None:
             return step
         if self.users is not None:
@@ -109,11 +105,7 @@ def _pure(part: Derivation) -> bool:
 
 
 def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
-    """Return the derived guarantee as (epsilon, delta)-DP, at `delta` if it has no delta of its own.
-
-    Raises:
-        NotDerivable: it has no epsilon at this delta.
-    """
+    """Return the derived guarantee as (epsilon, delta)-DP, at `delta` if it has no delta of its own."""
     return differential_privacy(at_delta(derivation, delta).guarantee.measure)
 
 

@@ -256,10 +256,7 @@ class FeatureCounts:
     def write(
         self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> Texts:
-        """Write the columns of these features, and no others, into rows that may be wider than `width`.
-
-        Return the identifiers that came; nothing counts in their columns yet.
-        """
+        """Write the columns of these features, and no others, and return the identifiers, which are not yet counted."""
         at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
         passing, codes = self._read(decoded, names, at)
         if self._totals is not None:

@@ -19,7 +19,6 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.groupings import (
-    By,
     grouping_fields,
     grouping_text,
     most_ones,
@@ -47,12 +46,8 @@ def looks_like_people(names: Iterable[str]) -> list[str]:
     >>> looks_like_people(["customerId", "client_ip", "zip", "trip", "userName", "IP"])
     ['customerId', 'client_ip', 'userName', 'IP']
     """
-    return [name for name in names if _looks(name)]
-
-
-def _looks(name: str) -> bool:
-    words = {word.lower() for word in _WORD.findall(name)}
-    return bool(words & _WORDS) or any(part in name.lower() for part in _PARTS)
+    words = {name: {word.lower() for word in _WORD.findall(name)} for name in names}
+    return [n for n in words if words[n] & _WORDS or any(part in n.lower() for part in _PARTS)]
 
 
 _TRANSACTIONS = {
@@ -81,12 +76,9 @@ def caveats(built: Built) -> list[str]:
             f"a tick is longer than {duration_text(READ_AGAIN_MS)}: what is created while it runs, and a watch that "
             "begins or ends, does so with the next tick, so that nothing of the open one is read again"
         )
-    return [*notes, *_of_noise(built), *_of_identifiers(built.spec), *_of_people(built.spec)]
-
-
-def _of_noise(built: Built) -> list[str]:
     noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
-    return [f"{name}: {noise}" for name, noise in noisy if noise]
+    notes += [f"{name}: {noise}" for name, noise in noisy if noise]
+    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec)]
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
@@ -240,13 +232,9 @@ def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
             "most": most_ones(spec.fields, by),
         }
         for by in named
-        if by is not None and _has_a_list(spec, by)
+        if any(isinstance(spec.fields[name], ListField) for name in grouping_fields(by))
     ]
     return {"lists": lists} if lists else {}
-
-
-def _has_a_list(spec: PipelineSpec, by: By) -> bool:
-    return any(isinstance(spec.fields[name], ListField) for name in grouping_fields(by))
 
 
 def lists_words(spec: PipelineSpec) -> str:

@@ -61,6 +61,7 @@ def series_json(
 ) -> dict[str, Any]:
     """Return a series, of the file or from `start` on, with price and predicted `errors` (tick, half-width)."""
     measure = chosen.derivation.guarantee.measure
+    alarms = [alarm.json() for alarm in chosen.choice.alarms]
     return {
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
@@ -70,7 +71,7 @@ def series_json(
             {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
         ],
         **_windows_json(chosen, [tick for tick, _ in errors], confidence, start),
-        **_alarms_json(chosen),
+        **({"false_alarms": alarms} if alarms else {}),
     }
 
 
@@ -84,11 +85,6 @@ def made_json(made: MadeOf) -> dict[str, Any]:
         "delta": 0,
         "predicted_error": [],
     }
-
-
-def _alarms_json(chosen: Chosen) -> dict[str, Any]:
-    alarms = [alarm.json() for alarm in chosen.choice.alarms]
-    return {"false_alarms": alarms} if alarms else {}
 
 
 def _windows_json(

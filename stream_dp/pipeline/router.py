@@ -79,10 +79,7 @@ class Router:
             self._ticks = OwnTicks(self._grid, spec.own_times)
 
     def beside(self, others: Sequence["Router"], width: int) -> "Router":
-        """Return a router that decodes once and counts what this one and the others count, in `width` columns.
-
-        All are of one pipeline; no two count in the same column.
-        """
+        """Return a router that decodes once and counts what this one and the others of its pipeline count."""
         every = copy(self)
         every.width = width
         every.fields = list(dict.fromkeys(chain(self.fields, *(other.fields for other in others))))
@@ -301,11 +298,7 @@ class OpenRouter:
         return column
 
     def open(self, feature: Feature | Block, column: int, user: int) -> slice:
-        """Count the feature for `user` from here on, and return its part of the row.
-
-        Raises:
-            FailClosed: its place is not `column`, so this is not the router that chose it.
-        """
+        """Count the feature for `user` from here on; FailClosed: `column` is not the place that this router chooses."""
         if self.place(feature) != column:
             raise FailClosed(
                 "the journal keeps the counts of a live series in other columns than this version would; run the "

@@ -103,11 +103,7 @@ class UserGuard:
         self._uses = CapUses(RowLayout.of(spec).cap_uses)
 
     def begin(self, partitions: Sequence[int]) -> None:
-        """Start to guard a source that had these partitions at the first start.
-
-        Raises:
-            UsageError: there are several, and nothing says which one is a user's.
-        """
+        """Start to guard a source that had these partitions at the first start; raises as `homes_of`."""
         self._homes = homes_of(self._spec, partitions)
         self._first, self._now = frozenset(partitions), len(partitions)
 
@@ -115,9 +111,6 @@ class UserGuard:
         """Return a batch without records that do not count; the ticks up to `passed` are over in its partition.
 
         Log a warning if the partition was added after the first start.
-
-        Raises:
-            TypeError: the guard has not begun.
         """
         if self._homes is None:
             raise TypeError("a guard begins before it admits records")

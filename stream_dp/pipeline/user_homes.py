@@ -116,11 +116,7 @@ class Homes:
 
 
 def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
-    """Return the homes of this pipeline's users; its source had these partitions at the first start.
-
-    Raises:
-        UsageError: there are several, and nothing says which one is a user's.
-    """
+    """Return the homes of this pipeline's users; UsageError: of several partitions nothing says which is a user's."""
     source, field = spec.source, spec.privacy.user
     keyed = isinstance(source, KafkaSourceSpec) and source.keyed_by is not None
     if len(partitions) > 1 and not keyed:

@@ -9,6 +9,7 @@ thousandfold. Tags, duplicate keys and empty values are refused. This file knows
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -68,26 +69,18 @@ def nodes(text: str) -> yaml.Node | None:
     Raises:
         yaml.YAMLError, ValueError, OverflowError, RecursionError: it is not YAML, or nested too deeply.
     """
+    root: yaml.Node | None
     if _BASES and len(text) >= LONG and read_alike(text):
-        try:
-            return _fast(text)
-        except (_TooDeep, yaml.YAMLError, ValueError, RecursionError):
-            pass
-    root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+        with suppress(_TooDeep, yaml.YAMLError, ValueError, RecursionError):
+            root = _Fast(text).get_single_node()
+            return root
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
     return root
 
 
 def read_alike(text: str) -> bool:
-    """Whether a text has nothing that the two readers treat differently.
-
-    They differ on tabs and line breaks other than line feeds, document markers, directives, and `?`.
-    """
+    """Whether it has no tabs, line breaks but line feeds, document markers, directives or `?`, where readers differ."""
     return _ALIKE.fullmatch(text) is not None and _UNLIKE.search(text) is None
-
-
-def _fast(text: str) -> yaml.Node | None:
-    root: yaml.Node | None = _Fast(text).get_single_node()
-    return root
 
 
 MOST = 100  # problems listed at once: finding each in the text takes time in its length
@@ -190,13 +183,9 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Ser
 def load_live(
     definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
 ) -> _T:
-    """Read a definition (YAML or JSON, no aliases) for a running engine; return the result of `check`.
+    """Read a definition (YAML or JSON, no aliases) for a running engine, and return the result of `check`.
 
-    `name` is the message's key that holds it, or another name of its place; content that came by message is not
-    repeated.
-
-    Raises:
-        UsageError: all problems, as those of `load_series`.
+    `name` is the key of the message, or another name of its place. Raises like `load_series`.
     """
     try:
         text = definition.decode()

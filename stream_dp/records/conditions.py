@@ -103,11 +103,7 @@ def _test(field: Any, condition: Condition) -> Test:
 
 
 def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
-    """What `text` means beside a `field` of the schema.
-
-    Raises:
-        ValueError: this field cannot be compared like this, or not with this text.
-    """
+    """Return what `text` means beside a `field` of the schema; ValueError: the field is not compared like this."""
     allowed = _ALLOWED.get(field.type, ())
     if operator not in allowed:
         takes = f"; it takes {', '.join(allowed)}" if allowed else ""

@@ -335,12 +335,10 @@ def _member(
 def _kind(field: Any) -> Any:
     if isinstance(field, TimeField):
         return _TIMES[field.format]
-    return _entries(field) if isinstance(field, ListField) else _TYPES[field.type]
+    if isinstance(field, ListField):
+        return Annotated[list[str], msgspec.Meta(max_length=field.most)]
+    return _TYPES[field.type]
 
 
 def _raw_kind(field: Any) -> Any:
     return msgspec.Raw if isinstance(field, ListField) else _kind(field)
-
-
-def _entries(field: ListField) -> Any:
-    return Annotated[list[str], msgspec.Meta(max_length=field.most)]

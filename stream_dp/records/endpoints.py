@@ -24,6 +24,7 @@ from stream_dp.records.scalars import (
     Moment,
     Share,
     Size,
+    must,
     problem,
     refuse,
 )
@@ -88,6 +89,7 @@ class Security(Frozen):
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
 _SHORTEST_DELAY = 100
+_SETTLING = f"must be {_SHORTEST_DELAY}ms or more: half of it is for clocks that differ, half for the commit"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
@@ -102,14 +104,6 @@ def addresses(value: str) -> str:
         if match is None or not 0 < int(match[2]) < 65536:
             raise ValueError("must be host:port, or several with commas between")
     return value
-
-
-def _settling(delay: int) -> int:
-    if delay < _SHORTEST_DELAY:
-        raise ValueError(
-            f"must be {_SHORTEST_DELAY}ms or more: half of it is for clocks that differ, half for the commit"
-        )
-    return delay
 
 
 _COUNTING = ("open_transactions", "largest_batch", "keyed_by", "partitioner")
@@ -228,7 +222,7 @@ class WallClock(Frozen):
 
     kind: Literal["wall"] = "wall"
     step: Duration
-    delay: Annotated[Duration, AfterValidator(_settling)] = 500
+    delay: Annotated[Duration, must(lambda delay: delay >= _SHORTEST_DELAY, _SETTLING)] = 500
     horizon: Horizon | None = None
     start: Moment | None = None
 

@@ -33,10 +33,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 over the golden ratio
 
 
 class Entries(NamedTuple):
-    """Codes of shape (entries,), and the place of the record that each belongs to; None: record i has entry i alone.
-
-    The records are in order.
-    """
+    """Codes of shape (entries,), and the records, in order, that they belong to; None: record i has entry i alone."""
 
     codes: IntArray
     records: IntArray | None = None
@@ -182,7 +179,7 @@ class ListReader:
         null = msgspec.Raw(msgspec.json.encode(_NULL))
         raw = [null if text is None else text for text in lists]
         if self._nullable:
-            raw = [null if _is_null(text) else text for text in raw]
+            raw = [null if len(text) == 4 and bytes(text) == b"null" else text for text in raw]
         lengths = np.fromiter(map(len, raw), np.int64, len(raw))
         parts = int(lengths.sum()) // _TOGETHER + 1
         step = -(-len(raw) // parts) or 1
@@ -280,10 +277,6 @@ def _ends_like(whole: bytes, key: bytes) -> int:
     wanted = np.frombuffer(end, np.uint32)
     parts = (np.frombuffer(whole[at:], np.uint32, (size - at) // 4) for at in range(min(4, size)))
     return sum(int(np.count_nonzero(part == wanted)) for part in parts)
-
-
-def _is_null(text: msgspec.Raw) -> bool:
-    return len(text) == len(b"null") and bytes(text) == b"null"
 
 
 def _is_simple(text: bytes) -> bool:

@@ -91,10 +91,7 @@ class RecordColumns:
         return next(column.codes for coded, column, _ in self._coded if coded == name)
 
     def __call__(self, decoded: Decoded) -> Columns:
-        """Return the columns of a batch.
-
-        A category's code is the place in the field's domain, or the domain's length for other texts and null.
-        """
+        """Return the columns of a batch; a category's code is its place in the domain, or the domain's length."""
         records = decoded.records
         answers = np.empty((self._tests, len(records)), np.bool_)
         codes: dict[str, Entries] = {}

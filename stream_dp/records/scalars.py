@@ -7,7 +7,7 @@ context `folder`). This file knows no part of the pipeline.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -162,42 +162,23 @@ def moment(value: object) -> int:
     return parsed
 
 
+def must(holds: Callable[[Any], bool], why: str) -> AfterValidator:
+    """Return the validator of a value for which this holds; `why` says what the value must be."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(why)
+        return value
+
+    return AfterValidator(check)
+
+
 def _absurd(epsilon: Fraction) -> Fraction:
     if epsilon <= 0:
         raise ValueError("must be greater than 0")
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise ValueError("must lie between 0.000001 (no use) and 100 (no privacy)")
     return epsilon
-
-
-def _small(delta: Fraction) -> Fraction:
-    if not 0 <= delta <= LARGEST_DELTA:
-        raise ValueError("must lie between 0 and 0.001: well below one over the number of people")
-    return delta
-
-
-def _above_one(order: Fraction) -> Fraction:
-    if not 1 < order <= 10**6:
-        raise ValueError("must be greater than 1, and no more than a million")
-    return order
-
-
-def _probability(value: Fraction) -> Fraction:
-    if not 0 < value < 1:
-        raise ValueError("must lie strictly between 0 and 1")
-    return value
-
-
-def _part(value: Fraction) -> Fraction:
-    if not 0 <= value <= 1:
-        raise ValueError("must lie between 0 and 1, such as 0.1")
-    return value
-
-
-def _some(value: Fraction) -> Fraction:
-    if not SMALLEST_SHARE <= value <= 1:
-        raise ValueError("must lie between 1e-6 and 1, such as 1/4")
-    return value
 
 
 def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
@@ -256,14 +237,30 @@ Named: TypeAlias = Annotated[Exact, BeforeValidator(_noiseless)]
 """One that somebody has named, and no float that was computed."""
 
 Epsilon: TypeAlias = Annotated[Named, AfterValidator(_absurd)]
-Delta: TypeAlias = Annotated[Named, AfterValidator(_small)]
-Order: TypeAlias = Annotated[Named, AfterValidator(_above_one)]
-Confidence: TypeAlias = Annotated[Named, AfterValidator(_probability)]
+Delta: TypeAlias = Annotated[
+    Named,
+    must(
+        lambda delta: 0 <= delta <= LARGEST_DELTA,
+        "must lie between 0 and 0.001: well below one over the number of people",
+    ),
+]
+Order: TypeAlias = Annotated[
+    Named,
+    must(lambda order: 1 < order <= 10**6, "must be greater than 1, and no more than a million"),
+]
+Confidence: TypeAlias = Annotated[
+    Named, must(lambda value: 0 < value < 1, "must lie strictly between 0 and 1")
+]
 Size: TypeAlias = Annotated[
     int, Field(ge=2**10, le=2**30), BeforeValidator(size), WithJsonSchema(_form(_SIZE, "64KiB"))
 ]
-Share: TypeAlias = Annotated[Exact, AfterValidator(_part)]
-PublicShare: TypeAlias = Annotated[Exact, AfterValidator(_some)]
+Share: TypeAlias = Annotated[
+    Exact, must(lambda value: 0 <= value <= 1, "must lie between 0 and 1, such as 0.1")
+]
+PublicShare: TypeAlias = Annotated[
+    Exact,
+    must(lambda value: SMALLEST_SHARE <= value <= 1, "must lie between 1e-6 and 1, such as 1/4"),
+]
 Duration: TypeAlias = Annotated[
     int, Field(gt=0, le=10**12), BeforeValidator(milliseconds), WithJsonSchema(DURATION_FORM)
 ]

@@ -14,19 +14,16 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
-from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems
+from stream_dp.records.amount_units import Clamp, Step, number_problems
 from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.statistics.parts.alarms import (
     Looking,
-    adds_both_signs,
-    amount_watched,
+    OnSums,
     compared_by,
     daily,
     level_problems,
-    may_be_negative,
     sign_problems,
-    sum_problems,
     usual_problems,
     window_terms,
 )
@@ -43,7 +40,7 @@ from stream_dp.statistics.parts.windows import (
 AlertMechanism: TypeAlias = Alerts | Monitor | SumMonitor | WindowAlerts
 
 
-class AlertsSeries(GroupedSeries):
+class AlertsSeries(OnSums, GroupedSeries):
     """Per category: have at least about `threshold` events come since its last alert, of these in the last window?
 
     With `below`: have less than about so many come in it? `usual` is the count at which an alarm is a false one. `of` a
@@ -67,18 +64,6 @@ class AlertsSeries(GroupedSeries):
     step: Step = Fraction(1)
 
     @property
-    def amount(self) -> Amount | None:
-        return amount_watched(self.of, self.clamp, self.step)
-
-    @property
-    def grain(self) -> Fraction:
-        return self.step
-
-    @property
-    def signed(self) -> bool:
-        return may_be_negative(self.amount)
-
-    @property
     def over(self) -> str | None:
         """The window that it looks at; None: all since the alert before."""
         return self.windows[0] if self.windows else self.window
@@ -88,10 +73,6 @@ class AlertsSeries(GroupedSeries):
         over = "" if self.over is None else f" over {self.over}"
         of = "" if self.of is None else f" on {self.of}"
         return f"alerts{of} by {self.by_text}{over}"
-
-    @property
-    def error_unit(self) -> str:
-        return "events" if self.of is None else f"of {self.of}"
 
     @property
     def meaning(self) -> str:
@@ -123,14 +104,14 @@ class AlertsSeries(GroupedSeries):
         if self.below and self.over is None:
             why = "every count since an alert begins below: name a window, such as windows: [1h]"
             problems.append(problem(("below",), why))
-        signed = adds_both_signs(self.of, self.clamp)
+        signed = self.perhaps_signed
         at, step = ("threshold",), self.step
         return [
             *problems,
             *level_problems(at, self.threshold, below=self.below, step=step, signed=signed),
             *usual_problems(self.threshold, self.below, self.usual),
             *sign_problems((), self.usual, signed=signed),
-            *sum_problems(self.of, self.clamp, self.step),
+            *self.sum_problems(),
         ]
 
     def _window_problems(self, at: Place, name: str | None) -> list[InitErrorDetails]:

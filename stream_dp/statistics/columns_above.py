@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove
 from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting
 from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
@@ -17,7 +16,6 @@ from stream_dp.statistics.parts.series_spec import GroupedSeries
 class ColumnsAboveSeries(GroupedSeries):
     """How many categories have had at least `level` events so far."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["columns_above"] = "columns_above"

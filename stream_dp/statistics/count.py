@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Literal
 
-from stream_dp.journal.release import Shape
 from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_tree
 from stream_dp.statistics.parts.predicted_errors import better_counter
 from stream_dp.statistics.parts.series_spec import RECORDS
@@ -12,7 +11,6 @@ from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
 class CountSeries(WindowedSeries):
     """How many events so far, or over sliding windows."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("method", *WindowedSeries.later)
 
     statistic: Literal["count"] = "count"

@@ -6,14 +6,13 @@ of those a single user may have any number. Who is counted is the guard's to say
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Contrasts
@@ -30,8 +29,6 @@ SHARE = (Fraction(0), Fraction(1))
 class CutOffSeries(SeriesSpec):
     """The share of active users who were cut off, since the cap's window began and in the one before."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
-
     statistic: Literal["cut_off"] = "cut_off"
     window: Window | None = None
 
@@ -39,10 +36,6 @@ class CutOffSeries(SeriesSpec):
     def views(self) -> tuple[str, ...]:
         """The window that is open, and the whole one before it; nothing where the cap holds for ever."""
         return () if self.window is None else (self.window, f"{self.window} before")
-
-    @property
-    def form(self) -> Shape:
-        return self.shape if self.window is None else Shape.WINDOWS
 
     @property
     def identifier(self) -> CapUse:

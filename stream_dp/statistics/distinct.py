@@ -1,13 +1,12 @@
 """The statistic `distinct`: how many different identifiers came, so far or since a public window began."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.records.record_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
@@ -29,8 +28,6 @@ _NO_IDENTIFIER = ", not a text, an integer or a category"
 class DistinctSeries(SeriesSpec):
     """How many different values the field `of` has had, so far or since the window began."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
-
     statistic: Literal["distinct"] = "distinct"
     of: FieldName
     window: Window | None = None
@@ -44,10 +41,6 @@ class DistinctSeries(SeriesSpec):
     @property
     def views(self) -> tuple[str, ...]:
         return () if self.declared is None else (self.declared,)
-
-    @property
-    def form(self) -> Shape:
-        return Shape.SCALAR if self.declared is None else Shape.WINDOWS
 
     @property
     def identifier(self) -> Identified:

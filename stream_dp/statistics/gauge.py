@@ -4,13 +4,12 @@ Over sliding windows it tells how many more came than went in them.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.amount_units import Sign
 from stream_dp.records.conditions import typed, value_problem
@@ -26,10 +25,6 @@ _KINDS = ("category", "text", "boolean", "integer")
 _NO_SIGN = "; a gauge needs a category, text, boolean or integer"
 
 
-def _several(value: object) -> object:
-    return value if isinstance(value, list | tuple) else (value,)
-
-
 def _nothing(value: object) -> object:
     if value in (0, "0"):
         return 0
@@ -39,15 +34,16 @@ def _nothing(value: object) -> object:
 Values: TypeAlias = Annotated[
     tuple[Value, ...],
     Field(min_length=1, max_length=1000),
-    BeforeValidator(_several, json_schema_input_type=Value | tuple[Value, ...]),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else (value,),
+        json_schema_input_type=Value | tuple[Value, ...],
+    ),
 ]
 Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
 
 
 class GaugeSeries(SingleOrKeyed):
     """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far or over windows."""
-
-    shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["gauge"] = "gauge"
     of: FieldName

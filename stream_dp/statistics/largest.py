@@ -7,7 +7,6 @@ from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import Largest
 from stream_dp.records.groupings import rank_problems
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -23,7 +22,6 @@ from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 class LargestSeries(GroupedSeries):
     """How many events so far in the category of rank `rank`; rank 1 is `maximum`."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["largest"] = "largest"

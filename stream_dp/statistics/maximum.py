@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
-from stream_dp.journal.release import Shape, name_bytes
+from stream_dp.journal.release import name_bytes
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -29,7 +29,6 @@ _NAMED = "the name is told too, at no further cost, and the error is that of its
 class MaximumSeries(GroupedSeries):
     """How many events so far in the category that has most, and which it is."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["maximum"] = "maximum"
@@ -56,8 +55,8 @@ class MaximumSeries(GroupedSeries):
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
             (value,) = clipped(answer).tolist()
-            name = leading_name(mechanism, names, state)
-            return {"value": value} if name is None else {"name": name, "value": value}
+            place = mechanism.leader(state)
+            return {"value": value} if place is None else {"name": names[place], "value": value}
 
         return tell
 
@@ -66,8 +65,3 @@ class MaximumSeries(GroupedSeries):
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
         return int(totals.max())
-
-
-def leading_name(mechanism: Any, names: Sequence[str], state: Any) -> str | None:
-    place: int | None = mechanism.leader(state)
-    return None if place is None else names[place]

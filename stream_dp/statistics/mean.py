@@ -8,14 +8,14 @@ noise is made for that, however large the amounts are.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
-from stream_dp.journal.release import Shape, name_bytes
+from stream_dp.journal.release import name_bytes
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
@@ -45,8 +45,6 @@ class MeanPart:
 
 class MeanSeries(AmountSeries):
     """The mean of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
-
-    shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["mean"] = "mean"
 

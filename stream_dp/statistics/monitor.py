@@ -23,7 +23,7 @@ from stream_dp.mechanisms.watches.monitor_state import (
     ThresholdQuery,
     WatchTerms,
 )
-from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems
+from stream_dp.records.amount_units import Clamp, Step, number_problems
 from stream_dp.records.conditions import Test, Where, tests_of, where_problems
 from stream_dp.records.groupings import (
     By,
@@ -46,16 +46,13 @@ from stream_dp.records.scalars import (
 )
 from stream_dp.statistics.parts.alarms import (
     Looking,
-    adds_both_signs,
-    amount_watched,
+    OnSums,
     compared_by,
     daily,
     is_window,
     level_problems,
-    may_be_negative,
     over_problems,
     sign_problems,
-    sum_problems,
     usual_problems,
     window_terms,
 )
@@ -333,7 +330,7 @@ ROOM = 100  # places for watches that come by message, where the file does not s
 _TOLD = 100  # watches that readers are told of
 
 
-class MonitorSeries(SeriesSpec):
+class MonitorSeries(OnSums, SeriesSpec):
     """Which of many watches fire in a tick. `of` a number, within `clamp` and on a grid of `step`, they look at sums.
 
     `touch` is the most watches that one event may count in at once, as many as the filters allow where it is left out;
@@ -357,30 +354,18 @@ class MonitorSeries(SeriesSpec):
 
     def own_problems(self) -> list[InitErrorDetails]:
         problems = super().own_problems()
-        signed, seen = adds_both_signs(self.of, self.clamp), set[str]()
+        signed, seen = self.perhaps_signed, set[str]()
         for place, watch in enumerate(self.watch):
             if watch.name in seen:
                 why = f"a watch '{watch.name}' is already there"
                 problems.append(problem(("watch", place, "name"), why))
             seen.add(watch.name)
             problems += _threshold_problems(("watch", place), watch, self.step, signed=signed)
-        return [*problems, *sum_problems(self.of, self.clamp, self.step)]
+        return [*problems, *self.sum_problems()]
 
     @property
     def parts(self) -> tuple[WatchSpec, ...]:
         return self.watch
-
-    @property
-    def amount(self) -> Amount | None:
-        return amount_watched(self.of, self.clamp, self.step)
-
-    @property
-    def grain(self) -> Fraction:
-        return self.step
-
-    @property
-    def signed(self) -> bool:
-        return may_be_negative(self.amount)
 
     @property
     def price(self) -> Fraction:
@@ -393,10 +378,6 @@ class MonitorSeries(SeriesSpec):
             return watches
         low, high = map(decimal_text, (self.amount.lowest, self.amount.highest))
         return f"{watches} on sums of {self.of}, each from {low} to {high}"
-
-    @property
-    def error_unit(self) -> str:
-        return "events" if self.of is None else f"of {self.of}"
 
     @property
     def meaning(self) -> str:
@@ -471,10 +452,7 @@ class MonitorSeries(SeriesSpec):
         return None if self.ask == "anyone" else () if self.ask == "operator" else tuple(self.ask)
 
     def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> WatchSpec:
-        """Return one more watch, which no event may count in that counts in `touch` others.
-
-        So no event does among those that there are: it is enough to look at the events of this watch.
-        """
+        """Return one more watch; refuse one where an event of it may count in `touch` others."""
         roster: WatchRoster = asking
         watch = WatchSpec.model_validate(data)
         problems = [

@@ -24,7 +24,7 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQu
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree, best_levels
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
-from stream_dp.records.scalars import FieldName, milliseconds, problem
+from stream_dp.records.scalars import FieldName, milliseconds, must, problem
 from stream_dp.records.schema import Fields, FieldSpec
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
@@ -90,13 +90,11 @@ class ValueGrid:
         )
 
 
-def _told_apart(value: int) -> int:
-    if value < 2:
-        raise ValueError("must be 2 or more: one bucket tells no value from another")
-    return value
-
-
-Buckets = Annotated[int, Field(le=MOST_BUCKETS), AfterValidator(_told_apart)]
+Buckets = Annotated[
+    int,
+    Field(le=MOST_BUCKETS),
+    must(lambda n: n >= 2, "must be 2 or more: one bucket tells no value from another"),
+]
 
 
 def grid_problems(
@@ -269,10 +267,6 @@ class QuantilesSeries(SeriesSpec):
             return self.every
         spans = tuple(name for name in self.windows if name != EVER)
         return (*spans, EVER) if EVER in self.windows or not spans else spans
-
-    @property
-    def form(self) -> Shape:
-        return Shape.WINDOWS
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
         return tuple(map(decimal_text, self.at))

@@ -7,7 +7,7 @@ leave only records that the other counts too, it is a share, and stays from 0 to
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, InstanceOf, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
@@ -49,8 +49,6 @@ def _none(value: object) -> object:
 
 class RatioSeries(SeriesSpec):
     """The releases of the series `of` over those of the series `over`, with so many `digits` behind the point."""
-
-    shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["ratio"] = "ratio"
     epsilon: SkipJsonSchema[

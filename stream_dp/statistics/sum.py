@@ -1,12 +1,11 @@
 """The statistic `sum`: how much of a clamped number, so far or over sliding windows, over all or by what it goes by."""
 
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.records.amount_units import (
     Amount,
     Clamp,
@@ -67,8 +66,6 @@ class AmountSeries(SingleOrKeyed):
 
 class SumSeries(AmountSeries):
     """The sum of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
-
-    shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["sum"] = "sum"
 

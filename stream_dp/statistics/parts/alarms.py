@@ -7,7 +7,7 @@ knows no statistic.
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import InitErrorDetails
 
@@ -87,21 +87,6 @@ def usual_problems(threshold: int, below: bool, usual: int | None) -> list[InitE
     return [problem(("usual",), f"must be {limit}: at another count an alarm is not false")]
 
 
-def amount_watched(
-    of: str | None, clamp: tuple[Fraction, Fraction] | None, step: Fraction
-) -> Amount | None:
-    return None if of is None or clamp is None else Amount(of, *clamp, step)
-
-
-def adds_both_signs(of: str | None, clamp: Clamp | None) -> bool:
-    """Say whether a sum may be below 0; where the clamp is missing too, which is told at once."""
-    return of is not None and (clamp is None or clamp[0] < 0)
-
-
-def may_be_negative(amount: Amount | None) -> bool:
-    return amount is not None and amount.lowest < 0
-
-
 def level_problems(
     at: Place, level: int | None, *, below: bool, step: Fraction, signed: bool
 ) -> list[InitErrorDetails]:
@@ -123,17 +108,6 @@ def sign_problems(at: Place, usual: int | None, *, signed: bool) -> list[InitErr
     return []
 
 
-def sum_problems(of: str | None, clamp: Clamp | None, step: Fraction) -> list[InitErrorDetails]:
-    if of is None:
-        given = (("clamp", clamp is not None), ("step", step != 1))
-        why = "is of a sum: name its field with of"
-        return [problem((key,), why) for key, is_there in given if is_there]
-    if clamp is None:
-        why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
-        return [problem(("of",), why)]
-    return clamp_problems(clamp, step)
-
-
 def over_problems(at: Place, over: str | None, clock: Clock) -> list[InitErrorDetails]:
     return length_problems((*at, "over"), over, clock) if over and is_window(over) else []
 
@@ -143,3 +117,45 @@ def is_window(over: str | None) -> bool:
         return over is not None and milliseconds(over) > 0
     except ValueError:
         return False
+
+
+class OnSums:
+    """What alerts and monitors say of the sums that they may look at, by their keys `of`, `clamp` and `step`."""
+
+    if TYPE_CHECKING:
+        of: str | None
+        clamp: Clamp | None
+        step: Fraction
+
+    @property
+    def amount(self) -> Amount | None:
+        if self.of is None or self.clamp is None:
+            return None
+        return Amount(self.of, *self.clamp, self.step)
+
+    @property
+    def grain(self) -> Fraction:
+        return self.step
+
+    @property
+    def signed(self) -> bool:
+        return self.amount is not None and self.amount.lowest < 0
+
+    @property
+    def perhaps_signed(self) -> bool:
+        """Whether a sum may be below 0; so may one without a clamp, which is a problem by itself."""
+        return self.of is not None and (self.clamp is None or self.clamp[0] < 0)
+
+    @property
+    def error_unit(self) -> str:
+        return "events" if self.of is None else f"of {self.of}"
+
+    def sum_problems(self) -> list[InitErrorDetails]:
+        if self.of is None:
+            given = (("clamp", self.clamp is not None), ("step", self.step != 1))
+            why = "is of a sum: name its field with of"
+            return [problem((key,), why) for key, is_there in given if is_there]
+        if self.clamp is None:
+            why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
+            return [problem(("of",), why)]
+        return clamp_problems(self.clamp, self.step)

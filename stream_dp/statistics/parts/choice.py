@@ -301,11 +301,7 @@ def by_tree(setting: Setting, epsilon: Fraction, why: str) -> Choice:
 
 
 def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
-    """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP.
-
-    Raises:
-        NotDerivable: no delta is granted.
-    """
+    """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP."""
     if setting.gdp:
         alone = _alone(setting, epsilon, "method")
         rho = gaussian_budget(alone) ** 2 / 2 / setting.steps**2

@@ -199,10 +199,7 @@ def _made(form: str, demand: Demand) -> HSS | PerBinHSS:
 
 @lru_cache(maxsize=64)
 def break_even(demand: Demand) -> int:
-    """Return up to about how many events over the horizon an HSS is taken; a power of two up to MOST_EVENTS, or 0.
-
-    The more events, the worse is HSS beside a tree: found by bisection.
-    """
+    """Return up to about how many events an HSS is taken, by bisection: a power of two up to MOST_EVENTS, or 0."""
     forms = all_forms(demand)
     low, high = -1, MOST_EVENTS.bit_length()
     while high - low > 1:
@@ -242,11 +239,7 @@ def joint_hss(demand: Demand) -> HSS:
 
 
 def with_gaussian_counter(demand: Demand) -> GaussianHSS:
-    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation.
-
-    Raises:
-        NotDerivable: no delta is granted.
-    """
+    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation."""
     setting = demand.setting
     rho = largest_rho(setting, demand.epsilon, "counter")
     share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
@@ -303,12 +296,7 @@ def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
 
 
 def paper_hss_choice(demand: Demand) -> Choice:
-    """Choose Alg. 4; the error to expect is predicted for the expected events, or else for one a tick.
-
-    Raises:
-        NotDerivable: Gaussian counters, and no delta is granted.
-        UsageError: the relation is not `replace`, the quantity is not 1-sensitive under ~_H, or there is none.
-    """
+    """Choose Alg. 4; the error to expect is predicted for the expected events, or else for one a tick."""
     setting = demand.setting
     if demand.quantity is None:
         raise UsageError("method paper_hss: [HSV] Alg. 4 releases one quantity, not a histogram")

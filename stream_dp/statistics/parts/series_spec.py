@@ -134,10 +134,7 @@ class Asked:
         return None
 
     def asking(self, keys: Sequence[str], mechanism: Any, counts_band: int | None) -> Asking | None:
-        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release.
-
-        `keys` names the entries of its answers.
-        """
+        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release."""
         return None
 
     def ask_band(
@@ -183,11 +180,7 @@ class Derived:
     def made(
         self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
     ) -> MadeOf:
-        """Return what its releases are made by, of the `inputs`.
-
-        Raises:
-            UsageError: nothing can be made of these.
-        """
+        """Return what its releases are made by, of the `inputs`; raise UsageError where nothing can be."""
         raise UsageError("a series with a mechanism of its own is made of no other")
 
     def input_problems(self, others: Mapping[str, "SeriesSpec"]) -> list[InitErrorDetails]:
@@ -198,7 +191,7 @@ class Derived:
 class SeriesSpec(Asked, Derived, Frozen, ABC):
     """An entry of `series:`: a statistic of the records that pass all of `where`."""
 
-    shape: ClassVar[Shape]
+    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ()
     """The keys that came later: at their defaults they are left out of fingerprints."""
     rights: ClassVar[tuple[str, ...]] = ()
@@ -294,10 +287,7 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         return 1
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell | None:
-        """Return what makes the answer, or that of the window at `place`, public; None: its counts are released.
-
-        Its ticks count from the mechanism's first.
-        """
+        """Return what makes an answer, or the window at `place`, public, ticks counted from its first; None: counts."""
         return None
 
     def told_bytes(self, names: Sequence[str]) -> int | None:
@@ -310,7 +300,7 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
 
     @property
     def form(self) -> Shape:
-        return self.shape
+        return Shape.WINDOWS if self.views else self.shape
 
     @property
     def price(self) -> Fraction:
@@ -349,17 +339,10 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
 
     @abstractmethod
     def choose(self, setting: Setting) -> Choice:
-        """Choose the mechanism, from the specification alone.
-
-        Raises:
-            UsageError: no mechanism fits; NotDerivable: no rule covers it.
-        """
+        """Choose the mechanism, from the specification alone; raise UsageError or NotDerivable where none fits."""
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        """Return what an exact release would show after rows that add up to `totals`; None where nothing would.
-
-        For sources declared public only. `totals` has shape (width,), `keys` names its entries.
-        """
+        """Return what an exact release of public data shows, of totals of shape (width,); None where nothing would."""
         return None
 
     @property
@@ -451,10 +434,7 @@ class LiveRoom:
 
     @classmethod
     def of(cls, ledgers: int, series: int, total: int, entries: int | None) -> "LiveRoom":
-        """Return the room of each of so many ledgers: an even share of `total` series, at most `series` of them.
-
-        `entries` None: an even share of `SHARED_ENTRIES`.
-        """
+        """Return the room of each of so many ledgers: an even share of `total` series, at most `series` of them."""
         share = max(1, total // ledgers)
         room = SHARED_ENTRIES // ledgers if entries is None else entries
         if share < series:

@@ -131,11 +131,7 @@ class WatchRoster:
         return selections
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
-        """Return the query that compares a watch with a threshold.
-
-        Raises:
-            UsageError: no watch of the monitor, or no threshold; every problem is named with its key.
-        """
+        """Return the query that compares a watch with a threshold; raise UsageError with every problem by its key."""
         wrong = [f"{key}: is missing" for key in _TAKEN if key not in parameters]
         if others := sorted(parameters.keys() - set(_TAKEN)):
             wrong.append(

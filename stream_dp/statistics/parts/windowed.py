@@ -117,10 +117,6 @@ class WindowedSeries(SeriesSpec):
         return views(self.declared)
 
     @property
-    def form(self) -> Shape:
-        return Shape.WINDOWS if self.declared else self.shape
-
-    @property
     def over(self) -> str:
         return windows_words(self.declared) if self.declared else "so far"
 
@@ -159,9 +155,7 @@ class SingleOrKeyed(WindowedSeries):
 
     @property
     def form(self) -> Shape:
-        if self.declared:
-            return Shape.WINDOWS
-        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
+        return Shape.HISTOGRAM if self.keyed and not self.declared else super().form
 
     @property
     def keyed(self) -> bool:
