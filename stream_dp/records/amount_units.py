@@ -9,7 +9,7 @@ noise is made for. Null, and what is no number, adds nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import AfterValidator
@@ -69,9 +69,7 @@ class Sign:
     plus: tuple[str, ...]
     minus: tuple[str, ...]
 
-    @property
-    def units(self) -> tuple[int, int]:
-        return -1, 1
+    units: ClassVar[tuple[int, int]] = (-1, 1)
 
     def tests(self, fields: Mapping[str, Any]) -> tuple[Test, Test]:
         up, down = (self._test(fields[self.field], texts) for texts in (self.plus, self.minus))
@@ -150,9 +148,7 @@ class Known:
 
     field: str
 
-    @property
-    def units(self) -> tuple[int, int]:
-        return 0, 1
+    units: ClassVar[tuple[int, int]] = (0, 1)
 
     def of(self, numbers: Numbers) -> IntArray:
         if numbers.known is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,13 +216,8 @@ class Identified:
     field: str
     span: int | None = None
 
-    @property
-    def units(self) -> tuple[int, int]:
-        return 0, 1
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return ("",)
+    units: ClassVar[tuple[int, int]] = (0, 1)
+    keys: ClassVar[tuple[str, ...]] = ("",)
 
     def counts(self, user: str | None) -> bool:
         """Whether it counts those who are protected, whom the field `user` names."""
@@ -238,18 +233,9 @@ class CapUse:
 
     span: int | None = None
 
-    @property
-    def field(self) -> str:
-        """What is remembered, in a word."""
-        return "user"
-
-    @property
-    def units(self) -> tuple[int, int]:
-        return 0, 1
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return ACTIVE, CUT
+    field: ClassVar[str] = "user"  # what is remembered, in a word
+    units: ClassVar[tuple[int, int]] = (0, 1)
+    keys: ClassVar[tuple[str, ...]] = (ACTIVE, CUT)
 
     def counts(self, user: str | None) -> bool:
         return True

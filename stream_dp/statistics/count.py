@@ -12,13 +12,10 @@ class CountSeries(WindowedSeries):
     """How many events so far, or over sliding windows."""
 
     later: ClassVar[tuple[str, ...]] = ("method", *WindowedSeries.later)
+    counted: ClassVar[str] = RECORDS
 
     statistic: Literal["count"] = "count"
     method: Literal["tree", "gaussian", "auto"] = "auto"
-
-    @property
-    def counted(self) -> str:
-        return RECORDS
 
     @property
     def about(self) -> str:

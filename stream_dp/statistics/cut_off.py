@@ -6,7 +6,7 @@ of those a single user may have any number. Who is counted is the guard's to say
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
@@ -29,6 +29,10 @@ SHARE = (Fraction(0), Fraction(1))
 class CutOffSeries(SeriesSpec):
     """The share of active users who were cut off, since the cap's window began and in the one before."""
 
+    # of a share nothing can be predicted, of the two numbers it is made of it can
+    error_unit: ClassVar[str] = "users in either number"
+    numbers: ClassVar[int] = ENTRIES
+
     statistic: Literal["cut_off"] = "cut_off"
     window: Window | None = None
 
@@ -47,18 +51,9 @@ class CutOffSeries(SeriesSpec):
         return f"the share of the users active {when} who had events beyond their cap, which are not counted"
 
     @property
-    def error_unit(self) -> str:
-        """Users: of a share nothing can be predicted, of the two numbers it is made of it can."""
-        return "users in either number"
-
-    @property
     def parameters(self) -> dict[str, int | str]:
         when = {} if self.window is None else {"told": "since a window began"}
         return {"within": WITHIN, **when}
-
-    @property
-    def numbers(self) -> int:
-        return ENTRIES
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""

@@ -24,16 +24,13 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
     later: ClassVar[tuple[str, ...]] = ("expected_shape", "counter", *WindowedSeries.later)
+    counted: ClassVar[str] = RECORDS
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
-
-    @property
-    def counted(self) -> str:
-        return RECORDS
 
     @property
     def about(self) -> str:

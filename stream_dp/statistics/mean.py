@@ -8,7 +8,7 @@ noise is made for that, however large the amounts are.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class MeanPart:
 class MeanSeries(AmountSeries):
     """The mean of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
 
+    numbers: ClassVar[int] = 2
+
     statistic: Literal["mean"] = "mean"
 
     @property
@@ -69,10 +71,6 @@ class MeanSeries(AmountSeries):
         if self.by is None:
             return ("",)
         return tuple(key.removeprefix("sum/") for key in keys[: len(keys) // 2])
-
-    @property
-    def numbers(self) -> int:
-        return 2
 
     def choose(self, setting: Setting) -> Choice:
         """Choose sums and counts on the same windows, and the shares with which the mean is best on the average."""

@@ -231,6 +231,8 @@ class QuantilesSeries(SeriesSpec):
     shape: ClassVar[Shape] = Shape.HISTOGRAM
     later: ClassVar[tuple[str, ...]] = ("clamp", "edges", "buckets", "windows", "every")
 
+    error_unit: ClassVar[str] = "events in rank"
+
     statistic: Literal["quantiles"] = "quantiles"
     of: FieldName
     clamp: Clamp | None = None
@@ -292,10 +294,6 @@ class QuantilesSeries(SeriesSpec):
     @property
     def nonnegative(self) -> bool:
         return self.grid.ends[0] >= 0
-
-    @property
-    def error_unit(self) -> str:
-        return "events in rank"
 
     @property
     def parameters(self) -> dict[str, int | str]:

@@ -7,7 +7,7 @@ leave only records that the other counts too, it is a share, and stays from 0 to
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, InstanceOf, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
@@ -49,6 +49,8 @@ def _none(value: object) -> object:
 
 class RatioSeries(SeriesSpec):
     """The releases of the series `of` over those of the series `over`, with so many `digits` behind the point."""
+
+    error_unit: ClassVar[str] = ""  # how far off it is depends on how much was counted
 
     statistic: Literal["ratio"] = "ratio"
     epsilon: SkipJsonSchema[
@@ -93,11 +95,6 @@ class RatioSeries(SeriesSpec):
     def nonnegative(self) -> bool:
         """Whether the numerator is; the denominator always is."""
         return self._of is not None and self._of.nonnegative
-
-    @property
-    def error_unit(self) -> str:
-        """Nothing: how far off it is depends on how much was counted."""
-        return ""
 
     @property
     def parameters(self) -> dict[str, int | str]:
