@@ -92,7 +92,6 @@ class Flood:
         """Nothing to connect to."""
 
     async def seek(self, place: int) -> None:
-        """Continue at this place."""
         self.place = max(0, place)
 
     async def read(self) -> Sequence[Question]:
@@ -127,7 +126,6 @@ class FloodedWorld(MonitorWorld):
     queue: Flood = field(init=False)
 
     async def flooded(self, messages: int, seed: int) -> None:
-        """Run an engine through the flood, to its end."""
         values, self.ids = flood(messages, Random(seed))
         source = Stopping(0)
         self.queue = Flood(values, source)
@@ -140,7 +138,6 @@ class FloodedWorld(MonitorWorld):
         await run
 
     def plugged(self, engine: Engine) -> None:
-        """Give an engine the flood."""
         engine._ports = replace(engine._ports, questions=self.queue)
 
     def over(self, engine: Engine, messages: int) -> bool:

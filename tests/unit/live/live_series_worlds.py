@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
-from stream_dp.engine.ports import Batch, Journal, Ports
+from stream_dp.engine.ports import Audience, Batch, Journal, Ports
 from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, decode
@@ -42,7 +43,6 @@ SEALER = Sealer(bytes(range(32)), "shop")
 
 
 def record(tick: int, country: str, amount: int | str | None) -> bytes:
-    """One event in the middle of a tick."""
     time = f"2026-01-01T{tick:02}:30:00Z"
     return json.dumps({"time": time, "country": country, "amount": amount}).encode()
 
@@ -73,12 +73,10 @@ class Stopping(MemorySource):
         self.moved = asyncio.Event()
 
     def go(self, limit: int) -> None:
-        """Go on to this mark."""
         self.limit = limit
         self.moved.set()
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch, if it is allowed already."""
         while self._left and (self._left[0].mark or 0) > self.limit:
             self.moved.clear()
             await self.moved.wait()
@@ -100,13 +98,11 @@ class World:
     planner: LiveSeriesPlanner = field(init=False)
     words: SeriesWords = field(init=False)
 
-    @property
+    @cached_property
     def built(self) -> Built:
-        """The pipeline, built."""
         return build(PipelineSpec.model_validate(self.pipeline))
 
     def seed(self) -> bytes:
-        """A seed, noted."""
         self.drawn.append(self.seeds())
         return self.drawn[-1]
 
@@ -115,19 +111,23 @@ class World:
         ports = Ports(
             source, journal or MemoryJournal(self.store), MemorySink(self.bodies), ManualClock(0), SEALER, self.seed,
         )  # fmt: skip
-        built = self.built
+        return self.started(ports)
+
+    def started(self, ports: Ports, kind: type[Engine] = Engine, **more: Any) -> Engine:
+        """A new engine over these ports; `more` are fields of its plan, and `per_tick`."""
+        built, per_tick = self.built, more.pop("per_tick", 100)
         plan = built.run_config(0, private=self.noise is NoiseStream)
-        plan = replace(plan, read_again=self.read_again)
+        plan = replace(plan, read_again=self.read_again, **more)
         router = OpenRouter(built.spec, plan.origin)
-        self.planner = LiveSeriesPlanner(built.spec, router)
-        words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())
-        return Engine(
+        self.planner, seen = LiveSeriesPlanner(built.spec, router), FiredWatches()
+        self.words = SeriesWords(built, self.planner, self.begins, seen)
+        reader = Understanding(SignedMessages("shop", SEALER.query_token), self.words)
+        engine: Engine = kind(
             plan, router, ports, self.noise,
-            requests=Requests(
-                self.planner, built.subledgers(),
-                Understanding(SignedMessages("shop", SEALER.query_token), words),
-            ),
+            Audience(lambda release: seen.take(release, engine.admission.registry)),
+            requests=Requests(self.planner, built.subledgers(), reader, per_tick),
         )  # fmt: skip
+        return engine
 
     def releases(self, series: str) -> dict[int, Any]:
         """Tick -> value, values or the keys that fired of a series, of what is public."""
@@ -140,7 +140,6 @@ class World:
         }
 
     def commits(self) -> list[Commit]:
-        """What the journal holds."""
         return [decode(SEALER.open(n, each)) for n, each in enumerate(self.store.commits)]
 
     async def until(self, tick: int, run: "asyncio.Task[None] | None" = None) -> None:

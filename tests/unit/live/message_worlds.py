@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -17,20 +17,15 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Answering, Requests, Understanding
+from stream_dp.engine.messages.answering import Answering
 from stream_dp.engine.ports import Ports, Question
 from stream_dp.engine.series import Series
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.files.memory import MemoryAnswers
 from stream_dp.journal.commit import Answer, Asked
 from stream_dp.journal.release import Shape
-from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.envelope import write_envelope
-from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
-from stream_dp.noise import NoiseStream
-from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
-from stream_dp.pipeline.router import OpenRouter
 from stream_dp.testing.manual_clock import ManualClock
 
 NOW = 1_760_000_000_000
@@ -55,13 +50,11 @@ class Watched:
     guarantee, rows = inner.guarantee, inner.rows
 
     def init(self, noise: Noise) -> SparseVectorState:
-        """The first state."""
         return self.inner.init(noise)
 
     def step(
         self, state: SparseVectorState, message: Message, noise: Noise
     ) -> tuple[SparseVectorState, IntArray | None]:
-        """Count, tell, or compare."""
         if isinstance(message, Update):
             return (state if state.halted else self.inner.step(state, message, noise)[0]), None
         if message.threshold is None:
@@ -75,22 +68,18 @@ class ThresholdAsking:
     """Takes `threshold`, a whole number."""
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
-        """The query."""
         threshold = parameters.get("threshold")
         if type(threshold) is not int:
             raise UsageError("threshold: must be a whole number")
         return Query(threshold)
 
     def begins(self, parameters: Mapping[str, Any]) -> int | None:
-        """With its series."""
         return None
 
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
-        """What is told."""
         return {"threshold": parameters["threshold"], "above": bool(answer[0])}
 
     def answered(self, content: Mapping[str, Any], at: int) -> "ThresholdAsking":
-        """No list says what was asked."""
         return self
 
 
@@ -145,7 +134,6 @@ class ScriptedQuestions:
         """Nothing to connect to."""
 
     async def seek(self, place: int) -> None:
-        """Continue at this place."""
         self.place = max(0, place)
 
     async def read(self) -> Sequence[Question]:
@@ -174,29 +162,18 @@ class MessageWorld(World):
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
 
     def public_tick(self) -> int:
-        """The last tick that is public; -1 before the first."""
         return json.loads(self.bodies[-1])["tick"] if self.bodies else -1
 
     def messaging(self, source: Stopping, fuse: Fuse | None = None) -> Engine:
         """A new engine over what is kept."""
-        fuse, built = fuse or Fuse(), self.built
+        fuse = fuse or Fuse()
         ports = Ports(
             source, CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), self.clock, SEALER, self.seed,
             ScriptedQuestions(self.script, self.public_tick), CrashingAnswers(self.answers, fuse),
         )  # fmt: skip
-        plan = built.run_config(0, private=self.noise is NoiseStream)
+        plan = self.built.run_config(0)
         series = (plan.series[0], WATCHED) if self.watched else plan.series
-        plan = replace(plan, series=series, group=1, read_again=self.read_again)
-        router = OpenRouter(built.spec, plan.origin)
-        self.planner = LiveSeriesPlanner(built.spec, router)
-        words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())
-        return self.kind(
-            plan, router, ports, self.noise,
-            requests=Requests(
-                self.planner, built.subledgers(),
-                Understanding(SignedMessages("shop", SEALER.query_token), words), self.per_tick,
-            ),
-        )  # fmt: skip
+        return self.started(ports, self.kind, series=series, group=1, per_tick=self.per_tick)
 
     async def live(self, fuse: Fuse | None = None) -> None:
         """Run an engine until its last tick is public and the script is answered."""

@@ -3,26 +3,16 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
-from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, batches
+from unit.live.live_series_worlds import HORIZON, PIPELINE, batches
 from unit.live.message_worlds import (
-    CrashingAnswers,
     MessageWorld,
-    ScriptedQuestions,
     sealed,
     text,
 )
 
-from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Requests, Understanding
-from stream_dp.engine.ports import Audience, Ports
-from stream_dp.live.analyst_messages import SignedMessages
-from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
-from stream_dp.pipeline.router import OpenRouter
 from stream_dp.testing.noise import ZeroNoise
 
 WATCHES: list[dict[str, Any]] = [
@@ -45,7 +35,6 @@ FR = {"name": "fr", "where": [{"field": "country", "equals": "FR"}], "above": 4}
 
 
 def no_noise(seed: bytes, stream: int) -> ZeroNoise:
-    """None."""
     return ZeroNoise()
 
 
@@ -55,31 +44,7 @@ class MonitorWorld(MessageWorld):
 
     pipeline: dict[str, Any] = field(default_factory=lambda: PIPELINE_M)
 
-    def messaging(self, source: Stopping, fuse: Fuse | None = None) -> Engine:
-        """A new engine over what is kept."""
-        fuse, built = fuse or Fuse(), self.built
-        ports = Ports(
-            source, CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), self.clock, SEALER, self.seed,
-            ScriptedQuestions(self.script, self.public_tick), CrashingAnswers(self.answers, fuse),
-        )  # fmt: skip
-        plan = replace(
-            built.run_config(0, private=self.noise is not no_noise),
-            group=1,
-            read_again=self.read_again,
-        )
-        router = OpenRouter(built.spec, plan.origin)
-        self.planner = LiveSeriesPlanner(built.spec, router)
-        seen = FiredWatches()
-        self.words = words = SeriesWords(built, self.planner, lambda tick: None, seen)
-        engine: Engine = self.kind(
-            plan, router, ports, self.noise,
-            Audience(lambda release: seen.take(release, engine.admission.registry)),
-            requests=Requests(
-                self.planner, built.subledgers(),
-                Understanding(SignedMessages("shop", SEALER.query_token), words), self.per_tick,
-            ),
-        )  # fmt: skip
-        return engine
+    watched: bool = False
 
     def public_tick(self) -> int:
         """The last tick of which everything is public; -1 before the first."""
@@ -87,7 +52,6 @@ class MonitorWorld(MessageWorld):
         return max((tick for tick in ticks if ticks.count(tick) >= 2), default=-1)
 
     def replies(self) -> dict[str, dict[str, Any]]:
-        """The answers by id."""
         return {each["id"]: each for each in self.said() if each["id"] is not None}
 
 
@@ -115,6 +79,5 @@ def expected(start: int, end: int, where: Mapping[str, Any], above: int) -> list
 
 
 async def wait(world: MonitorWorld, tick: int) -> None:
-    """Until this tick is public."""
     while world.public_tick() < tick:  # noqa: ASYNC110 - steps of the loop, no time
         await asyncio.sleep(0)

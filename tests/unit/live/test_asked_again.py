@@ -1,4 +1,4 @@
-"""What a monitor answered once is told again by every recovery, whatever came after it; and no seed is left over."""
+"""Recovery of monitors: answers are told again, ended watches stay muted, the trace is that of the theory."""
 
 import random
 from typing import Any
@@ -6,12 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from unit.live.monitor_worlds import FR, MonitorWorld, message
+from unit.journal.runtime_worlds import Crash, Fuse
+from unit.live.live_series_worlds import HORIZON, SEALER
+from unit.live.monitor_worlds import FR, MonitorWorld, message, no_noise
+from unit.operate.audit.trace_worlds import blobs
+from unit.statistics.parts.test_monitor_messages import SCRIPT
 
 from stream_dp.engine import history, recovery
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import ThresholdAnswer
 from stream_dp.journal.commit import Asked, Halted, Unwatched, Watched
+from stream_dp.operate.audit.trace_check import compared
 
 LIVE = {
     "name": "live", "statistic": "monitor", "epsilon": "0.5", "value": "0.5", "touch": "4", "most": "9",
@@ -89,3 +94,43 @@ def replace_seeds(commit: Any, more: int) -> Any:
     """The commit with one seed more, or without its last."""
     seeds = (*commit.seeds, b"s" * 32) if more > 0 else commit.seeds[:-1]
     return replace(commit, seeds=seeds)
+
+
+PLACES = {"large": range(1, 2), "by": range(2, 5), "quiet": range(5, 6)}
+"""The columns of the file's watches: behind that of `orders`, in their order; `by` has one for each country."""
+ENDS = {"quiet": 2, "by": 4, "large": 6}
+
+
+@pytest.mark.parametrize("left", [None, 12, 25, 38])
+async def test_each_watch_counts_until_its_own_end_and_no_further(left: int | None) -> None:
+    script = [
+        message(tick, f"u-{name}", "unwatch", series="m", watch=name) for name, tick in ENDS.items()
+    ]
+    world = MonitorWorld(script=script, noise=no_noise)
+    if left is not None:
+        with pytest.raises(Crash):
+            await world.live(Fuse(left))
+    await world.live()
+    rows = {t: row for c in world.commits() for t, row in zip(c.ticks, c.rows, strict=True)}
+    assert sorted(rows) == list(range(HORIZON))
+    for name, places in PLACES.items():
+        end = world.replies()[f"u-{name}"]["answer"]["end"]
+        assert end > ENDS[name]
+        for column in places:
+            counted = [tick for tick, row in rows.items() if row[column]]
+            assert counted == [tick for tick in counted if tick < end], name
+        assert all(any(rows[tick][column] for column in places) for tick in range(end)), name
+
+
+async def test_the_engine_is_the_composition_also_where_watches_come_and_go() -> None:
+    """Byte for byte; and one event more passes the verifier of the claimed relation, two in two ticks do not."""
+    world = MonitorWorld(script=SCRIPT)
+    await world.live()
+    found = await compared(world.built, SEALER, blobs(world))
+    changes = [change for commit in world.commits() for change in commit.changes]
+    assert (found.releases, found.answers) == (
+        2 * HORIZON,
+        sum(isinstance(c, Asked) for c in changes),
+    )
+    assert found.counts.asks == 2 * found.releases + len(changes)
+    assert found.apart is True

@@ -47,7 +47,6 @@ def world_of(**more: Any) -> MonitorWorld:
 
 
 async def told(engine: Engine, name: str, do: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a message of the operator."""
     said: dict[str, Any] = json.loads(await engine.tell(text(name, do, **more).encode(), ""))
     return said
 

@@ -20,7 +20,6 @@ from stream_dp.pipeline.router import OpenRouter
 
 
 async def at_a_cut(engine: Engine) -> None:
-    """Wait until the commit in flight is over."""
     with pytest.raises(UnknownMechanism):
         await halt_series(engine, "nothing")
 
@@ -37,23 +36,6 @@ async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice(tick: 
     await running(world, tick, ask)
     assert world.releases("large") == {t: large(t, tick + 1) for t in range(tick + 1, HORIZON)}
     assert world.releases("orders") == alone.releases("orders")
-
-
-async def test_an_early_record_before_the_cut_does_not_count_in_fresh_columns() -> None:
-    """The record of tick 7 lies before the mark of tick 3: a live series from tick 4 on never sees it."""
-    world = World(noise=zero)
-
-    async def ask(engine: Engine, _source: Stopping) -> None:
-        await create_series(engine, question())
-
-    await running(world, 3, ask)
-    assert world.releases("large")[HORIZON - 1] == large(HORIZON - 1, 4)
-    assert large(HORIZON - 1, 4) < sum(
-        json.loads(p)["amount"] in range(5, 99)
-        for b in batches()
-        for p in b.payloads
-        if int(json.loads(p)["time"][11:13]) >= 4 and json.loads(p)["amount"] != "many"
-    )
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 4, HORIZON])
@@ -151,28 +133,6 @@ async def test_a_preview_tells_nothing_of_a_tick_that_is_stepped_and_not_publish
     await running(world, 2, ask)
 
 
-async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_block() -> None:
-    """They are durable, but how many of a block are so depends on how much there was to read."""
-    world = World(pipeline=PIPELINE | {"clock": PIPELINE["clock"] | {"block": "4"}})
-    source = Stopping(3)
-    engine = world.engine(source)
-    run = asyncio.create_task(engine.run())
-    await world.until(3)
-    seen = []
-    for tick in (3, 4, 6, 7):
-        source.go(tick)
-        for _ in range(10_000):
-            if world.commits()[-1].ticks[-1] == tick:
-                break
-            await asyncio.sleep(0)
-        await at_a_cut(engine)
-        found, _ = await preview_series(engine, question(epsilon="1"))
-        seen.append(found.derivation)
-    assert seen[0] == seen[1] == seen[2] != seen[3]
-    source.go(HORIZON)
-    await run
-
-
 async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
     """Whoever asked would else wait for ever: it is no longer in the inbox, and not executed yet."""
     engine = World().engine(Stopping(0))
@@ -192,7 +152,7 @@ async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["\x7f", "\x80", "\x85", "a \x85 b", "\u2028", "a \u2028 b", "\ufeff", "\ufffe", "\U0001f600"],
+    ["\x7f", "a \x85 b", "\u2028", "\ufeff", "\ufffe", "\U0001f600"],
 )
 async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
     """What the journal keeps is read once more, live and at every start: it must be the same series."""
@@ -251,28 +211,3 @@ def test_a_window_is_held_against_what_is_left_of_the_horizon(statistic: str) ->
     assert propose(4).series.views[-1] == "4h"
     with pytest.raises(UsageError, match="longer than the horizon: 4 ticks of 1h"):
         propose(5)
-
-
-@pytest.mark.parametrize(
-    ("over", "told"),
-    [
-        ("windows: [2h]", [4, 5, 6, 7, 8, 9, 10, 10]),
-        ("every: 2h", [None, 5, 5, 7, 7, 9, 9, 10]),
-    ],
-)
-async def test_quantiles_that_are_created_count_from_their_first_tick(
-    over: str, told: list[int | None]
-) -> None:
-    """Tick t has 2 (t + 1) orders of t, one of 0, one of 10: over two ticks the median is the later's, save at last."""
-    world = World(noise=zero)
-    of = "of: amount, clamp: [0, 12], buckets: 12, at: [0.5]"
-    text = f"{{name: half, statistic: quantiles, {of}, {over}, epsilon: 0.5}}"
-
-    async def ask(engine: Engine, _source: Stopping) -> None:
-        await create_series(engine, text.encode())
-
-    await running(world, 3, ask)
-    bodies = [body for body in map(json.loads, world.bodies) if body["series"] == "half"]
-    assert [body["tick"] for body in bodies] == list(range(4, HORIZON))
-    medians = [body["windows"]["2h"]["quantiles"] for body in bodies]
-    assert [int(median["0.5"]["value"]) if median else None for median in medians] == told

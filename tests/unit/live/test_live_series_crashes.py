@@ -3,25 +3,34 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 from live_acts import create_series, halt_series
+from msgspec.structs import replace as changed
 from unit.live.live_series_steps import at, question, running
-from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
+from unit.live.live_series_worlds import HORIZON, SEALER, Stopping, World, batches
 
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.history import read_summary
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySource
-from stream_dp.journal.commit import Commit, Created, Halted
+from stream_dp.journal.commit import Commit, Created, Halted, digest, encode
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.statistics.count import CountSeries
+from stream_dp.statistics.parts.choice import Choice, Setting
+
+Step = Callable[[Engine, int], Any]
 
 
 class Crash(Exception):
     """The end of a process."""
 
 
-async def crashing(world: World, fuse: list[int]) -> None:
-    """Create three series and halt one, up to the crash; what is there already is not created again."""
+async def crashing(world: World, fuse: list[int], step: Step = at) -> None:
+    """Do the step behind every tick, up to a crash before or after a commit; what is there is not done again."""
 
     class Journal(MemoryJournal):
         async def append(self, commit: Commit, sealed: bytes) -> None:
@@ -39,7 +48,7 @@ async def crashing(world: World, fuse: list[int]) -> None:
             source.go(tick)
             await world.until(tick, run)
             if not run.done() and engine.ready.is_set():
-                await at(engine, tick)
+                await step(engine, tick)
     except (UsageError, WorldError, Crash):
         pass
     await run
@@ -51,25 +60,29 @@ def burn(fuse: list[int]) -> None:
         raise Crash
 
 
+async def restarted(world: World, place: int, step: Step = at) -> int:
+    """Run to the end with a crash at this place; how many crashes there were. No byte changes that was public."""
+    fuse, crashes = [place], 0
+    while True:
+        before = list(world.bodies)
+        try:
+            await crashing(world, fuse, step)
+        except Crash:
+            crashes += 1
+        else:
+            return crashes
+        finally:
+            assert world.bodies[: len(before)] == before
+
+
 async def test_a_crash_anywhere_leaves_one_version_of_everything() -> None:
     crashes = 0
     for place in range(1, 60):
         world = World()
-        ended = False
-        fuse = [place]
-        for _ in range(3):
-            try:
-                await crashing(world, fuse)
-            except Crash:
-                crashes += 1
-                continue
-            ended = True
-            break
-        assert ended
+        crashes += await restarted(world, place)
         sequences = [json.loads(body)["sequence"] for body in world.bodies]
         assert sequences == list(range(1, len(sequences) + 1))
-        recorded = [r.body for c in world.commits() for r in c.releases]
-        assert recorded == world.bodies
+        assert [r.body for c in world.commits() for r in c.releases] == world.bodies
         changes = [change for c in world.commits() for change in c.changes]
         assert [type(c) for c in changes] == [Created, Created, Halted, Created]
         charged = [charge.name for c in world.commits() for charge in c.charges]
@@ -77,6 +90,34 @@ async def test_a_crash_anywhere_leaves_one_version_of_everything() -> None:
         for name, first in (("a", 3), ("b", 5), ("c", 8)):
             assert min(world.releases(name)) >= first
     assert crashes >= 30
+
+
+SUM: dict[str, Any] = {
+    "name": "wide", "statistic": "sum", "of": "amount", "clamp": ["-4", "3"], "step": "0.5",
+    "windows": ["3h", "ever"], "by": "country", "epsilon": "1/3",
+}  # fmt: skip
+
+
+async def test_windows_of_sums_go_on_from_where_they_were_after_a_crash_anywhere() -> None:
+    async def step(engine: Engine, tick: int) -> None:
+        if tick >= 3 and "wide" not in engine.admission.names:
+            await create_series(engine, json.dumps(SUM).encode())
+
+    crashes = 0
+    for place in range(1, 40):
+        numbers = count()  # seeds that say which they are, so that all worlds have the same noise
+        world = World(seeds=lambda numbers=numbers: next(numbers).to_bytes(32, "big"))  # type: ignore[misc]
+        crashes += await restarted(world, place, step)
+        assert [r.body for c in world.commits() for r in c.releases] == world.bodies
+        wide = [json.loads(body) for body in world.bodies if json.loads(body)["series"] == "wide"]
+        ticks = [each["tick"] for each in wide]
+        assert ticks == list(range(ticks[0], HORIZON))
+        assert ticks[0] >= 4
+        for early, each in enumerate(wide):
+            assert list(each["windows"]) == ["tick", "3h", "ever"]
+            same = each["windows"]["ever"] == each["windows"]["3h"]
+            assert same == (early < 3)  # while the window covers all ticks of the series
+    assert crashes >= 20
 
 
 async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,39 +131,13 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
     assert [(e.name, e.start) for e in engine.admission.ended] == [("a", 3)]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c: {"charges": ()},
-        lambda c: {"charges": (*c.charges, *c.charges)},
-        lambda c: {"charges": tuple(_with(x, epsilon=x.epsilon - 1) for x in c.charges)},
-        lambda c: {"changes": tuple(_with(x, definition=question(epsilon="9")) for x in c.changes)},
-        lambda c: {"changes": tuple(_with(x, definition=b"{}") for x in c.changes)},
-        lambda c: {"changes": (Halted(5, 3),), "seeds": ()},
-        lambda c: {"changes": (Halted(0, 3),), "seeds": ()},
-        lambda c: {"changes": tuple(_with(x, start=x.start - 1) for x in c.changes)},
-        lambda c: {"changes": tuple(_with(x, start=x.start + 1) for x in c.changes)},
-    ],
-)
-async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
-    change: Callable[[Commit], dict[str, Any]],
-) -> None:
-    import msgspec
-    from unit.live.live_series_worlds import SEALER
-
-    from stream_dp.journal.commit import digest, encode
-
-    world = World()
-
-    async def ask(engine: Engine, _source: Stopping) -> None:
-        await create_series(engine, question())
-
-    await running(world, 2, ask)
+async def refused(world: World, change: Callable[[Commit], dict[str, Any]]) -> None:
+    """A start refuses the journal with these changes, in an unbroken chain; so does its summary."""
     previous, sealed = b"", []
     for commit in world.commits():
-        doctored = msgspec.structs.replace(commit, previous=previous)
+        doctored = changed(commit, previous=previous)
         if commit.changes:
-            doctored = msgspec.structs.replace(doctored, **change(doctored))
+            doctored = changed(doctored, **change(doctored))
         sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
         previous = digest(sealed[-1])
     world.store.commits[:] = sealed
@@ -130,32 +145,73 @@ async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
 
 
-def _with(struct: Any, **changes: Any) -> Any:
-    import msgspec
+def altered(structs: tuple[Any, ...], **changes: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """These structs with other fields, each made of its own."""
+    return tuple(changed(s, **{name: of(s) for name, of in changes.items()}) for s in structs)
 
-    return msgspec.structs.replace(struct, **changes)
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: {"charges": ()},
+        lambda c: {"charges": (*c.charges, *c.charges)},
+        lambda c: {"charges": altered(c.charges, epsilon=lambda x: x.epsilon - 1)},
+        lambda c: {"changes": altered(c.changes, definition=lambda _: question(epsilon="9"))},
+        lambda c: {"changes": altered(c.changes, definition=lambda _: b"{}")},
+        lambda c: {"changes": (Halted(5, 3),), "seeds": ()},
+        lambda c: {"changes": (Halted(0, 3),), "seeds": ()},
+        lambda c: {"changes": altered(c.changes, start=lambda x: x.start - 1)},
+        lambda c: {"changes": altered(c.changes, start=lambda x: x.start + 1)},
+    ],
+)
+async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
+    change: Callable[[Commit], dict[str, Any]],
+) -> None:
+    world = World()
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await create_series(engine, question())
+
+    await running(world, 2, ask)
+    await refused(world, change)
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
+    """What frees ticks that the mechanism saw is no ledger."""
+    world = World()
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        await create_series(engine, question())
+        source.go(5)
+        await world.until(5)
+        await halt_series(engine, "large")
+
+    def move(commit: Commit) -> dict[str, Any]:
+        halts = isinstance(commit.changes[0], Halted)
+        return {"changes": altered(commit.changes, end=lambda x: x.end + moved)} if halts else {}
+
+    await running(world, 2, ask)
+    await refused(world, move)
+    journal = MemoryJournal(world.store)
+    await journal.open()
+    with pytest.raises(FailClosed, match="does not add up"):
+        await read_summary(journal.read(), SEALER, "shop")
 
 
 async def test_after_the_end_nothing_is_taken() -> None:
     world = World()
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
-    with pytest.raises(UsageError, match="ended"):
-        await create_series(engine, question())
-    with pytest.raises(UsageError, match="ended"):
-        await halt_series(engine, "large")
+    for act in (create_series(engine, question()), halt_series(engine, "large")):
+        with pytest.raises(UsageError, match="ended"):
+            await act
 
 
 async def test_a_created_series_never_runs_on_with_another_mechanism(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A version of the code that would choose another tree must not take over the state of the one that ran."""
-    from dataclasses import replace
-
-    from stream_dp.mechanisms.linear.counter import Counter
-    from stream_dp.statistics.count import CountSeries
-    from stream_dp.statistics.parts.choice import Choice, Setting
-
     monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
     world = World()
     source = Stopping(2)
@@ -179,41 +235,6 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     monkeypatch.setattr(CountSeries, "choose", other)
     with pytest.raises(FailClosed, match="does not add up"):
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
-
-
-@pytest.mark.parametrize("moved", [-1, 1])
-async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
-    """What frees ticks that the mechanism saw is no ledger."""
-    import msgspec
-    from unit.live.live_series_worlds import SEALER
-
-    from stream_dp.engine.history import read_summary
-    from stream_dp.journal.commit import digest, encode
-
-    world = World()
-
-    async def ask(engine: Engine, source: Stopping) -> None:
-        await create_series(engine, question())
-        source.go(5)
-        await world.until(5)
-        await halt_series(engine, "large")
-
-    await running(world, 2, ask)
-    previous, sealed = b"", []
-    for commit in world.commits():
-        changes = tuple(
-            _with(c, end=c.end + moved) if isinstance(c, Halted) else c for c in commit.changes
-        )
-        doctored = msgspec.structs.replace(commit, previous=previous, changes=changes)
-        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
-        previous = digest(sealed[-1])
-    world.store.commits[:] = sealed
-    with pytest.raises(FailClosed, match="does not add up"):
-        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
-    journal = MemoryJournal(world.store)
-    await journal.open()
-    with pytest.raises(FailClosed, match="does not add up"):
-        await read_summary(journal.read(), SEALER, "shop")
 
 
 async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:

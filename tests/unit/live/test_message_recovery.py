@@ -16,7 +16,6 @@ from stream_dp.journal.commit import Asked, Commit, digest, encode
 
 
 async def lived() -> MessageWorld:
-    """A world whose script is done."""
     world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
     await world.live()
     return world
@@ -37,7 +36,6 @@ def rewritten(world: MessageWorld, change: Callable[[Commit], Mapping[str, Any]]
 
 
 def asks(commit: Commit) -> bool:
-    """Whether the commit asked a mechanism."""
     return any(isinstance(change, Asked) for change in commit.changes)
 
 
@@ -74,7 +72,6 @@ async def test_answers_of_another_journal_are_refused() -> None:
 
 
 def other_body(commit: Commit) -> Mapping[str, Any]:
-    """An answer of a mechanism that says something else."""
     told = [
         msgspec.structs.replace(answer, body=answer.body.replace(b'"above":false', b'"above":true'))
         for answer in commit.answers
@@ -83,7 +80,6 @@ def other_body(commit: Commit) -> Mapping[str, Any]:
 
 
 def other_parameters(commit: Commit) -> Mapping[str, Any]:
-    """A mechanism asked something else."""
     changes = [
         msgspec.structs.replace(change, parameters=b'{"threshold":-1000000}') if isinstance(change, Asked) else change
         for change in commit.changes

@@ -6,120 +6,66 @@ from typing import Any
 
 import pytest
 
-from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
+from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.hss import sparse_vector
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear import counter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Alerts
+from stream_dp.pipeline.budget import filter_of, opened
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.spec import PipelineSpec, Privacy
 from stream_dp.statistics.parts.choose_hss import BIN_SHARE, QUANTITY_SHARE
 
 Data = dict[str, Any]
 UNIT = 10**12
-REPLACED = {"neighbors": "replace", "moves": "within_tick"}
 
 
 def built(data: Data, **changes: Any) -> Built:
-    """Build `data` with top-level changes."""
     return build(PipelineSpec.model_validate(data | changes))
 
 
-def flat(node: Derivation, depth: int = 0) -> list[tuple[int, str, Fraction]]:
-    """(depth, subject, epsilon) of every node."""
-    measure = differential_privacy(node.guarantee.measure)
-    assert measure.delta == 0
-    assert all(condition.holds for condition in node.conditions)
-    deeper = [line for premise in node.premises for line in flat(premise, depth + 1)]
-    return [(depth, node.subject, measure.epsilon), *deeper]
+@pytest.mark.parametrize(
+    ("privacy", "relation", "units"),
+    [
+        ({}, Neighbors.ADD_REMOVE, ("1/5", "1", "10/3")),
+        ({"neighbors": "replace", "moves": "within_tick"}, Neighbors.REPLACE, ("1/5", "1/2", "20/3")),
+        ({"neighbors": "replace"}, Neighbors.REPLACE_ANY_TICK, ("1/10", "1/2", "20/3")),
+    ],
+)  # fmt: skip
+def test_a_columns_share_and_scale_are_for_the_relation_of_the_file(
+    data: Data, privacy: Data, relation: Neighbors, units: tuple[str, ...]
+) -> None:
+    """Where an own time is content, mechanisms for add_remove have half the epsilon."""
+    example = built(data, privacy=data["privacy"] | privacy)
+    one, many, alerts = (chosen.mechanism for chosen in example.chosen)
+    assert isinstance(one, Counter)
+    assert isinstance(many, Counter)
+    assert isinstance(alerts, Alerts)
+    assert [one.unit_epsilon, many.unit_epsilon, alerts.scale] == [Fraction(unit) for unit in units]
+    assert example.derivation.guarantee == Guarantee(PureDP(Fraction(3, 2)), relation)
+    prices = [chosen.derivation.guarantee.measure for chosen in example.chosen]
+    assert prices == [PureDP(Fraction(1, 5)), PureDP(Fraction(1)), PureDP(Fraction(3, 10))]
+    ledger = example.ledger
+    assert (ledger.epsilon, ledger.spent, ledger.left) == (2 * UNIT, 3 * UNIT // 2, UNIT // 2)
+    assert [(entry.epsilon, entry.delta) for entry in ledger.entries] == [(3 * UNIT // 2, 0)]
 
 
-def test_a_year_by_hand(year: PipelineSpec) -> None:
-    example = build(year)
-    e = Fraction
-    _, many, busiest, _ = (chosen.mechanism for chosen in example.chosen)
+def test_an_hss_splits_its_epsilon_by_its_shares(year: PipelineSpec) -> None:
+    """How it is split is a matter of error."""
+    _, many, busiest, _ = (chosen.mechanism for chosen in build(year).chosen)
     assert isinstance(many, PerBinHSS)
     assert isinstance(busiest, HSS)
-    assert many.counter_epsilon == BIN_SHARE  # how it is split is a matter of error
+    assert many.counter_epsilon == BIN_SHARE
     assert busiest.counter_epsilon == QUANTITY_SHARE / 2
     assert busiest.threshold_epsilon == busiest.query_epsilon
-    rest, other = 1 - many.counter_epsilon, e(1, 2) - busiest.counter_epsilon
-    assert flat(example.derivation) == [
-        (0, "flights: series of the first start", e(2)),
-        (1, "departures", e(1, 5)),
-        (2, "one counter, 8,760 updates", e(1, 5)),
-        (1, "by_destination", e(1)),
-        (2, "sub-mechanisms", e(1)),
-        (3, "count sparse vectors of 106 column(s), re-armed for ever", rest),
-        (4, "one count sparse vector of one column", rest),
-        (3, "106 column(s)", 1 - rest),
-        (4, "one column's counter: trees one after the other, an update in one", 1 - rest),
-        (1, "busiest_destination", e(1, 2)),
-        (2, "sub-mechanisms", e(1, 2)),
-        (3, "sparse vector instances", other),
-        (4, "one sparse vector instance", other),
-        (3, "106 column(s)", e(1, 2) - other),
-        (4, "one counter, any number of updates", e(1, 2) - other),
-        (1, "late_departures", e(3, 10)),
-        (2, "one alert instance of one key", e(3, 10)),
-    ]
-    ledger = example.ledger
-    assert (ledger.epsilon, ledger.spent, ledger.left) == (5 * UNIT // 2, 2 * UNIT, UNIT // 2)
-    assert [(entry.epsilon, entry.delta) for entry in ledger.entries] == [(2 * UNIT, 0)]
-
-
-def test_the_epsilons_of_the_file_are_those_of_the_series(data: Data) -> None:
-    example = built(data)
-    epsilons = [
-        differential_privacy(chosen.derivation.guarantee.measure).epsilon
-        for chosen in example.chosen
-    ]
-    assert epsilons == [Fraction(1, 5), Fraction(1), Fraction(3, 10)]
-    assert example.derivation.guarantee == Guarantee(PureDP(Fraction(3, 2)), Neighbors.ADD_REMOVE)
-    assert example.ledger.left == UNIT // 2
-
-
-def test_replace_halves_what_a_column_may_spend(data: Data) -> None:
-    example = built(data, privacy=data["privacy"] | REPLACED)
-    one, many, alerts = (chosen.mechanism for chosen in example.chosen)
-    assert isinstance(one, Counter)
-    assert isinstance(many, Counter)
-    assert isinstance(alerts, Alerts)
-    assert one.unit_epsilon == Fraction(1, 5)
-    assert many.unit_epsilon == Fraction(1, 2)
-    assert alerts.scale == 2 / Fraction(3, 10)
-    tree = flat(example.derivation)
-    assert (1, "by_destination", Fraction(1)) in tree
-    assert (2, "one counter, 100 updates", Fraction(1, 2)) in tree
-    assert (2, "one alert instance of one key", Fraction(3, 20)) in tree
-    assert example.derivation.guarantee.measure == PureDP(Fraction(3, 2))
-
-
-def test_an_own_time_that_is_content_halves_every_series(data: Data) -> None:
-    """On a replay clock a replacement may move to another tick: mechanisms for add_remove at half the epsilon."""
-    example = built(data, privacy=data["privacy"] | {"neighbors": "replace"})
-    one, many, alerts = (chosen.mechanism for chosen in example.chosen)
-    assert isinstance(one, Counter)
-    assert isinstance(many, Counter)
-    assert isinstance(alerts, Alerts)
-    assert one.unit_epsilon == Fraction(1, 10)
-    assert many.unit_epsilon == Fraction(1, 2)
-    assert alerts.scale == 2 / Fraction(3, 10)
-    assert example.derivation.guarantee == Guarantee(
-        PureDP(Fraction(3, 2)), Neighbors.REPLACE_ANY_TICK
-    )
-    assert [chosen.derivation.guarantee.measure for chosen in example.chosen] == [
-        PureDP(series.epsilon) for series in example.spec.series
-    ]
 
 
 def test_over_budget(data: Data) -> None:
@@ -190,11 +136,6 @@ def test_the_plan_of_a_replay(data: Data) -> None:
     assert {series.confidence for series in plan.series} == {0.95}
 
 
-def test_a_mechanism_without_a_derivation_is_refused() -> None:
-    with pytest.raises(NotDerivable, match="no derivation is known for a object"):
-        derived(object(), "mine")  # type: ignore[arg-type]
-
-
 def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     claimed = Counter(3, Fraction(1), Neighbors.REPLACE, 10)
     assert derived(claimed, "c").subject == "c"
@@ -203,22 +144,47 @@ def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch)
         derived(claimed, "c")
 
 
-def test_a_sparse_vector_says_which_scale_it_needs() -> None:
-    def why(width: int, neighbors: Neighbors) -> str:
-        one = SparseVector(width, Fraction(1), Fraction(1), neighbors, (0,) * width)
-        return {each.name: each.why for each in derived(one, "s").conditions}["query noise"]
+@pytest.mark.parametrize(
+    ("privacy", "kind"),
+    [
+        ({}, PureFilter),
+        ({"filter": "basic", "delta": "1e-9"}, BasicFilter),
+        ({"filter": "gdp", "delta": "1e-9"}, GaussianFilter),
+        ({"filter": "tight_approximate", "delta": "1e-9"}, TightApproximateFilter),
+        ({"filter": "zcdp", "delta": "1e-9"}, ZCDPFilter),
+        ({"filter": "renyi", "delta": "1e-9", "order": "13"}, RenyiFilter),
+    ],
+)
+def test_the_filter_is_the_one_that_is_named(privacy: Data, kind: type) -> None:
+    assert type(filter_of(Privacy.model_validate({"epsilon": "2"} | privacy))) is kind
 
-    assert "scale 1/e2" in why(3, Neighbors.ADD_REMOVE)
-    assert "scale 2/e2" in why(3, Neighbors.REPLACE)
-    assert "scale 1/e2" in why(1, Neighbors.REPLACE)
+
+def test_keys_at_their_defaults_leave_the_fingerprint_as_it_was(data: Data) -> None:
+    plain = fingerprint(PipelineSpec.model_validate(data))
+    named = data["privacy"] | {"filter": "pure", "delta": "0", "analysts": []}
+    assert fingerprint(PipelineSpec.model_validate(data | {"privacy": named})) == plain
+    other = data["privacy"] | {"analysts": [{"name": "ann", "epsilon": "0.1"}]}
+    assert fingerprint(PipelineSpec.model_validate(data | {"privacy": other})) != plain
 
 
-def test_every_source_is_named(data: Data) -> None:
-    def sources(node: Derivation) -> set[str]:
-        return {node.source}.union(*map(sources, node.premises))
-
-    hss = _with(data, 1, method="hss")
-    named = sources(built(data, series=hss).derivation)
-    assert {counter.SOURCE, counter.HAND_OVER_SOURCE, sparse_vector.SOURCE} <= named
-    assert all(named)
-    assert isinstance(built(data, series=hss).chosen[1].mechanism, PerBinHSS)
+def test_analysts_are_paid_for_before_the_series(data: Data) -> None:
+    ann = [{"name": "ann", "epsilon": "0.5"}]
+    built = build(
+        PipelineSpec.model_validate(data | {"privacy": data["privacy"] | {"analysts": ann}})
+    )
+    assert [entry.name for entry in built.ledger.entries] == [
+        "analyst ann",
+        "flights: series of the first start",
+    ]
+    assert built.subledgers().ledgers["ann"].left == 5 * 10**11
+    ann[0]["epsilon"] = "0.6"
+    with pytest.raises(
+        BudgetRefused, match=r"asks for epsilon 1\.5; of 2 the ledger has spent 0\.6"
+    ):
+        build(PipelineSpec.model_validate(data | {"privacy": data["privacy"] | {"analysts": ann}}))
+    with pytest.raises(BudgetRefused, match="analyst ann asks for epsilon 3"):
+        opened(
+            Privacy.model_validate(
+                {"epsilon": "2", "analysts": [{"name": "ann", "epsilon": Fraction(3)}]}
+            )
+        )

@@ -6,11 +6,22 @@ from typing import Any
 
 import pytest
 
-from stream_dp.core.guarantee import ApproxDP
-from stream_dp.errors import NotDerivable
+from stream_dp.accounting.conversions import zcdp_epsilon
+from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.filters.linear import BasicFilter, PureFilter
+from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.situations import Alive
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, Measure, PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.tree import TreeNoise
+from stream_dp.pipeline.budget import charged_parts
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.derivations import dp_at, fixed_blocks, whole
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -38,7 +49,6 @@ PROPERTIES = ["one composition", "destination and response", "f to f'"]
 
 
 def touched(k: int) -> list[str]:
-    """The conditions of Cor 5.5."""
     return ["pure", f"{k}-sparse", "same neighbours"]
 
 
@@ -183,7 +193,6 @@ def test_a_year(year: PipelineSpec) -> None:
 
 
 def whys(node: Data) -> list[str]:
-    """The reasons of all conditions."""
     deeper = [why for premise in node["premises"] for why in whys(premise)]
     return [c["why"] for c in node["conditions"]] + deeper
 
@@ -191,19 +200,13 @@ def whys(node: Data) -> list[str]:
 def test_a_proof_obligation_names_a_suite_that_is_there(year: PipelineSpec) -> None:
     tree = plan_json(build(year))["derivation"]
     named = {why.rpartition("checked by ")[2] for why in whys(tree) if "checked by " in why}
-    exact = {
-        "tests/unit/verify/exact/test_exact_mechanisms.py",
-        "tests/statistical/test_privacy_per_bin.py",
-    }
-    assert named == {"tests/conformance", *exact}
-    assert (ROOT / "tests/statistical/test_privacy_per_bin.py").exists()
+    exact = "tests/unit/verify/exact/test_exact_mechanisms.py"
+    per_bin = "tests/statistical/test_privacy_per_bin.py"
+    assert named == {"tests/conformance", exact, per_bin}
+    assert (ROOT / per_bin).exists()
+    assert "RearmedAlerts" in (ROOT / exact).read_text()
     cases = (ROOT / "tests/conformance/test_conformance_mechanisms.py").read_text()
-    assert "composite(None" in cases
-    assert "composite(MAXIMUM" in cases
-    assert "per_bin(ADD" in cases
-    assert (
-        "RearmedAlerts" in (ROOT / "tests/unit/verify/exact/test_exact_mechanisms.py").read_text()
-    )
+    assert all(case in cases for case in ("composite(None", "composite(MAXIMUM", "per_bin(ADD"))
 
 
 def test_noise_that_does_not_pay_for_the_claim_is_refused(
@@ -243,3 +246,69 @@ def test_the_root_states_what_the_file_promises(data: Data, name: str) -> None:
     ).promise
     assert found.guarantee.measure == ApproxDP(Fraction(2), Fraction(1, 10**6))
     assert all(condition.holds for condition in found.conditions)
+
+
+ONE, RHO, MILLIONTH = Fraction(1), Fraction(1, 200), Fraction(1, 10**6)
+
+
+def series_of(name: str, measure: Measure) -> Derivation:
+    return leaf(name, Guarantee(measure, Neighbors.ADD_REMOVE), "its proof")
+
+
+ALARMS = series_of("alerts", PureDP(ONE))
+NOISY = tuple(series_of(f"noisy{n}", ZCDP(RHO)) for n in (1, 2))
+TOGETHER = zcdp_epsilon(ZCDP(2 * RHO), MILLIONTH)
+
+
+def charges(filter_: Filter, *parts: Derivation, delta: Fraction = MILLIONTH) -> list[str]:
+    ledger = Ledger.under(filter_, protected=ALARMS.guarantee.protected)
+    _, found = charged_parts(ledger, parts, fixed_blocks("shop", parts, delta))
+    for part in found:
+        ledger = ledger.charge(ledger.price(part))
+    return [entry.name for entry in ledger.entries]
+
+
+def test_gaussian_series_are_summed_as_rho_and_stand_beside_pure_ones() -> None:
+    best, *_ = fixed_blocks("shop", (ALARMS, *NOISY), MILLIONTH)
+    assert best.guarantee.measure == ApproxDP(ONE + TOGETHER, MILLIONTH)
+    all_in_one = zcdp_epsilon(ZCDP(2 * RHO + Fraction(4622, 10000)), MILLIONTH)
+    assert best.guarantee.measure.epsilon < all_in_one / 2
+    alone, *_ = fixed_blocks("shop", NOISY, MILLIONTH)
+    assert alone.guarantee.measure == ApproxDP(TOGETHER, MILLIONTH)
+
+
+def test_the_basic_filter_charges_one_and_approximate_ones_charge_less() -> None:
+    subject = "shop: series of the first start"
+    assert charges(BasicFilter.of(Fraction(3), MILLIONTH), ALARMS, *NOISY) == [subject]
+    tight = TightApproximateFilter.of(Fraction(9), MILLIONTH, MILLIONTH)
+    assert charges(tight, ALARMS, *NOISY) == ["alerts", "shop: those that are not pure"]
+    assert charges(tight, *NOISY) == [subject]
+
+
+def test_filters_of_rho_charge_each_and_others_refuse_by_name() -> None:
+    assert charges(ZCDPFilter.of(ONE), ALARMS, *NOISY) == ["alerts", "noisy1", "noisy2"]
+    assert charges(ZCDPFilter.of(ONE), ALARMS, *NOISY, delta=Fraction(0)) == [
+        "alerts",
+        "noisy1",
+        "noisy2",
+    ]
+    for filter_ in (
+        PureFilter.of(Fraction(9)),
+        BasicFilter.of(Fraction(9), MILLIONTH),
+        GaussianFilter.of(ONE),
+    ):
+        with pytest.raises(BudgetRefused, match="has no theorem for zCDP"):
+            charges(filter_, ALARMS, *NOISY, delta=Fraction(0))
+
+
+def test_the_promise_covers_what_has_a_delta_and_what_is_alive_at_one_tick() -> None:
+    filter_ = BasicFilter.of(Fraction(3), MILLIONTH)
+    block, *_ = fixed_blocks("shop", (ALARMS, *NOISY), MILLIONTH)
+    later = [(series_of(f"later{n}", PureDP(Fraction(1, 2))), Alive(n, n)) for n in range(9)]
+    found = whole(
+        "shop", filter_, [(block, Alive(0, None)), *later], ApproxDP(Fraction(3), MILLIONTH)
+    )
+    assert dp_at(found, Fraction(0)) == ApproxDP(Fraction(3), MILLIONTH)
+    kept, ticked = found.premises
+    assert kept is block
+    assert ticked.guarantee.measure == PureDP(Fraction(1, 2))

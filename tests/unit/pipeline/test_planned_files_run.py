@@ -73,7 +73,6 @@ OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
 
 @st.composite
 def entries(draw: st.DrawFn, statistic: str, grouping: str) -> dict[str, Any]:
-    """An entry of `series:` of this statistic, which goes by this."""
     by = {} if GROUPINGS[grouping] is None else {"by": GROUPINGS[grouping]}
     where = draw(st.sampled_from(WHERE))
     plain = {"name": "it", "statistic": statistic}
@@ -121,7 +120,6 @@ def records() -> Iterator[Batch]:
 
 
 def possible() -> Iterator[tuple[str, str]]:
-    """Return each statistic with each grouping that its keys allow."""
     for kind in STATISTICS:
         name, by = kind.model_fields["statistic"].default, kind.model_fields.get("by")
         grouped = by is not None or name in ("monitor", "ratio")

@@ -43,7 +43,6 @@ async def test_what_is_not_public_yet_answers_nobody(
 
 
 def one_fewer(commit: Commit) -> Mapping[str, Any]:
-    """A snapshot that lacks a series."""
     if commit.snapshot is None:
         return {}
     kept = dict(sorted(commit.snapshot.states.items())[:-1])

@@ -1,6 +1,7 @@
 """`plan`: the JSON of the contract, and the text a person reads."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ NODE = {"subject", "rule", "source", "guarantee", "conditions", "alternatives", 
 
 @pytest.fixture
 def spec(data: Data) -> PipelineSpec:
-    """The small pipeline with one series of each kind."""
     guess = {"epsilon": "0.1", "expected_events": "5000"}
     more = [
         {"name": "auto", "statistic": "histogram", "by": "airline", **guess},
@@ -53,16 +53,16 @@ def test_the_schema(spec: PipelineSpec) -> None:
     assert [series["epsilon"] for series in shown["series"]] == [0.2, 1, 0.3, 0.1, 0.1]
 
 
-def _nodes(node: Data) -> list[Data]:
-    return [node, *(inner for premise in node["premises"] for inner in _nodes(premise))]
+def nodes(node: Data) -> list[Data]:
+    return [node, *(inner for premise in node["premises"] for inner in nodes(premise))]
 
 
 def test_the_derivation_is_a_tree_of_reasons(spec: PipelineSpec) -> None:
     shown = plan_json(build(spec))
-    nodes = _nodes(shown["derivation"])
-    assert nodes[0]["guarantee"]["epsilon"] == shown["epsilon"]
-    assert [p["subject"] for p in nodes[0]["premises"]] == [s["name"] for s in shown["series"]]
-    for node in nodes:
+    top, *_ = every = nodes(shown["derivation"])
+    assert top["guarantee"]["epsilon"] == shown["epsilon"]
+    assert [p["subject"] for p in top["premises"]] == [s["name"] for s in shown["series"]]
+    for node in every:
         assert node.keys() == NODE
         assert node["guarantee"].keys() == {"epsilon", "delta", "neighbors"}
         assert node["source"]
@@ -82,17 +82,18 @@ def test_a_prediction_is_the_band_at_the_predicted_number_of_intervals(
     assert error in bands
 
 
-def test_an_endless_horizon_is_null(data: Data) -> None:
-    built = build(PipelineSpec.model_validate(data | {"clock": {"kind": "wall", "step": "1s"}}))
-    shown = plan_json(built)
-    assert shown["horizon"] is None
-    assert shown["series"][0]["predicted_error"][-1]["tick"] == 9999
-
-
-def test_a_horizon_of_one_tick(data: Data) -> None:
-    clock = data["clock"] | {"horizon": "1"}
-    built = build(PipelineSpec.model_validate(data | {"clock": clock}))
-    assert [tick for tick, _ in predicted_errors(built.spec, built.chosen[0])] == [0]
+@pytest.mark.parametrize(
+    ("clock", "horizon", "last"),
+    [({"kind": "wall", "step": "1s"}, None, 9999), ({"horizon": "1"}, 1, 0)],
+    ids=["endless", "one tick"],
+)
+def test_errors_are_predicted_up_to_the_horizon(
+    data: Data, clock: Data, horizon: int | None, last: int
+) -> None:
+    clock = clock if "kind" in clock else data["clock"] | clock
+    shown = plan_json(build(PipelineSpec.model_validate(data | {"clock": clock})))
+    assert shown["horizon"] == horizon
+    assert shown["series"][0]["predicted_error"][-1]["tick"] == last
 
 
 def test_notes_beside_the_guarantee(data: Data) -> None:
@@ -121,29 +122,36 @@ series: [{name: clicks, statistic: count, epsilon: 0.3}]
 """
 
 
-def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "clicks.yaml"
-    path.write_text(PIPELINE)
-    assert code_of(["plan", str(path)]) == 0
-    short = capsys.readouterr().out
+def planned(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *options: str) -> str:
+    """What `plan` prints of a file, which alone lies in its folder then."""
+    path = folder / "clicks.yaml"
+    path.write_text(text)
+    assert code_of(["plan", str(path), *options]) == 0
+    assert sorted(folder.iterdir()) == [path]
+    return capsys.readouterr().out
+
+
+def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = planned(tmp_path, capsys, PIPELINE)
     assert short.startswith(
         "clicks protects one event: no single event can be told from what is published: with"
     )
     assert "Predicted error" in short
     assert "[HSV]" not in short
     assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
-    assert code_of(["plan", str(path), "--proof"]) == 0
-    out = capsys.readouterr().out
+    out = planned(tmp_path, capsys, PIPELINE, "--proof")
+    for said in (
+        "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove",
+        "Budget 0.333333333333: spent 0.3, left 0.033333333333.",
+        "k-ary tree, l1 sensitivity = height",
+        "not taken: [HSV] Thm 5.4 (eps 0.3, delta 0); 4 that do not apply",
+        "clicks: a count is a tree counter",
+        "Note: this pipeline only",
+    ):
+        assert said in out
     assert "--proof" not in out
-    assert "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove" in out
-    assert "Budget 0.333333333333: spent 0.3, left 0.033333333333." in out
-    assert "[HSV] Thm 4.10" in out
-    assert "k-ary tree, l1 sensitivity = height" in out
-    assert "not taken: [HSV] Thm 5.4 (eps 0.3, delta 0); 4 that do not apply" in out
-    assert "Predicted error" in out
-    assert "clicks: a count is a tree counter" in out
-    assert "Note: this pipeline only" in out
-    assert sorted(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(
@@ -158,23 +166,16 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_a_file_vouches_for_stands_in_the_first_lines(
-    tmp_path: Any,
-    capsys: pytest.CaptureFixture[str],
-    privacy: str,
-    first_line: str,
-    noted: bool,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], privacy: str, first_line: str, noted: bool
 ) -> None:
-    path = tmp_path / "clicks.yaml"
-    path.write_text(PIPELINE.replace("privacy: {", f"privacy: {{{privacy}, "))
-    assert code_of(["plan", str(path)]) == 0
-    out = capsys.readouterr().out
+    text = PIPELINE.replace("privacy: {", f"privacy: {{{privacy}, ")
+    out = planned(tmp_path, capsys, text)
     promise, _, exactly, *_ = out.splitlines()
     assert first_line in exactly
     assert ("at any time" in promise) == noted
     assert ("if a replacement keeps its tick" in promise) == (not noted)
     assert ("half the epsilon for either" in " ".join(out.split())) == noted
-    assert code_of(["plan", str(path), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(planned(tmp_path, capsys, text, "--json"))
     condition = None if noted else "a replacement keeps its tick (moves: within_tick)"
     assert shown.get("condition") == condition
     assert shown["promise"]["derivation"]["guarantee"]["neighbors"] == shown["neighbors"]

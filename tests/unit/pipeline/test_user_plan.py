@@ -1,5 +1,9 @@
-"""Who is protected, wherever it is said: the plan's first line, its tree, API, charges, live series, the audit."""
+"""Who is protected, wherever it is said: in one line, in the plan, its tree, API, charges, live series, the audit."""
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +16,20 @@ from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.promise import caveats, looks_like_people, unit_json, unit_name, unit_words
+from stream_dp.pipeline.fingerprints import fingerprint, meaning
+from stream_dp.pipeline.promise import (
+    caveats,
+    looks_like_people,
+    plain_promise,
+    times,
+    unit_json,
+    unit_name,
+    unit_words,
+)
 from stream_dp.pipeline.report import guarantee_json, plan_json
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 
 Data = dict[str, Any]
 EVERY_DAY = "users of at most 20 events in a window of 24 ticks"
@@ -44,18 +58,11 @@ def test_the_unit_in_short(data: Data, privacy: Data, name: str) -> None:
 
 def test_the_unit_in_words(data: Data) -> None:
     event = build(PipelineSpec.model_validate(data)).spec
-    assert unit_words(event) == "one event"
-    assert unit_json(event) == {"unit": "event"}
-    day = built(data).spec
-    assert (
-        unit_words(day)
-        == "(user, day): all events of one note within one day together, of which at most 20 count"
-    )
-    ever = built(data, overall="1").spec
-    assert (
-        unit_words(ever)
-        == "user, for ever: all events of one note for ever together, of which at most 1 counts"
-    )
+    assert (unit_words(event), unit_json(event)) == ("one event", {"unit": "event"})
+    day = "(user, day): all events of one note within one day together, of which at most 20 count"
+    assert unit_words(built(data).spec) == day
+    ever = "user, for ever: all events of one note for ever together, of which at most 1 counts"
+    assert unit_words(built(data, overall="1").spec) == ever
 
 
 def test_the_plan_and_the_api_say_it(data: Data) -> None:
@@ -117,26 +124,12 @@ def test_notes_say_what_is_not_protected(data: Data) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "customer",
-        "Customer_ID",
-        "userName",
-        "email",
-        "client_ip",
-        "ip",
-        "IP",
-        "deviceId",
-        "patient",
-    ],
-)
-def test_names_that_look_like_a_person(name: str) -> None:
-    assert looks_like_people([name]) == [name]
-
-
-@pytest.mark.parametrize("name", ["zip", "trip", "ship", "amount", "airline", "tip", "machine"])
-def test_names_that_do_not(name: str) -> None:
-    assert looks_like_people([name]) == []
+    ("name", "looks"),
+    [*((n, True) for n in ("Customer_ID", "userName", "email", "client_ip", "IP", "deviceId", "patient")),
+     *((n, False) for n in ("zip", "trip", "amount", "tip", "machine"))],
+)  # fmt: skip
+def test_names_look_like_a_person_or_do_not(name: str, looks: bool) -> None:
+    assert looks_like_people([name]) == [name] * looks
 
 
 PIPELINE = """\
@@ -167,18 +160,93 @@ def test_the_first_line_of_the_plan(tmp_path: Any, capsys: pytest.CaptureFixture
     assert "clicks eps 0.1, delta 0 by sparse parallel composition" in out
 
 
+BY_DAY = {"unit": "user", "user": "note", "max_events": "20", "per": "1d"}
+FOR_EVER = {"unit": "user", "user": "note", "overall": "200"}
+WALL = {"kind": "wall", "step": "1s"}
+
+
+def of_users(data: Data, **privacy: str) -> Data:
+    return data | {"privacy": {"epsilon": "2"} | privacy}
+
+
 @pytest.mark.parametrize(
-    ("was", "now", "place"),
-    [
-        ("user: customer", "user: who", "5:29"),
-        ("per: 2h", "per: 90m", "5:59"),
-        ("max_events: 3, per: 2h", "max_events: 3", "5:1"),
-    ],
+    ("privacy", "clock", "cap", "ticks"),
+    [(BY_DAY, {}, 20, 24), (FOR_EVER, WALL, 200, None), ({}, {}, 1, None)],
+    ids=["each day", "for ever", "one event"],
 )
-def test_problems_have_a_line_and_a_column(
-    tmp_path: Any, capsys: pytest.CaptureFixture[str], was: str, now: str, place: str
+def test_a_cap_holds_in_each_public_window_or_for_ever(
+    data: Data, privacy: dict[str, str], clock: dict[str, str], cap: int, ticks: int | None
 ) -> None:
-    path = tmp_path / "people.yaml"
-    path.write_text(PIPELINE.replace(was, now))
-    assert code_of(["plan", str(path)]) == 2
-    assert f"people.yaml:{place}" in capsys.readouterr().err
+    changed = of_users(data, **privacy) | ({"clock": clock} if clock else {})
+    spec = PipelineSpec.model_validate(changed)
+    assert (spec.privacy.cap, spec.privacy.window_ticks(spec.clock)) == (cap, ticks)
+
+
+def test_the_fingerprint_covers_who_is_protected_and_no_spelling(data: Data) -> None:
+    def found(**privacy: str) -> str:
+        return fingerprint(PipelineSpec.model_validate(of_users(data, **privacy)))
+
+    per_day = found(**BY_DAY)
+    assert per_day == found(**BY_DAY | {"per": "24h"})
+    others = [BY_DAY | {"max_events": "21"}, BY_DAY | {"per": "2d"}, FOR_EVER]
+    others += [FOR_EVER | {"user": "airline"}, FOR_EVER | {"overall": "20"}, {}]
+    assert len({per_day, *(found(**other) for other in others)}) == 7
+    said = meaning(PipelineSpec.model_validate(of_users(data)))["privacy"]
+    assert said == {"unit": "event", "neighbors": "add_remove", "epsilon": "2"}
+
+
+PROMISED = """\
+version: 1
+name: shop
+source: {{kind: file, path: shop.jsonl}}
+schema: {{time: {{type: time}}, customer: {{type: integer}}}}
+privacy: {{{privacy}}}
+clock: {{kind: replay, field: time, start: "2026-01-01T00:00:00Z", step: 1h, horizon: 48}}
+series: [{{name: orders, statistic: count, epsilon: 0.1}}]
+"""
+PER = "unit: user, user: customer, max_events: 5, per: 1d, epsilon: 1"
+SAYS = [
+    (
+        "epsilon: 2",
+        "shop protects one event: no single event can be told from what is published: with or without it every "
+        "outcome is at most 7.39 times as likely.",
+    ),
+    (
+        "epsilon: 0.5, neighbors: replace, moves: within_tick",
+        "shop protects one event: no single event can be told from what is published: with it or with another in "
+        "its place every outcome is at most 1.65 times as likely, if a replacement keeps its tick (moves: "
+        "within_tick).",
+    ),
+    (
+        PER,
+        "shop protects (user, day): no single customer's events of one day can be told from what is published: "
+        "with or without them every outcome is at most 2.72 times as likely.",
+    ),
+    (
+        "unit: user, user: customer, overall: 5, epsilon: 1, delta: 1e-9, filter: zcdp",
+        "shop protects user, for ever: no single customer's events can be told from what is published: with or "
+        "without them every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
+    ),
+    (
+        "epsilon: 10",
+        "shop protects one event: one event may show in what is published: with or without it every outcome is at "
+        "most 22,100 times as likely.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("privacy", "says"), SAYS)
+def test_it_says_who_is_protected_and_what_that_means(
+    tmp_path: Path, privacy: str, says: str
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(PROMISED.format(privacy=privacy))
+    assert plain_promise(load(path)) == says
+
+
+@pytest.mark.parametrize("epsilon", ["1/1000", "1/3", "2", "7", "99"])
+def test_the_factor_is_three_digits_and_never_too_small(epsilon: str) -> None:
+    found, exact = times(Fraction(epsilon)), Decimal(math.exp(Fraction(epsilon)))
+    assert exact * Decimal("0.9999999") <= found <= exact * Decimal("1.0101")
+    assert len(found.normalize().as_tuple().digits) <= 3
+    assert found >= 1 + Decimal(1) * Fraction(epsilon).numerator / Fraction(epsilon).denominator

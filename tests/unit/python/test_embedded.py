@@ -29,7 +29,6 @@ SERIES = 3
 
 
 def published(live_series: LiveSeriesService) -> list[bytes]:
-    """The bodies in the file of releases."""
     return [line.encode() for line in live_series.releases]
 
 
@@ -88,7 +87,6 @@ class Waiting(FileSource):
     """A file that tells half of its batches, and then waits."""
 
     async def read(self) -> Any:
-        """Half of all, once."""
         if getattr(self, "told", False):
             await asyncio.Event().wait()
         self.told = True
@@ -98,7 +96,6 @@ class Waiting(FileSource):
 
 @pytest.fixture
 def endless(live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A pipeline whose run does not end by itself."""
     monkeypatch.setattr("stream_dp.operate.run.wiring.FileSource", Waiting)
     return Pipeline.load(live_series.pipeline)
 
@@ -170,7 +167,6 @@ class Full(SqliteJournal):
     """A disk without space."""
 
     async def append(self, *_: Any) -> None:
-        """Fail."""
         raise WorldError("the disk is full")
 
 
@@ -181,13 +177,6 @@ def test_what_stops_the_engine_is_raised(
     with pytest.raises(WorldError, match="the disk is full"):
         Pipeline.load(live_series.pipeline).run()
     assert published(live_series) == []
-
-
-def test_another_file_on_the_same_journal_is_refused(live_series: LiveSeriesService) -> None:
-    Pipeline.load(live_series.pipeline).run()
-    live_series.write("epsilon: 0.5", "epsilon: 0.4")
-    with pytest.raises(FailClosed):
-        Pipeline.load(live_series.pipeline).run()
 
 
 def test_a_new_guarantee_is_named(live_series: LiveSeriesService) -> None:

@@ -54,17 +54,15 @@ every = pytest.mark.parametrize("create", CREATE.values(), ids=CREATE)
 
 
 def everything(budget: Budget) -> tuple[Any, ...]:
-    """All that a refusal must leave as it was."""
     return budget.ledger, budget.ledger.entries, dict(budget._derivations), set(budget._names)
 
 
 def granted(filter_: Any = "zcdp", epsilon: Any = 1, **more: Any) -> Budget:
-    """A budget with a delta."""
     return Budget(epsilon=epsilon, delta=MILLIONTH, filter=filter_, **more)
 
 
 @every
-@pytest.mark.parametrize("amount", [1, "1/3", Fraction(1, 7), Decimal("0.25")])
+@pytest.mark.parametrize("amount", ["1/3", Decimal("0.25")])
 def test_each_statistic_is_charged_what_it_costs(
     create: Callable[..., Any], amount: Any, opened: list[SeededNoise]
 ) -> None:
@@ -77,12 +75,6 @@ def test_each_statistic_is_charged_what_it_costs(
     assert (entry.name, entry.epsilon, entry.delta) == (made.name, units, 0)
     assert made.guarantee == Guarantee(PureDP(Fraction(amount)), Neighbors.ADD_REMOVE)
     assert len(opened) == 1
-
-
-def test_a_name_is_used_once_and_numbers_give_way() -> None:
-    budget = Budget(epsilon=1)
-    budget.counter(epsilon="0.1", name="count-2")
-    assert [budget.counter(epsilon="0.1").name for _ in range(2)] == ["count-3", "count-4"]
 
 
 def test_charges_add_up_and_are_never_given_back() -> None:
@@ -116,12 +108,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": 0}, "epsilon: must be greater than 0"),
     ({"epsilon": True}, "epsilon: must be a decimal"),
     ({"epsilon": "0.0000001"}, "epsilon: must lie between"),
-    ({"epsilon": Decimal("nan")}, "epsilon: must be a decimal"),
     ({"confidence": 1}, "confidence: must lie strictly between 0 and 1"),
-    ({"name": ""}, "name: must be a lower-case letter or a digit"),
     ({"name": 3}, "name: must be text"),
-    ({"name": "first"}, "name: a series 'first' is already there"),
-    ({"name": "first", "epsilon": 0.5}, r"(?s)(?=.*name: .*first)(?=.*epsilon: 0.5 is a float)"),
+    (
+        {"name": "first", "epsilon": 0.5},
+        r"(?s)(?=.*name: a series 'first' is already there)(?=.*epsilon: 0.5 is a float)",
+    ),
 ]
 
 
@@ -139,34 +131,22 @@ def test_what_is_no_argument_changes_nothing(
     assert len(opened) == 1
 
 
-MANY = [str(number) for number in range(300)]
 WRONG: list[tuple[Callable[[Budget], Any], str]] = [
     (lambda b: b.histogram(epsilon=1, keys=[]), "keys: 1 to 1000000"),
     (lambda b: b.histogram(epsilon=1, keys="DE"), "keys: a list of texts"),
-    (lambda b: b.histogram(epsilon=1, keys=["a", "a"]), "keys: a key is listed twice"),
     (lambda b: b.histogram(epsilon=1, keys=[1, True]), "keys: every key must be a text"),  # type: ignore[list-item]
     (lambda b: b.histogram(epsilon=1, keys=["ab"], method="x"), "method: must be"),  # type: ignore[arg-type]
     (lambda b: b.histogram(epsilon=1, keys=["a"], expected_shape="x"), "expected_shape: must be even"),  # type: ignore[arg-type]
-    (lambda b: b.histogram(epsilon=1, keys=["a"], expected_events=0), "expected_events: must"),
     (lambda b: b.histogram(epsilon=1, keys=KEYS, windows=[3], method="hss"), "leave method out"),
-    (lambda b: b.histogram(epsilon=1, keys=KEYS, method="gaussian"), "gaussian needs a delta"),
-    (lambda b: b.maximum(epsilon=1, keys=["a"], most=0), "most: must be a whole number"),
     (lambda b: b.alerts(epsilon=1, keys=["a"], threshold=0), "threshold: must"),
     (lambda b: b.top(epsilon=1, keys=KEYS, k=4), "k: .*3"),
-    (lambda b: b.top(epsilon=1, keys=MANY, k=101), "k: must be less than or equal to 100"),
     (lambda b: b.counter(epsilon=1, horizon=20, windows=[30]), "30 ticks are more than the horizon of 20"),
-    (lambda b: b.counter(epsilon=1, horizon=0), "horizon: must be greater than or equal to 1"),
     (lambda b: b.counter(epsilon=1, windows=3), "a list of numbers of ticks"),  # type: ignore[arg-type]
-    (lambda b: b.counter(epsilon=1, windows="ever"), "a list of numbers of ticks"),  # type: ignore[arg-type]
     (lambda b: b.counter(epsilon=1, windows=[True, 2.0]), "a list of numbers of ticks"),  # type: ignore[list-item]
     (lambda b: b.counter(epsilon=1, windows=[3, "ever", 3]), "windows"),
-    (lambda b: b.counter(epsilon=1, windows=range(2, 11)), "windows"),
     (lambda b: b.sum(epsilon=1, clamp=(0, 2.5)), r'clamp\[1\]: 2.5 is a float, .*"2.5" or Fraction\(5, 2\)'),  # type: ignore[arg-type]
     (lambda b: b.sum(epsilon=1, clamp=("0.5", 10)), r"clamp.*'0.5' is no whole number of steps of 1"),
-    (lambda b: b.sum(epsilon=1, clamp=(10, 0)), "clamp.*must be greater than the lower bound '10'"),
-    (lambda b: b.sum(epsilon=1, clamp=10), "clamp: must be a list of two"),  # type: ignore[call-overload]
     (lambda b: b.sum(epsilon=1, clamp=(0, 10), step="1/3"), "step: must be a decimal from 0.000001"),
-    (lambda b: b.series(sdp.Mean(of="amont", clamp=9), schema=AMOUNT), "(?s)epsilon: is.*clamp: must be a list"),
     (lambda b: b.series(sdp.Mean(of="amont", clamp=(0, 9)), epsilon=1, schema=AMOUNT), "did you mean amount"),
     (lambda b: b.series(sdp.Count(wnidows=["1h"]), epsilon=1), "did you mean windows"),
     (lambda b: b.series(sdp.Ratio(of="a", over="b")), "(?s)of: .*'a'.*over: .*'b'"),
@@ -188,13 +168,10 @@ def test_what_a_statistic_does_not_take_is_refused_at_no_cost(
     [
         ({"epsilon": 0.5, "filter": "best"}, "(?s)0.5 is a float.*filter: must be pure"),
         ({"epsilon": 1, "delta": 1e-9}, r'write "1e-09" or Fraction\(1, 1000000000\)'),
-        ({"epsilon": 1, "delta": "1e-9"}, "delta: a pure filter has no delta"),
         ({"epsilon": 1, "filter": "zcdp"}, "delta: filter zcdp needs a delta"),
-        ({"epsilon": 1, "order": 3}, "order: filter pure has no order"),
         ({"epsilon": 1, "neighbors": "friends"}, "neighbors: must be"),
         ({"epsilon": 1, "tick": "1x"}, "tick: must be a whole number with a unit"),
         ({"epsilon": 1, "schema": {"a": {"type": "numbr"}}}, "schema.a.type: .*did you mean number"),
-        ({"epsilon": 1, "unit": "user"}, "user: unit user needs the field"),
         ({"epsilon": 1, "unit": "user", "user": "who", "overall": 2}, "user: 'who' is not in the schema"),
     ],
 )  # fmt: skip
@@ -246,7 +223,6 @@ def test_a_filter_admits_up_to_its_capacity(given: dict[str, Any], unit: str) ->
 
 
 def subjects(derivation: Derivation) -> list[str]:
-    """All nodes by name."""
     return [derivation.subject, *(s for p in derivation.premises for s in subjects(p))]
 
 
@@ -270,7 +246,6 @@ class Late(Budget):
     """A broken twin: it charges once the series is there, which then has drawn."""
 
     def counter(self, **given: Any) -> Any:
-        """Create, then charge."""
         request = self._request(sdp.Count(), given["epsilon"], {}, {})
         ledger = self._ledger
         prepared = self._paid(Prepared.of(request, request.checked()))
@@ -361,16 +336,6 @@ def test_under_a_gdp_filter_it_claims_gdp_and_needs_a_horizon() -> None:
     with pytest.raises(BudgetRefused, match="needs finite communication"):
         budget.histogram(epsilon=1, keys=KEYS, method="gaussian")
     assert budget.ledger == before
-
-
-def test_squares_add_up_and_what_does_not_fit_is_refused(opened: list[SeededNoise]) -> None:
-    budget = granted()
-    for _ in range(2):
-        budget.counter(epsilon="0.68", method="gaussian")
-    before, streams = (budget.ledger, budget.spent), len(opened)
-    with pytest.raises(BudgetRefused, match="the most that one more pure series may have"):
-        budget.counter(epsilon="0.3", method="gaussian")
-    assert (budget.ledger, budget.spent, len(opened)) == (*before, streams)
 
 
 def test_who_is_protected_is_the_budgets_to_say() -> None:

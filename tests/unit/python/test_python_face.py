@@ -94,8 +94,11 @@ def events() -> list[list[dict[str, Any]]]:
     ]
 
 
+def kind_of(word: str) -> type[SeriesSpec]:
+    return next(k for k in STATISTICS if k.model_fields["statistic"].default == word)
+
+
 def file(entries: Sequence[Mapping[str, Any]], privacy: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline with these series."""
     within = {"moves": "within_tick"} if privacy == REPLACE else {}  # as it is in Python
     return {
         "version": 1,
@@ -145,13 +148,11 @@ def cases(kind: type[SeriesSpec]) -> list[tuple[list[dict[str, Any]], dict[str, 
 
 
 def numbered() -> Callable[..., SeededNoise]:
-    """Noise streams seeded by their number."""
     numbers = count()
     return lambda *_given: SeededNoise(next(numbers))
 
 
 async def of_the_pipeline(spec: PipelineSpec) -> list[dict[str, Any]]:
-    """Its releases, in order."""
     built, key, bodies = build(spec), SEALER.user_key(), list[bytes]()
     plan, position, batches = built.run_config(0), 0, []
     for tick, some in enumerate(events()):
@@ -174,15 +175,8 @@ def of_the_face(
     paid = Budget(epsilon=10, schema=SCHEMA, tick="1h", start=START, **privacy)
     running = []
     for entry in entries:
-        keys = {
-            name: value
-            for name, value in entry.items()
-            if name not in {"statistic", "name", "epsilon"}
-        }
-        kind = next(
-            k for k in STATISTICS if k.model_fields["statistic"].default == entry["statistic"]
-        )
-        asked = getattr(sdp, kind.__name__.removesuffix("Series"))(**keys)
+        keys = {k: value for k, value in entry.items() if k not in {"statistic", "name", "epsilon"}}
+        asked = getattr(sdp, kind_of(entry["statistic"]).__name__.removesuffix("Series"))(**keys)
         horizon: Any = {"horizon": HORIZON} if "epsilon" in entry else {}
         made = paid.series(asked, epsilon=entry.get("epsilon"), name=entry["name"], **horizon)
         running.append((made, "epsilon" in entry))
@@ -198,13 +192,11 @@ def of_the_face(
 
 
 def without_number(body: bytes) -> dict[str, Any]:
-    """What a release says, but its number among all of its pipeline."""
     said: dict[str, Any] = json.loads(body)
     return {name: value for name, value in said.items() if name != "sequence"}
 
 
 async def differences(entries: list[dict[str, Any]], privacy: dict[str, Any]) -> list[str]:
-    """What a budget says otherwise than a pipeline."""
     spec = PipelineSpec.model_validate(file(entries, privacy))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(series, "new_noise", numbered())
@@ -280,15 +272,9 @@ TWINS: list[tuple[str, Any, str, Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("word", "place", "name", "twin", "privacy"), TWINS)
 async def test_a_twin_is_found(
-    word: str,
-    place: Any,
-    name: str,
-    twin: Any,
-    privacy: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kind = next(k for k in STATISTICS if k.model_fields["statistic"].default == word)
-    entries = entries_of(kind, privacy, {"windows": ["2h"]} if twin is unclipped else {})
+    word: str, place: Any, name: str, twin: Any, privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    entries = entries_of(kind_of(word), privacy, {"windows": ["2h"]} if twin is unclipped else {})
     assert entries is not None
     monkeypatch.setattr(place, name, twin)
     assert await differences(entries, privacy)

@@ -14,7 +14,6 @@ import stream_dp as sdp
 
 
 async def none() -> AsyncIterator[int]:
-    """No ticks, asynchronously."""
     for tick in range(0):
         yield tick
 

@@ -30,17 +30,14 @@ _make, _read, _make_coded = _Ordered.__init__, _Ordered.read, _Coded.__init__
 
 
 def _null_is_zero(column: _Ordered, records: Sequence[Any]) -> Numbers:
-    """Null passes as if it were 0."""
     return Numbers(np.nan_to_num(_read(column, records).values), None)
 
 
 def _as_doubles(column: _Ordered, attribute: str, _: Any, tests: Sequence[Test]) -> None:
-    """Integers as doubles."""
     _make(column, attribute, np.float64, tests)
 
 
 def _strict(column: _Ordered, numbers: Numbers, answers: BoolArray) -> None:
-    """> and < for >= and <=."""
     values, known = numbers
     known = np.ones(len(values), np.bool_) if known is None else known
     least, most = len(column._least), len(column._least) + len(column._most)
@@ -99,12 +96,10 @@ def _edge_below(by: Edges, field: Any) -> Any:
 
 
 def _null_is_lowest(numbers: Numbers) -> Numbers:
-    """Null lies in the bin of 0."""
     return Numbers(np.nan_to_num(numbers.values), None)
 
 
 def _in_utc(by: TickKey, zone: Any, moment: int) -> int:
-    """Every zone's clock is UTC."""
     return _key(by, UTC, moment)
 
 

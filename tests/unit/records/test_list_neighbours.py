@@ -6,7 +6,6 @@ that is too long, are caught.
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
@@ -70,7 +69,6 @@ FARTHEST = (
 
 
 def records(seed: int, size: int) -> list[Record]:
-    """Baskets, some of which are no good."""
     draw = Random(seed)
 
     def some(texts: Sequence[str], most: int) -> list[str]:
@@ -90,7 +88,6 @@ def records(seed: int, size: int) -> list[Record]:
 
 
 def rows_of(stream: Sequence[Record]) -> IntArray:
-    """The row of the tick in which all of them lie."""
     payloads = [json.dumps(record).encode() for record in stream]
     router = Router(SPEC, 0)
     made = router.route(Batch(0, payloads, range(len(payloads)), len(payloads), tick=0)).rows
@@ -141,18 +138,15 @@ def test_another_basket_changes_at_most_what_both_lists_may_hold() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "twin",
-    [
-        (
-            list_columns,
-            "_once",
-            lambda numbers, codes, _: Entries(codes, np.repeat(np.arange(len(numbers)), numbers)),
-        ),
-        (decoder, "_entries", lambda field: list[str]),
-    ],
-    ids=["an entry counts twice", "long lists are taken"],
-)
+TWINS: dict[str, tuple[Any, str, Any]] = {
+    "an entry counts twice": (
+        list_columns, "_once", lambda numbers, codes, _: Entries(codes, np.repeat(np.arange(len(numbers)), numbers)),
+    ),
+    "long lists are taken": (decoder, "_entries", lambda field: list[str]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
 def test_a_router_that_lets_one_record_change_more_is_caught(
     twin: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,23 +155,12 @@ def test_a_router_that_lets_one_record_change_more_is_caught(
         most_changes(ADD)
 
 
-def test_a_record_counts_alike_whatever_lies_beside_it() -> None:
-    """Rows add up: a batch is the sum of its records, one by one."""
-    stream = records(1, 200)
-    one_by_one = sum(map(rows_of, ([record] for record in stream)), start=rows_of([]))
-    assert np.array_equal(rows_of(stream), one_by_one)
-    assert rows_of(stream)[:1] > 0
-
-
 @pytest.mark.parametrize(
     ("items", "reason", "field"),
     [
         (["milk"] * 4, "too_many_entries", "items"),
-        (["milk", "ham", "jam", "eggs"], "too_many_entries", "items"),
-        (["milk", 3], "wrong_type", "items"),
         (["milk", None], "wrong_type", "items"),
         ("milk", "wrong_type", "items"),
-        ({"milk": 1}, "wrong_type", "items"),
     ],
 )
 def test_what_is_no_such_list_is_a_dead_letter_with_its_reason(
@@ -190,13 +173,3 @@ def test_what_is_no_such_list_is_a_dead_letter_with_its_reason(
         (reason, field, 8, 8)
     ]
     assert routed.records == {0: 2}
-
-
-def test_null_counts_in_other_and_nothing_nowhere() -> None:
-    part = Router(SPEC, 0).layout.slice("items")
-    rest: Record = {"few": [], "shop": "north", "size": 1}
-    row = partial(lambda items: rows_of([rest | {"items": items}])[part].tolist())
-    assert row(None) == [0, 0, 0, 0, 1]
-    assert row([]) == [0, 0, 0, 0, 0]
-    assert row(["ham", "jam", "ham"]) == [0, 0, 0, 0, 1]
-    assert row(["milk", "beer", "milk"]) == [1, 0, 0, 1, 0]

@@ -6,19 +6,24 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.moments import SPELLINGS, oracle, texts
 
-from stream_dp.core.time import TickGrid
+from stream_dp.core.time import TickGrid, TimeForm
 from stream_dp.engine.ports import Batch
 from stream_dp.files import records as reader
 from stream_dp.files.records import FieldType, load_records, ticked
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records import decoder
 from stream_dp.records import decoder as decoding
+from stream_dp.records.decoder import NO_TIME as IS_NO_TIME
+from stream_dp.records.decoder import OUTSIDE as IS_OUTSIDE
+from stream_dp.records.decoder import OwnTicks
 
 START = 1_714_521_600_000  # 2024-05-01T00:00:00Z
 GRID = TickGrid(START, 3_600_000, 3)
@@ -30,15 +35,9 @@ TIES = [f"2024-05-01T00:59:59.{digits}Z" for digits in ("9999996", "9999994", "9
 def router_for(form: str) -> Router:
     spec = PipelineSpec.model_validate(
         {
-            "version": 1,
-            "name": "times",
-            "public_data": True,
-            "source": {"kind": "file", "path": "times.jsonl"},
-            "schema": {"time": {"type": "time", "format": form}},
+            "version": 1, "name": "times", "source": {"kind": "file", "path": "times.jsonl"},
+            "schema": {"time": {"type": "time", "format": form}}, "privacy": {"epsilon": "1"},
             "clock": {"kind": "replay", "field": "time", "start": START, "step": GRID.step, "horizon": 3},
-            "privacy": {"unit": "event", "neighbors": "add_remove", "epsilon": "1"},
-            "journal": {"kind": "sqlite", "path": "times.db"},
-            "releases": {"path": "times-releases.jsonl"},
             "series": [{"name": "total", "statistic": "count", "epsilon": "1"}],
         }
     )  # fmt: skip
@@ -46,7 +45,6 @@ def router_for(form: str) -> Router:
 
 
 def meant(moment: int | None) -> int | str:
-    """The tick, or why there is none."""
     if moment is None:
         return NO_TIME
     tick = (moment - START) // GRID.step
@@ -74,20 +72,17 @@ def routed_ticks(path: Path, form: str = "iso") -> dict[int, int | str]:
 
 
 def disagreements(path: Path, wanted: dict[int, int | str], form: str = "iso") -> list[int]:
-    """The lines of a file on which reader, router and oracle do not say the same."""
     read, routed = read_ticks(path), routed_ticks(path, form)
     assert read.keys() == routed.keys() == wanted.keys()
     return [line for line in wanted if not read[line] == routed[line] == wanted[line]]
 
 
 def lines(path: Path, spellings: list[str]) -> dict[int, int | str]:
-    """Write them as JSON lines; return what each means."""
     path.write_text("".join(json.dumps({"time": text}) + "\n" for text in spellings))
     return {line: meant(oracle(text)) for line, text in enumerate(spellings, 1)}
 
 
 def written(text: str) -> bool:
-    """Whether JSON in UTF-8 can hold it."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -162,3 +157,92 @@ def test_parquet_floors_also_before_1970(tmp_path: Path) -> None:
     floored = [each // 10**6 for each in nanoseconds]
     assert [record.time_ms for record in records] == floored
     assert [oracle(json.loads(record.payload)["time"]) for record in records] == floored
+
+
+SMALL = TickGrid(origin=10_000, step=2_000, horizon=2)  # ticks of 10 s to 12 s and to 14 s
+
+
+ENDS = ("1970-01-01T00:00:10Z", "1970-01-01T00:00:11.999999Z", "1970-01-01T00:00:12Z")
+"""The first and the last moment of a tick, and the first of the next."""
+
+
+@pytest.mark.parametrize(
+    ("form", "per_s"), [("epoch_ms", 1000), ("epoch_s", 1), ("epoch_us", 10**6)]
+)
+def test_integers_lie_in_their_ticks_and_outside_of_the_grid(form: str, per_s: int) -> None:
+    """Asked twice, for what is remembered is told as it was found."""
+    moments = (10 * per_s, 12 * per_s - 1, 12 * per_s, 10 * per_s - 1, 14 * per_s)
+    ticks = OwnTicks(SMALL, TimeForm(form))
+    for _ in range(2):
+        assert ticks.of(moments, 5).tolist() == [0, 0, 1, IS_OUTSIDE, IS_OUTSIDE]
+        assert OwnTicks(SMALL, TimeForm()).of(ENDS, 3).tolist() == [0, 0, 1]
+
+
+def test_what_is_no_time_is_told_apart_from_what_lies_outside() -> None:
+    ticks = OwnTicks(SMALL, TimeForm())
+    assert ticks.of(["never", "1970-01-01T00:00:13Z", "2070-01-01T00:00:13Z"], 3).tolist() == [
+        IS_NO_TIME, 1, IS_OUTSIDE,
+    ]  # fmt: skip
+
+
+def test_grids_and_zones_remember_for_themselves() -> None:
+    """The same text on another grid, and in another zone."""
+    text = ["1970-01-01T00:00:13"]
+    later = TickGrid(SMALL.origin, SMALL.step * 2, 9)
+    paris = TimeForm(zone=ZoneInfo("Europe/Paris"))
+    there = TickGrid(SMALL.origin - 3_600_000, SMALL.step, 2)
+    told = [
+        (SMALL, TimeForm(zone=ZoneInfo("UTC"))),
+        (later, TimeForm(zone=ZoneInfo("UTC"))),
+        (there, paris),
+    ]
+    assert [OwnTicks(*one).of(text, 1).tolist() for one in told] == [[1], [0], [1]]
+
+
+def test_what_is_remembered_is_bounded_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short texts alone, so many of them, and no integers."""
+    monkeypatch.setattr(decoder, "_CACHED_TIMES", 4)
+    ticks, found = OwnTicks(SMALL, TimeForm()), list[int]()
+    remembered = ticks._tick_of
+    for n in range(20):
+        assert ticks.of([f"1970-01-01T00:00:11.{n:03d}Z", "x" * 41, "x" * 10**5], 3).tolist() == [
+            0, IS_NO_TIME, IS_NO_TIME,
+        ]  # fmt: skip
+        found.append(len(remembered))
+        assert max(map(len, remembered)) <= 40
+    assert max(found) == 4
+    for form in ("epoch_ms", "epoch_s", "epoch_us"):
+        counted = OwnTicks(SMALL, TimeForm(form))
+        counted.of(range(100), 100)
+        assert len(counted._tick_of) == 0
+
+
+@pytest.mark.parametrize(("cached", "at_once"), [(1, 5), (3, 1), (1 << 14, 1 << 12)])
+def test_many_times_have_the_ticks_of_each_alone(
+    monkeypatch: pytest.MonkeyPatch, cached: int, at_once: int
+) -> None:
+    """New ones, repeated ones, those of other lengths and no times, in readings and memories of every size."""
+    monkeypatch.setattr(decoder, "_CACHED_TIMES", cached)
+    monkeypatch.setattr(decoder, "_AT_ONCE", at_once)
+    form = TimeForm(zone=ZoneInfo("UTC"))
+    times = [
+        f"1970-01-01 00:00:{second:02d}.{n % 4:03d}" for n in range(7) for second in range(8, 16)
+    ]
+    times += ["never", "1970-01-01T00:00:13", "x" * 50, "1970-01-01T00:00:11.9+00:00"] * 2
+    alone = [OwnTicks(SMALL, form).of([time], 1).item() for time in times]
+    ticks = OwnTicks(SMALL, form)
+    for _ in range(2):
+        assert ticks.of(iter(times), len(times)).tolist() == alone
+        assert len(ticks._tick_of) <= cached
+        assert min(ticks._tick_of.values()) >= IS_NO_TIME
+    assert set(alone) == {0, 1, IS_OUTSIDE, IS_NO_TIME}
+    assert ticks.of([], 0).tolist() == []
+
+
+def test_a_reading_that_breaks_off_leaves_no_false_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = OwnTicks(SMALL, TimeForm())
+    with monkeypatch.context() as patch:
+        patch.setattr(decoder, "parse_moments", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            ticks.of(ENDS, 3)
+    assert ticks.of(ENDS, 3).tolist() == [0, 0, 1]

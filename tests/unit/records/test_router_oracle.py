@@ -1,5 +1,6 @@
 """Routing a batch by columns gives what an oracle finds record by record, whatever the values and the conditions."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -24,6 +25,7 @@ from unit.records.columns_worlds import (
     routed,
 )
 
+from stream_dp.pipeline import feature_counts
 from stream_dp.pipeline.layout import Feature
 from stream_dp.records.conditions import Test
 
@@ -116,9 +118,21 @@ ONE_OF_EACH = [
 ]  # fmt: skip
 
 
-def agrees() -> bool:
+TOGETHER = [
+    Feature(None, frozenset([Test(field, operator, frozenset([value])), *rest]))
+    for field, operator, values in (
+        ("kind", "equals", "abc"), ("note", "equals", ("", "a", "b")), ("n", "equals", (-1, 0, 2**53)),
+        ("tags", "contains", "pq"),
+    )
+    for value in values
+    for rest in ((), (Test("m", "at_least", frozenset([0])),), (Test("flag", "equals", frozenset([True])),))
+]  # fmt: skip
+"""What differs in one value, with other conditions beside it: monitors have thousands of these."""
+
+
+def agrees(features: Sequence[Feature] = ONE_OF_EACH) -> bool:
     """Whether large and small batches of awkward records are routed as the oracle says."""
-    layout = laid_out(ONE_OF_EACH)
+    layout = laid_out(features)
     batches = [(awkward(seed, 10), seed % 2 or None) for seed in range(20)]
     batches.append((awkward(99, 1000), None))
     return all(routed(layout, *batch) == expected(layout, *batch) for batch in batches)
@@ -126,6 +140,14 @@ def agrees() -> bool:
 
 def test_many_awkward_records() -> None:
     assert agrees()
+
+
+@pytest.mark.parametrize("many", [1, 3, 10**9])
+def test_features_count_alike_however_many_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(feature_counts, "MANY", many)
+    assert agrees(list(dict.fromkeys([*ONE_OF_EACH, *TOGETHER])))
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=list(BREAKAGES))

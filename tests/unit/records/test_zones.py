@@ -30,16 +30,12 @@ def test_names_of_the_database_are_accepted(name: str) -> None:
     ("name", "message"),
     [
         ("Europe/Pari", "did you mean Europe/Paris"),
-        ("europe/paris", "did you mean Europe/Paris"),
         ("+01:00", "IANA name of a time zone"),
         ("CEST, summer", "IANA name of a time zone"),
-        ("Europe", "IANA name of a time zone"),
         ("localtime", "IANA name of a time zone"),
         ("posix/Europe/Paris", "did you mean Europe/Paris"),
-        ("right/Europe/Paris", "did you mean Europe/Paris"),
         ("../../etc/passwd", "IANA name of a time zone"),
         ("", "IANA name of a time zone"),
-        ("\x00", "IANA name of a time zone"),
     ],
 )
 def test_other_names_are_refused(name: str, message: str) -> None:
@@ -80,18 +76,9 @@ def test_offsets_are_those_of_every_moment_of_the_range(name: str, moment: int) 
     assert timedelta(seconds=in_force) == datetime.fromtimestamp(moment // 1000, zone).utcoffset()
 
 
-@pytest.mark.parametrize(
-    "grid",
-    [TickGrid(-62_135_596_800_000, DAY, 2), TickGrid(253_402_128_000_000, DAY, 2),
-     TickGrid(-62_135_596_800_000, 1000 * DAY, 3652)],
-)  # fmt: skip
-def test_ranges_at_the_ends_of_the_calendar(grid: TickGrid) -> None:
-    assert offsets(ZoneInfo("America/New_York"), grid)
-
-
-def test_a_zone_needs_a_range() -> None:
-    with pytest.raises(ValueError, match="horizon"):
-        offsets(ZoneInfo("UTC"), TickGrid(0, 1))
+@pytest.mark.parametrize("start", [-62_135_596_800_000, 253_402_128_000_000])
+def test_ranges_at_the_ends_of_the_calendar(start: int) -> None:
+    assert offsets(ZoneInfo("America/New_York"), TickGrid(start, DAY, 2))
 
 
 def zoned(data: Data, **time: str) -> str:

@@ -7,6 +7,7 @@ so many as take the same time. 250,000 take about 5 ms of a CPU.
 import tracemalloc
 from collections.abc import Collection
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -37,13 +38,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "sum_week": {"statistic": "sum", **FINE, "windows": [*WEEK, "ever"]},
     "mean": {"statistic": "mean", **OF},
     "mean_week": {"statistic": "mean", **FINE, "windows": WEEK},
-    "gauge_week": {
-        "statistic": "gauge",
-        "of": "page",
-        "plus": ["home"],
-        "minus": ["cart"],
-        "windows": WEEK,
-    },
+    "gauge_week": {"statistic": "gauge", "of": "page", "plus": ["home"], "minus": ["cart"], "windows": WEEK},
     "tree": {"statistic": "histogram", "by": "page", "method": "tree"},
     "hss": {"statistic": "histogram", "by": "page", "method": "hss"},
     "top_week": {"statistic": "top", "by": "page", "k": "2", "windows": WEEK},
@@ -56,7 +51,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "alerts": {"statistic": "alerts", "by": "page", "threshold": "300"},
     "monitor": {"statistic": "monitor", "value": "0.1", "watch": [{"name": "busy", "above": "90"}]},
     "ratio": {"statistic": "ratio", "of": "sum_week", "over": "count_week"},
-}
+}  # fmt: skip
 USERS: dict[str, dict[str, Any]] = {
     "distinct": {"statistic": "distinct", "of": "customer", "windows": ["24h"]},
     "cut_off": {"statistic": "cut_off", "window": "1d"},
@@ -69,35 +64,23 @@ UNITS = {
 
 
 def made(unit: str, epsilon: str) -> RunConfig:
-    """A pipeline with all of them, as the engine gets it."""
     privacy, series = UNITS[unit]
     listed = [
         {"name": name} | each | ({} if name == "ratio" else {"epsilon": epsilon})
         for name, each in series.items()
     ]
     schema = {
-        "time": {"type": "time"},
-        "customer": {"type": "text"},
-        "page": {"type": "category", "domain": ["home", "cart", "paid"]},
+        "time": {"type": "time"}, "page": {"type": "category", "domain": ["home", "cart", "paid"]},
         "amount": {"type": "number"},
-    }
+    }  # fmt: skip
+    customer = {"customer": {"type": "text"}} if unit == "user" else {}
+    clock = {
+        "kind": "replay", "field": "time", "start": "2026-01-01T00:00:00Z", "step": "1h", "horizon": "8760",
+    }  # fmt: skip
     data = {
-        "version": "1",
-        "name": "shop",
-        "source": {"kind": "file", "path": "shop.jsonl"},
-        "schema": schema
-        if unit == "user"
-        else {k: v for k, v in schema.items() if k != "customer"},
-        "privacy": privacy | {"epsilon": "40"},
-        "clock": {
-            "kind": "replay",
-            "field": "time",
-            "start": "2026-01-01T00:00:00Z",
-            "step": "1h",
-            "horizon": "8760",
-        },
-        "series": listed,
-    }
+        "version": "1", "name": "shop", "source": {"kind": "file", "path": "shop.jsonl"}, "schema": schema | customer,
+        "privacy": privacy | {"epsilon": "40"}, "clock": clock, "series": listed,
+    }  # fmt: skip
     return build(PipelineSpec.model_validate(data)).run_config(0, private=True)
 
 
@@ -106,11 +89,8 @@ class Work:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.done = 0
-        transform, quantile, inverse = (
-            noise_quantiles._Sum.transform,
-            noise_law._Sum.quantile,
-            np.fft.irfft,
-        )
+        transform, inverse = noise_quantiles._Sum.transform, np.fft.irfft
+        quantile = noise_law._Sum.quantile
 
         def counted(one: Any, theta: NDArray[np.float64]) -> Any:
             self.done += theta.size * one.scales.size
@@ -163,7 +143,6 @@ def test_no_tick_waits_for_a_band(unit: str, epsilon: str, monkeypatch: pytest.M
 
 
 def computed_anew(bands: Bands, tick: int, state: Any) -> int:
-    """The half-width, which nothing remembers."""
     return bands._mechanism.band(bands._mechanism.public(tick + 1, state), bands._confidence)
 
 
@@ -221,9 +200,29 @@ class Wide:
     """A mechanism whose band depends on its released answer."""
 
     def public(self, updates: int, state: bytes) -> bytes:
-        """Return what is released."""
         return state
 
     def band(self, public: bytes, confidence: float) -> int:
-        """Return its length."""
         return len(public)
+
+
+def test_a_band_at_the_smallest_epsilon_is_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone with a quota of 10^-6 may ask for it, and the event loop waits."""
+    work = Work(monkeypatch)
+    terms = ((Fraction(3_000_000), 3), (Fraction(1_000_000), 2))
+    assert 5_000_000 < laplace_quantile.__wrapped__(terms, 0.05) < 50_000_000
+    assert work.done < MOST
+
+
+@pytest.mark.parametrize("largest", [16, 64, 256])
+def test_counting_in_steps_is_never_too_small_and_hardly_too_large(
+    largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = ((Fraction(3000), 3), (Fraction(501, 2), 2))
+    exact = laplace_quantile.__wrapped__(terms, 0.05)
+    watch = noise_quantiles.lagging_quantile.__wrapped__(70, terms, Fraction(2000), 3, 0.05, 1.5)
+    monkeypatch.setattr(noise_quantiles, "LARGEST_SCALE", largest)
+    far = laplace_quantile.__wrapped__(terms, 0.05)
+    assert exact <= far <= exact * (1 + 5 / largest)
+    seen = noise_quantiles.lagging_quantile.__wrapped__(70, terms, Fraction(2000), 3, 0.05, 1.5)
+    assert watch <= seen <= watch * (1 + 5 / largest)

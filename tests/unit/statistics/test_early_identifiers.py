@@ -1,25 +1,30 @@
-"""Identifiers that come before their tick: a commit holds what its own cut added, so the chain holds each of them once.
+"""Identifiers of records: hashes in their columns, and commits that hold what came early once.
 
 The twins are an assembler that tells all that is there at every cut, as it once did, and a comparison by half a hash.
 """
 
 import math
 from collections.abc import Sequence
+from hashlib import sha256
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.cmac import CMAC
 from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import SeenWorld, specification
-from unit.pipeline.routing.user_worlds import PIPELINE
+from unit.pipeline.routing.user_worlds import PIPELINE, SEALER, hashed, payload
 
 from stream_dp.engine import identifiers
 from stream_dp.engine.identifiers import Arrivals
+from stream_dp.engine.ports import Batch
 from stream_dp.engine.user_memory import OpenIdentifiers, added_behind
 from stream_dp.engine.user_table import Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, encode
+from stream_dp.pipeline.router import OpenRouter
 
 TICKS = 60
 LATER = {"clock": PIPELINE["clock"] | {"horizon": str(TICKS)}}
@@ -29,7 +34,6 @@ ROOM = 16 + 20  # bytes: a hash where it came, and a hash and a number where it 
 
 
 def early(number: int) -> dict[int, Log]:
-    """So many identifiers of the last tick before all marks, some of them again at every tick."""
     users = [Event(f"user {each}", TICKS - 1, "a") for each in range(number)]
     log: list[Event | Mark] = [*users]
     for tick in range(TICKS):
@@ -160,3 +164,55 @@ def test_what_no_engine_has_written_is_refused(ticks: Any, arriving: Any, messag
     memory.replay(Commit(2, b"", ticks=(3,), arriving={4: {0: bytes(16)}}))
     with pytest.raises(FailClosed, match=message):
         memory.replay(Commit(3, b"", ticks=ticks, arriving=arriving))
+
+
+def found(events: list[Event]) -> dict[int, dict[int, set[bytes]]]:
+    """The hashes that a batch of these events brings, by tick and column."""
+    router = OpenRouter(specification(), 0, None, SEALER.user_key())
+    payloads = [payload(each) for each in events]
+    arrived = router.route(Batch(0, payloads, range(len(payloads)), len(payloads))).arrived
+    return {
+        tick: {at: {row.astype("<u8").tobytes() for row in hashes} for at, hashes in some.items()}
+        for tick, some in arrived.items()
+    }
+
+
+def test_a_long_identifier_is_hashed_by_its_digest_and_is_no_other_one() -> None:
+    """Else the hash takes a step for every sixteen bytes of a text that nobody has bounded."""
+    made = CMAC(AES(SEALER.user_key()))
+    made.update(b"\xff" + sha256(b"x" * 1025).digest())
+    told = found([Event("x" * 1025, 0, "c"), Event("x" * 1024, 0, "c"), Event("x" * 1026, 0, "c")])
+    assert len(told[0][0]) == 3
+    assert told[0][0] >= {made.finalize(), hashed("x" * 1024)}
+
+
+def test_identifiers_of_many_ticks_and_columns_keep_their_places() -> None:
+    random = Random(7)
+    events = [
+        Event(f"u{random.randrange(9)}", random.randrange(24), random.choice("abc"))
+        for _ in range(300)
+    ]
+    expected: dict[int, dict[int, set[bytes]]] = {}
+    for each in events:
+        for column in (0, 1) if each.key == "c" else (0, 1, 2):
+            expected.setdefault(each.tick, {}).setdefault(column, set()).add(hashed(each.user))
+    assert found(events) == expected
+
+
+def test_parts_of_one_tick_are_not_looked_through_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch of one record is a step, whatever came before."""
+    looked = 0
+
+    def length(one: Any) -> int:
+        nonlocal looked
+        looked += 1
+        return len(one)
+
+    monkeypatch.setattr(identifiers, "len", length, raising=False)
+    came, every = Arrivals(), np.arange(10_000, dtype=np.uint64).reshape(-1, 2)
+    for at in range(len(every)):
+        came.add({0: every[at : at + 1]})
+    assert np.array_equal(came.once()[0], every)
+    assert looked < 3 * len(every)

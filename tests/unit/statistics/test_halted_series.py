@@ -30,13 +30,11 @@ def world_of() -> MessageWorld:
 
 
 async def come_and_gone(engine: Engine, name: str, analyst: str = MAIN) -> None:
-    """Create a series, and halt it."""
     await create_series(engine, json.dumps(large(name, "0.001")).encode(), analyst)
     await halt_series(engine, name)
 
 
 def listed(world: MessageWorld, engine: Engine) -> list[tuple[str, str]]:
-    """The halted series that lists have, with whose they were."""
     rows = world.words.listed(engine.admission, None)
     return [(row["name"], row["analyst"]) for row in rows if row["end"] is not None]
 
@@ -96,7 +94,6 @@ async def test_a_name_that_no_list_has_stays_used(monkeypatch: pytest.MonkeyPatc
 
 
 def reached(*roots: object) -> Iterator[object]:
-    """Every object that these hold, however deep; of code nothing."""
     seen, found = set[int](), list(roots)
     while found:
         one = found.pop()

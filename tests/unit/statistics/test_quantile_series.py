@@ -1,5 +1,6 @@
-"""The statistic `quantiles`: its buckets and price, what its releases say and when, and what is refused, and where."""
+"""The statistic `quantiles`: buckets, grids and prices, what windows tell and when, and ends that hold."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -8,150 +9,174 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from unit.statistics.statistic_cases import (
+    EVENT,
+    GRID,
+    MOVES,
+    USER,
+    WITHIN,
+    bodies,
+    built_of,
+    series_of,
+)
 
+from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.time import TickGrid
 from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series
 from stream_dp.errors import NotDerivable
-from stream_dp.journal.release import Quantile, Shape, read
+from stream_dp.journal.release import Quantile
 from stream_dp.live.planner import canonical_series
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.value_tree import ValueTree
 from stream_dp.mechanisms.serving import derived
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.statistics.quantiles import ValueGrid
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
-FILE = """\
-version: 1
-name: orders
-source: {{kind: file, path: orders.jsonl}}
-schema:
-  time: {{type: time}}
-  amount: {{type: number, nullable: true}}
-  items: {{type: integer}}
-  shop: {{type: category, domain: [a, b]}}
-privacy: {{epsilon: 2}}
-clock: {{kind: replay, field: time, start: "2026-03-01T00:00:00Z", step: 1h, horizon: 48}}
-series:
-  - {{name: one, statistic: quantiles, {keys}, epsilon: 1}}
-"""
-RIGHT = {
-    "of": "amount",
-    "clamp": "[0, 6]",
-    "buckets": "4",
-    "at": "[0.5, 0.9]",
-    "every": "[2h, 3h]",
-}
-GRID = TickGrid(1_772_323_200_000, 3_600_000)
+KEYS = "statistic: quantiles, of: amount, clamp: [0, 6], buckets: 4, at: [0.5, 0.9]"
+SINGLE = "statistic: quantiles, of: amount, at: [0.5]"
+LOW, MID, NONE = [0, 5, 0, 0, 0, 0, 90], [0, 0, 0, 7, 0, 3, 0], [0] * 7
+"""Entries of a row: below 0, four buckets of 1.5, 6 and more, no number."""
 
 
-def file(folder: Path, **more: str) -> Path:
-    """A pipeline file with one series of these keys; an empty text leaves a key out."""
-    keys = ", ".join(f"{key}: {value}" for key, value in {**RIGHT, **more}.items() if value)
-    path = folder / "orders.yaml"
-    path.write_text(FILE.format(keys=keys))
-    return path
-
-
-def series_of(path: Path) -> Series:
-    """What the engine runs."""
-    built = build(load(path))
-    (chosen,) = built.chosen
-    return chosen.series(built.spec, built.layout.slice("one"), built.layout.keys("one"))
-
-
-def windows(series: Series, rows: list[list[int]]) -> list[dict[str, Any]]:
+def windows(series: Series, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     """The windows of each release, without noise."""
-    mechanism, found = series.mechanism, []
-    state = mechanism.init(ZeroNoise())
-    for tick, row in enumerate(rows):
-        state, _ = mechanism.step(state, Update(np.array(row, dtype=np.int64)), ZeroNoise())
-        state, answer = mechanism.step(state, Query(), ZeroNoise())
-        assert answer is not None
-        body = series.body(GRID, tick + 1, tick, state, answer)
-        assert len(body) <= series.most_bytes
-        assert read(body).shape is Shape.WINDOWS
-        found.append(msgspec.json.decode(body)["windows"])
-    return found
+    return [msgspec.json.decode(body)["windows"] for body in bodies(series, rows)]
 
 
-def test_what_a_window_tells_stays_until_the_next_one_ends(tmp_path: Path) -> None:
-    """Entries of a row: below 0, four buckets, 6 and more, no number. Nothing is told before an end."""
-    series = series_of(file(tmp_path))
-    low, mid, none = [0, 5, 0, 0, 0, 0, 90], [0, 0, 0, 7, 0, 3, 0], [0] * 7
-    first, second, third, fourth = windows(series, [low, mid, mid, none])
+def values(window: dict[str, Any]) -> list[float]:
+    return [each["value"] for each in window["quantiles"].values()]
+
+
+def tree_of(built: Built) -> ValueTree:
+    mechanism = built.chosen[0].mechanism
+    assert isinstance(mechanism, SlidingQuantiles)
+    return mechanism.tree
+
+
+def test_what_a_whole_window_tells_stays_until_the_next_one_ends(tmp_path: Path) -> None:
+    """Nothing is told before an end."""
+    series = series_of(built_of(tmp_path, f"{KEYS}, every: [2h, 3h]"))
+    first, second, third, fourth = windows(series, [LOW, MID, MID, NONE])
     assert list(first) == ["2h", "3h"]
     assert first["2h"]["quantiles"] == first["3h"]["quantiles"] == {}
-    pair = {
-        "0.5": {"value": 3.75, "bucket": [3, 4.5]},
-        "0.9": {"value": 6, "bucket": [6, 6]},
-    }
+    pair = {"0.5": {"value": 3.75, "bucket": [3, 4.5]}, "0.9": {"value": 6, "bucket": [6, 6]}}
     assert second["2h"]["quantiles"] == third["2h"]["quantiles"] == pair
     assert third["3h"]["quantiles"]["0.5"] == pair["0.5"]
     assert fourth["3h"] == third["3h"]
     assert {each["band"] for each in first.values()} == {series.band(0, None)}
 
 
-def test_an_event_pays_for_each_quantile_of_each_length(tmp_path: Path) -> None:
-    built = build(load(file(tmp_path)))
-    mechanism = built.chosen[0].mechanism
+def test_windows_slide_and_so_far_is_told_last(tmp_path: Path) -> None:
+    series = series_of(built_of(tmp_path, f"{KEYS}, windows: [ever, 2h, 3h]"))
+    first, second, third, fourth = windows(series, [LOW, MID, MID, NONE])
+    assert list(first) == ["2h", "3h", "ever"]
+    assert {tuple(values(part)) for part in first.values()} == {(0.75, 1.35)}
+    assert values(second["2h"]) == [3.525, 6]
+    assert values(third["2h"]) == values(fourth["2h"]) == [4.065, 6]
+    assert values(third["3h"]) == values(third["ever"]) == [3.795, 6]
+    assert first["2h"]["band"] < second["2h"]["band"] == third["2h"]["band"] < third["3h"]["band"]
+
+
+def test_without_windows_it_is_told_so_far(tmp_path: Path) -> None:
+    built = built_of(tmp_path, KEYS)
+    (_, second) = windows(series_of(built), [LOW, MID])
+    assert {name: values(part) for name, part in second.items()} == {"ever": [3.525, 6]}
+    counts = tree_of(built).counts
+    assert isinstance(counts, Counter)
+    assert counts.horizon == 8
+
+
+def test_edges_are_a_grid_of_their_own(tmp_path: Path) -> None:
+    grid = "statistic: quantiles, of: amount, edges: [0, 1, 5, 60], at: [0.5, 0.9]"
+    (told,) = windows(
+        series_of(built_of(tmp_path, f"{grid}, windows: [3h]")), [[0, 0, 10, 0, 0, 5]]
+    )
+    assert values(told["3h"]) == [3, 4.6]
+    (told,) = windows(series_of(built_of(tmp_path, f"{grid}, every: 1h")), [[0, 0, 10, 0, 0, 5]])
+    assert told["1h"]["quantiles"]["0.5"] == {"value": 3, "bucket": [1, 5]}
+
+
+def test_an_event_pays_for_each_quantile_of_each_tumbling_length(tmp_path: Path) -> None:
+    mechanism = built_of(tmp_path, f"{KEYS}, every: [2h, 3h]").chosen[0].mechanism
     assert isinstance(mechanism, TumblingQuantiles)
-    assert mechanism.windows == (2, 3)
-    assert mechanism.at == (Fraction(1, 2), Fraction(9, 10))
+    assert (mechanism.windows, mechanism.at) == ((2, 3), (Fraction(1, 2), Fraction(9, 10)))
     assert mechanism.choice_epsilon == Fraction(1, 4)
     assert (mechanism.width, mechanism.buckets) == (7, 6)
-    (planned,) = plan_json(built)["series"]
-    assert planned["epsilon"] == 1
-    errors = {each["window"]: each["predicted_error"][-1]["error"] for each in planned["windows"]}
-    assert errors == dict.fromkeys(("2h", "3h"), mechanism.band(None, 0.95))
 
 
-def test_buckets_are_200_where_none_are_named(tmp_path: Path) -> None:
-    assert series_of(file(tmp_path, buckets="")).mechanism.width == 203
+def test_an_event_pays_for_its_levels_and_all_sliding_windows_at_once(tmp_path: Path) -> None:
+    grid = "of: amount, clamp: [0, 600], buckets: 200, at: [0.5, 0.9], windows: [2h, 3h, ever]"
+    built = built_of(tmp_path, f"statistic: quantiles, {grid}", horizon=48)
+    tree = tree_of(built)
+    assert isinstance(tree.counts, WindowsAndEver)
+    assert (tree.levels.sizes, tree.width) == ((202, 9), 203)
+    forest = tree.counts.forest
+    assert (forest.windows, forest.ones, forest.epsilon) == ((2, 3), 2, Fraction(2, 3))
+    assert tree.counts.ever.epsilon == Fraction(1, 3)
+    assert "levels of 202, 9 counts" in built.chosen[0].choice.why
+
+
+@pytest.mark.parametrize(
+    ("privacy", "relation", "epsilon"),
+    [
+        (EVENT, Neighbors.ADD_REMOVE, 1), (WITHIN, Neighbors.REPLACE, 1), (MOVES, Neighbors.ADD_REMOVE, Fraction(1, 2)),
+        (f"{USER}, max_events: 5, per: 1h", Neighbors.ADD_REMOVE, Fraction(1, 5)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("over", ["", ", windows: [2h, ever]"])
+def test_the_tree_of_values_is_for_one_step(
+    tmp_path: Path, over: str, privacy: str, relation: Neighbors, epsilon: Fraction
+) -> None:
+    tree = tree_of(built_of(tmp_path, KEYS + over, privacy=privacy))
+    assert (tree.neighbors, tree.guarantee.measure) == (relation, PureDP(Fraction(epsilon)))
 
 
 @pytest.mark.parametrize(
     ("of", "clamp", "buckets"),
-    [
-        ("items", "[0, 600]", 200),
-        ("items", "[-20, 400]", 210),
-        ("items", "[0, 9]", 9),
-        ("items", "[0, 1202]", 601),
-        ("amount", "[0, 9]", 200),
-    ],
-)
-@pytest.mark.parametrize("every", ["2h", ""])
+    [("pieces", "[-20, 400]", 210), ("pieces", "[0, 9]", 9), ("pieces", "[0, 1202]", 601), ("amount", "[0, 9]", 200)],
+)  # fmt: skip
 def test_of_integers_as_many_buckets_as_fit_are_taken_where_none_are_named(
-    tmp_path: Path, of: str, clamp: str, buckets: int, every: str
+    tmp_path: Path, of: str, clamp: str, buckets: int
 ) -> None:
-    built = build(load(file(tmp_path, of=of, clamp=clamp, buckets="", every=every)))
-    (chosen,) = built.chosen
-    assert chosen.spec.parameters["buckets"] == buckets
-    said = f"; {buckets} buckets, the number nearest to 200 that divides the clamp into integers"
-    assert chosen.choice.why.endswith(said) == (buckets != 200)
-    named = build(load(file(tmp_path, of=of, clamp=clamp, buckets=str(buckets), every=every)))
-    assert named.chosen[0].fingerprint == chosen.fingerprint
-    assert "the number nearest to" not in named.chosen[0].choice.why
+    keys = f"statistic: quantiles, of: {of}, clamp: {clamp}, at: [0.5]"
+    for over in ("", ", every: 2h"):
+        (chosen,) = built_of(tmp_path, keys + over).chosen
+        assert chosen.spec.parameters["buckets"] == buckets
+        said = (
+            f"; {buckets} buckets, the number nearest to 200 that divides the clamp into integers"
+        )
+        assert chosen.choice.why.endswith(said) == (buckets != 200)
+        (named,) = built_of(tmp_path, f"{keys}, buckets: {buckets}{over}").chosen
+        assert named.fingerprint == chosen.fingerprint
+        assert "the number nearest to" not in named.choice.why
 
 
 def test_a_live_series_takes_as_many_and_has_them_on_record(tmp_path: Path) -> None:
-    spec = load(file(tmp_path))
-    asked = b"{name: two, statistic: quantiles, of: items, clamp: [0, 9], at: [0.5], epsilon: 1}"
-    assert b'"buckets":9' in canonical_series(load_series(asked, spec)).replace(b" ", b"")
+    spec = built_of(tmp_path, KEYS).spec
+    asked = b"{name: two, statistic: quantiles, of: pieces, clamp: [0, 9], at: [0.5], epsilon: 1}"
+    assert b'"buckets":9' in canonical_series(load_series(asked, spec))
 
 
-def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
-    series = series_of(file(tmp_path))
+def test_a_quantile_and_one_of_the_windows_may_be_asked(tmp_path: Path) -> None:
+    series = series_of(built_of(tmp_path, f"{KEYS}, every: [2h, 3h]"))
     assert series.keys == ("0.5", "0.9")
     state = series.mechanism.init(ZeroNoise())
     body = series.body(GRID, 1, 0, state, np.array([1, 2, -1, -1]))
-    found = selected(series, body, {"keys": ["0.9"]})
-    assert found["windows"]["2h"]["quantiles"] == {"0.9": {"value": 2.25, "bucket": (1.5, 3)}}
-    assert found["windows"]["3h"]["quantiles"] == {}
+    found = selected(series, body, {"keys": ["0.9"]})["windows"]
+    assert found["2h"]["quantiles"] == {"0.9": {"value": 2.25, "bucket": (1.5, 3)}}
+    assert found["3h"]["quantiles"] == {}
+    sliding = series_of(built_of(tmp_path, f"{KEYS}, windows: [2h, 3h]"))
+    (body,) = bodies(sliding, [MID])
+    (three,) = selected(sliding, body, {"keys": ["0.9"], "window": "3h"})["windows"].values()
+    assert list(three["quantiles"]) == ["0.9"]
 
 
 def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged() -> None:
@@ -162,38 +187,53 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged() -> N
     derived(replace(made, at=(Fraction("0.123456"),)), "q")
 
 
-FINE = {"buckets": "100", "at": "[0.5]"}
+def test_a_forest_that_is_deep_serves_as_well(tmp_path: Path) -> None:
+    built = built_of(tmp_path, f"{KEYS}, windows: [200h]", horizon=900)
+    counts: Any = tree_of(built).counts
+    assert isinstance(counts, WindowForest)
+    assert counts.shape.height > 1
+    mechanism: Any = built.chosen[0].mechanism
+    state = mechanism.init(ZeroNoise())
+    for tick in range(230):
+        row = np.array(MID if tick >= 20 else LOW, dtype=np.int64)
+        state, _ = mechanism.step(state, Update(row), ZeroNoise())
+    assert mechanism.step(state, Query(), ZeroNoise())[1].tolist()[0] == 371
+
+
+def test_the_confidence_is_that_of_the_pipeline(tmp_path: Path) -> None:
+    built_of(tmp_path, KEYS)
+    path = tmp_path / "shop.yaml"
+    path.write_text(path.read_text() + "confidence: 0.8\n")
+    mechanism = build(load(path)).chosen[0].mechanism
+    assert isinstance(mechanism, SlidingQuantiles)
+    narrow = replace(mechanism, confidence=Fraction(19, 20))
+    assert mechanism.band(4, 0.8) < narrow.band(4, 0.95)
 
 
 def medians(series: Series) -> tuple[int, int]:
     """Of 40 medians of six hours on a fine grid: how many have a `low` and a `high`, and how many lie outside."""
     outside = told = 0
     for run in range(40):
-        rng, noise = np.random.default_rng(run), SeededNoise(run)
-        state, places = series.mechanism.init(noise), rng.integers(1, 101, 60)
-        for tick in range(6):
-            row = np.bincount(places[tick * 10 : tick * 10 + 10], minlength=series.mechanism.width)
-            state, _ = series.mechanism.step(state, Update(row.astype(np.int64)), noise)
-        state, answer = series.mechanism.step(state, Query(), noise)
-        assert answer is not None
-        body = msgspec.json.decode(series.body(GRID, 6, 5, state, answer))
+        places, width = np.random.default_rng(run).integers(1, 101, 60), series.mechanism.width
+        rows = [np.bincount(part, minlength=width).tolist() for part in np.split(places, 6)]
+        body = msgspec.json.decode(bodies(series, rows, SeededNoise(run))[-1])
         found, right = body["windows"]["6h"]["quantiles"]["0.5"], np.median(places) * 0.06 - 0.03
         if "low" in found:
             told += 1
             outside += not found["low"] - 0.06 <= right <= found["high"] + 0.06
         else:
-            assert found.keys() == {"value", "bucket"}
             assert found["bucket"][0] <= found["value"] <= found["bucket"][1]
     return told, outside
 
 
-@pytest.mark.parametrize("windows", [{"every": "6h"}, {"every": "", "windows": "[6h]"}])
+@pytest.mark.parametrize(("over", "wanted"), [("every: 6h", 0), ("windows: [6h]", 40)])
 def test_ends_beside_a_confidence_hold_or_are_not_told_as_ends(
-    tmp_path: Path, windows: dict[str, str]
+    tmp_path: Path, over: str, wanted: int
 ) -> None:
     """`low` and `high` hold it with 95 % (7 or more of 40 outside: below 0.4 %); a bucket promises nothing."""
-    told, outside = medians(series_of(file(tmp_path, **FINE, **windows)))
-    assert told == (0 if windows["every"] else 40)
+    series = series_of(built_of(tmp_path, f"{SINGLE}, clamp: [0, 6], buckets: 100, {over}"))
+    told, outside = medians(series)
+    assert told == wanted
     assert outside < 7
 
 
@@ -205,6 +245,8 @@ def test_the_twin_that_tells_a_bucket_as_low_and_high_is_caught(
         return Quantile(value=float(low + high) / 2, low=float(low), high=float(high))
 
     monkeypatch.setattr(ValueGrid, "bucket", with_ends)
-    told, outside = medians(series_of(file(tmp_path, **FINE, every="6h")))
+    told, outside = medians(
+        series_of(built_of(tmp_path, f"{SINGLE}, clamp: [0, 6], buckets: 100, every: 6h"))
+    )
     assert told == 40
     assert outside >= 7

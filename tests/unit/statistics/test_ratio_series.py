@@ -10,7 +10,7 @@ import pytest
 
 from stream_dp.core.time import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.journal.release import Shape, read
+from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
 from stream_dp.operate.budget_view import PlanView
 from stream_dp.operate.observe.public_view import pipeline_json
@@ -56,19 +56,16 @@ GRID = TickGrid(0, 1000, 8)
 
 
 def file(folder: Path, what: str) -> Path:
-    """A pipeline file with one ratio, on its last line."""
     path = folder / "shop.yaml"
     path.write_text(f"{HEAD}{START}{what}}}\n")
     return path
 
 
 def made(folder: Path, what: str) -> Built:
-    """The file, built."""
     return build(load(file(folder, what)))
 
 
 def told(built: Built, tick: int, **parts: Any) -> dict[str, Any]:
-    """What the ratio makes of these parts of its inputs' releases."""
     series = built.made[0].series
     found: dict[str, Any] = json.loads(
         series.body(
@@ -94,43 +91,27 @@ def test_while_it_runs_none_is_created(tmp_path: Path) -> None:
 
 
 def test_it_is_free_and_the_plan_says_so(tmp_path: Path) -> None:
-    with_it, without = made(tmp_path, "of: late, over: all"), HEAD
-    (tmp_path / "without.yaml").write_text(without)
+    with_it = made(tmp_path, "of: late, over: all")
+    (tmp_path / "without.yaml").write_text(HEAD)
     alone = build(load(tmp_path / "without.yaml"))
-    assert with_it.derivation == alone.derivation
+    assert (with_it.derivation, with_it.layout) == (alone.derivation, alone.layout)
     assert with_it.ledger.entries == alone.ledger.entries
-    assert with_it.layout == alone.layout
     planned = plan_json(with_it)["series"][-1]
-    assert (planned["name"], planned["epsilon"], planned["mechanism"]) == (
-        "share",
-        0,
-        "post-processing",
-    )
+    assert (planned["epsilon"], planned["mechanism"]) == (0, "post-processing")
     bands = [with_it.chosen[place].mechanism.band(8, 0.95) for place in (1, 0)]
     assert planned["why"] == (
         f"post-processing of late and all: free, a share: late counts a part of all; at tick 7 its ends are within "
         f"about sqrt({bands[0]}^2 + ({bands[1]} r)^2) / (n - {bands[1]}) of it, where it is r and all is n"
     )
-    assert (
-        str(Pipeline(with_it).plan())
-        .splitlines()[-1]
-        .startswith("share: post-processing, epsilon 0 (post-")
-    )
+    *_, last = str(Pipeline(with_it).plan()).splitlines()
+    assert last.startswith("share: post-processing, epsilon 0 (post-")
     shown = PlanView(file(tmp_path, "of: late, over: all")).shown()["series"][-1]
     assert (shown["epsilon"], shown["errors"]) == ("0", {})
 
 
-def test_it_belongs_to_what_a_journal_is_of(tmp_path: Path) -> None:
-    """Its releases have numbers in the sequence."""
-    prints = {
-        fingerprint(load(file(tmp_path, what)))
-        for what in (
-            "of: late, over: all",
-            "of: late, over: all, digits: 5",
-            "of: volume, over: all",
-        )
-    }
-    assert len(prints) == 3
+def test_its_keys_belong_to_what_a_journal_is_of(tmp_path: Path) -> None:
+    keys = ("of: late, over: all", "of: late, over: all, digits: 5", "of: volume, over: all")
+    assert len({fingerprint(load(file(tmp_path, what))) for what in keys}) == 3
 
 
 def test_the_ends_are_where_the_two_releases_begin_to_speak_against_a_quotient(
@@ -164,53 +145,26 @@ def test_a_share_stays_from_0_to_1(tmp_path: Path) -> None:
     assert told(made(tmp_path, "of: all, over: late"), 3, **parts)["value"] == 0.7778
 
 
-SHARES = {
-    "of: late, over: all": True,
-    "of: all, over: late": False,
-    "of: late_by_country, over: by_country": True,
-    "of: by_country, over: late_by_country": False,
-    "of: by_tag, over: all": True,
-    "of: late_by_country, over: late": True,
-    "of: late_rate, over: rate": True,
-    "of: volume, over: all": False,
-    "of: sums, over: rate_ever": False,
-    "of: late_sums, over: sums": True,
-    "of: sums, over: late_sums": False,
-}
-
-
-@pytest.mark.parametrize("what", SHARES)
-def test_what_is_a_share_follows_from_the_conditions(tmp_path: Path, what: str) -> None:
-    assert ("a share" in made(tmp_path, what).made[0].why) == SHARES[what]
-
-
 def test_a_ratio_by_key(tmp_path: Path) -> None:
     built = made(tmp_path, "of: late_by_country, over: by_country, digits: 2")
-    found = told(
-        built,
-        0,
-        late_by_country={"values": {"DE": 40, "FR": 4, "other": 0}},
-        by_country={"values": {"DE": 100, "FR": 40, "other": 0}},
-    )
+    late = {"values": {"DE": 40, "FR": 4, "other": 0}}
+    every = {"values": {"DE": 100, "FR": 40, "other": 0}}
+    found = told(built, 0, late_by_country=late, by_country=every)
     assert found["values"] == {"DE": 0.4, "FR": 0.1, "other": None}
     assert (found["lows"][2], found["highs"][2]) == (0, 1)
     assert all(low < high for low, high in zip(found["lows"], found["highs"], strict=True))
     over_all = made(tmp_path, "of: by_country, over: all, digits: 2")
-    found = told(
-        over_all, 0, by_country={"values": {"DE": 100, "FR": 40, "other": 0}}, all={"value": 200}
-    )
+    found = told(over_all, 0, by_country=every, all={"value": 200})
     assert found["values"] == {"DE": 0.5, "FR": 0.2, "other": 0}
 
 
 def test_each_window_has_its_own_ends(tmp_path: Path) -> None:
     built = made(tmp_path, "of: late_rate, over: rate")
-    windows = {"windows": {"tick": {"value": 5}, "2h": {"value": 50}}}
-    found = told(
-        built, 5, late_rate=windows, rate={"windows": {"tick": {"value": 50}, "2h": {"value": 500}}}
-    )
-    assert [part["value"] for part in found["windows"].values()] == [0.1, 0.1]
-    widths = [part["high"] - part["low"] for part in found["windows"].values()]
-    assert widths[0] > widths[1]
+    of = {"windows": {"tick": {"value": 5}, "2h": {"value": 50}}}
+    over = {"windows": {"tick": {"value": 50}, "2h": {"value": 500}}}
+    windows = told(built, 5, late_rate=of, rate=over)["windows"]
+    assert [part["value"] for part in windows.values()] == [0.1, 0.1]
+    assert len({part["high"] - part["low"] for part in windows.values()}) == 2
 
 
 def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
@@ -230,19 +184,16 @@ def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "more"),
-    [
-        ("of: late, over: all", {"within": "0 to 1"}),
-        ("of: late_by_country, over: all", {"within": "0 to 1"}),
-        ("of: all, over: late", {}),
-        ("of: sums, over: rate_ever", {}),
-    ],
-)
-def test_readers_are_told_what_is_a_share(tmp_path: Path, what: str, more: dict[str, Any]) -> None:
+    ("what", "share"),
+    [("of: late, over: all", True), ("of: by_tag, over: all", True), ("of: late_by_country, over: late", True),
+     ("of: by_country, over: late_by_country", False), ("of: sums, over: rate_ever", False)],
+)  # fmt: skip
+def test_plan_and_readers_are_told_what_is_a_share(tmp_path: Path, what: str, share: bool) -> None:
     built = made(tmp_path, what)
-    told = pipeline_json(built, built.spec.series)["series"][-1]["parameters"]
+    said = pipeline_json(built, built.spec.series)["series"][-1]["parameters"]
     of, over = what.removeprefix("of: ").split(", over: ")
-    assert told == {"of": of, "over": over, "digits": 4, **more}
+    assert said == {"of": of, "over": over, "digits": 4} | ({"within": "0 to 1"} if share else {})
+    assert ("a share" in built.made[0].why) == share
 
 
 def test_readers_are_told_that_the_windows_of_distinct_users_do_not_slide(tmp_path: Path) -> None:
@@ -255,18 +206,6 @@ def test_readers_are_told_that_the_windows_of_distinct_users_do_not_slide(tmp_pa
     path.write_text(path.read_text().replace("schema:", field).replace(START, users + START))
     series = load(path).series[-1]
     assert series.parameters["told"] == "since a window began"
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    built = made(tmp_path, "of: late, over: all")
-    bodies = {name: json.dumps({"value": 30}).encode() for name in ("late", "all")}
-    released = read(built.made[0].series.body(GRID, 4, 2, bodies))
-    assert (released.sequence, released.tick, released.value, released.confidence) == (
-        4,
-        2,
-        1,
-        0.95,
-    )
 
 
 def test_a_ratio_of_gaussian_counts(tmp_path: Path) -> None:

@@ -45,7 +45,6 @@ def problems(data: Any, schema: Mapping[str, Any] = SCHEMA) -> list[str]:
 
 
 def blocks() -> Iterator[Any]:
-    """The YAML of every page, and of every example."""
     for path in EXAMPLES:
         yield pytest.param(path.read_text(), id=f"{path.parent.name}/{path.name}")
     for path in PAGES:
@@ -57,7 +56,6 @@ def blocks() -> Iterator[Any]:
 
 
 def problems_of_parts(data: Mapping[str, Any]) -> list[str]:
-    """Those of each key of a file by itself: a page shows parts."""
     found = []
     for name, part in data.items():
         schema = {**SCHEMA["properties"][name], "$defs": SCHEMA["$defs"]}
@@ -103,34 +101,24 @@ series:
     [
         ("version: 1", "version: 2"),
         ("name: orders\n", "name: Orders\n"),
-        ("name: orders\n", "naem: orders\n"),
         ("kind: kafka", "kind: kafak"),
         ("{kind: kafka, ", "{"),
-        ("type: category", "type: catgory"),
         ("[DE, NO, 42]", "[]"),
         ("[DE, NO, 42]", "DE"),
         ("nullable: true", "nullable: maybe"),
-        ("nullable: true", "nulable: true"),
         ("epsilon: 1/3", "epsilon: one"),
-        ("epsilon: 1/3", "epsilon:"),
         ("epsilon: 1/3", "epsilon: true"),
         (", epsilon: 1/3", ""),
         ("add_remove", "replace_any_tick"),
         ("step: 1m", "step: 60"),
-        ("step: 1m", "step: 1 minute"),
-        ("step: 1m, ", ""),
-        ("kind: wall", "kind: wal"),
         ("statistic: count", "statistic: coutn"),
-        ("statistic: count, ", ""),
         ("windows: [1h, ever]", "windows: [1h, forever]"),
         ("windows: [1h, ever]", "windows: 1h"),
         ("[{field: amount, at_least: 3}]", "{field: amount, at_least: 3}"),
-        (", at_least: 3}", "}"),
         (", at_least: 3}", ", at_least: 3, at_most: 4}"),
         ("by: [country, {tick: hour}]", "by: [country]"),
         ("tick: hour", "tick: month"),
         ("edges: [0, 1/2]", "edges: []"),
-        ("of: orders, ", ""),
         ("over: orders", "over: orders, epsilon: 1"),
     ],
 )

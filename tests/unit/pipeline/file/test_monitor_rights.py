@@ -13,9 +13,7 @@ from unit.live.monitor_worlds import (
     message,
     no_noise,
 )
-from unit.operate.run.test_messages_http import client_of, right
 
-from stream_dp.engine.engine import Engine
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Asked
 from stream_dp.live.planner import canonical_series
@@ -26,14 +24,12 @@ from stream_dp.pipeline.yaml import load_series
 
 
 def pipeline(ask: Any) -> dict[str, Any]:
-    """The pipeline whose monitor may be asked by these."""
     monitor = {key: value for key, value in MONITOR.items() if key != "ask"}
     monitor |= {} if ask is None else {"ask": ask}
     return PIPELINE_M | {"series": [PIPELINE_M["series"][0], monitor]}
 
 
 def asks(name: str, analyst: str, series: str = "m", watch: str = "large") -> tuple[int, bytes]:
-    """A threshold that is asked after tick 2."""
     return message(2, name, "ask", analyst, series=series, watch=watch, threshold=1)
 
 
@@ -88,21 +84,6 @@ async def test_a_refusal_changes_neither_state_nor_ledger_nor_randomness() -> No
     assert states[0] == states[1]
 
 
-async def test_over_http_too() -> None:
-    world = MonitorWorld(noise=no_noise, pipeline=pipeline(["bob"]))
-
-    async def ask(engine: Engine) -> None:
-        said = {"watch": "large", "threshold": 1}
-        async with client_of(world, engine) as client:
-            codes = {}
-            for name in ("ann", "bob", ""):
-                answer = await client.post("/api/series/m/ask", json=said, headers=right(name))
-                codes[name] = answer.status_code, answer.json().get("refused", {}).get("kind")
-        assert codes == {"ann": (403, "forbidden"), "bob": (200, None), "": (200, None)}
-
-    await world.told(ask)
-
-
 @pytest.mark.parametrize(("ask", "bob"), [(None, "forbidden"), (["bob"], "")])
 async def test_what_an_analyst_created_is_hers_with_every_watch_that_she_adds(
     ask: Any, bob: str
@@ -131,13 +112,6 @@ async def test_what_an_analyst_created_is_hers_with_every_watch_that_she_adds(
         "c": "", "w": "", "a": "", "b": bob, "bu": no, "bw": no, "bh": no, "ou": "", "au": "",
     }  # fmt: skip
     assert kinds(world) == wanted
-
-
-async def test_everyone_may_ask_a_released_series_as_before() -> None:
-    script = [message(2, "a", "ask", "ann", series="orders")]
-    world = MonitorWorld(script=script, noise=no_noise, pipeline=pipeline(None))
-    await world.live()
-    assert kinds(world) == {"a": ""}
 
 
 def test_a_live_definition_keeps_it_and_names_known_analysts() -> None:

@@ -20,19 +20,16 @@ SECTION, REFUSAL = "== ", "    "
 
 
 def sections() -> dict[str, list[str]]:
-    """The blocks that break each right file."""
     parts = GOLDEN.read_text(encoding="utf-8").split(SECTION)[1:]
     split = [part.rstrip("\n").split("\n\n") for part in parts]
     return {name: blocks for name, *blocks in split}
 
 
 def changes(block: str) -> list[str]:
-    """The lines of a block that break the file."""
     return [line for line in block.split("\n") if not line.startswith(REFUSAL)]
 
 
 def broken(name: str, changed: list[str]) -> str:
-    """The text of the file with other lines."""
     lines = dict(enumerate((FOLDER / name).read_text(encoding="utf-8").splitlines(), 1))
     numbered = [line.partition(": ") for line in changed]
     others = {int(number): "" for number, _, _ in numbered}
@@ -53,7 +50,6 @@ def refusal(text: str, folder: Path) -> list[str]:
 
 
 def anew(name: str, block: str, folder: Path) -> str:
-    """The block with what is told now."""
     changed = changes(block)
     return "\n".join(
         [*changed, *(REFUSAL + line for line in refusal(broken(name, changed), folder))]
@@ -79,8 +75,26 @@ def test_parts_are_told_first_and_parts_together_once_they_are_right(tmp_path: P
     assert line.endswith("clock.field: 'tme' is not in the schema; did you mean time?")
 
 
+RIGHT = (FOLDER / "shop.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "value", ["NO", "on", "1_000", "1:30", "2013-01-01", "0x10", ".5", "'null'", '"~"']
+)
+def test_a_text_stays_the_text_that_stands_there(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(RIGHT.replace("[DE, FR, US]", f"[DE, {value}]"))
+    assert load(path).fields["country"].domain == ("DE", value.strip("'\""))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", ["true", "True", "TRUE", "false", "False"])
+def test_a_truth_is_one_in_any_case(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(RIGHT.replace("field: amount, at_least: 100", f"field: paid, equals: {value}"))
+    assert load(path).series[1].where[0].equals == value
+
+
 def main() -> None:
-    """Write the golden file anew."""
     with TemporaryDirectory() as folder:
         parts = [
             "\n\n".join([name, *(anew(name, block, Path(folder)) for block in blocks)])

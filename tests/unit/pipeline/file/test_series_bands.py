@@ -26,14 +26,12 @@ EVERY: list[dict[str, Any]] = [
 
 
 def series(data: dict[str, Any], more: dict[str, Any]) -> Series:
-    """A series of the pipeline, as the engine gets it."""
     spec = data | {"series": [{"name": "one", "epsilon": "2"} | more]}
     (one,) = build(PipelineSpec.model_validate(spec)).run_config(0, private=True).series
     return one
 
 
 def check(one: Series) -> None:
-    """Its bands in a run with bursts."""
     rows = [
         np.full(one.mechanism.width, 80 if tick % 3 else 0, dtype=np.int64) for tick in range(8)
     ]

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_dp.cli.commands.demo import LIVE_SERIES
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import SqliteJournalSpec
-from stream_dp.pipeline.yaml import load, load_series
+from stream_dp.pipeline.yaml import load
 
 GOOD = """\
 version: 1
@@ -93,28 +92,21 @@ def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
     assert errors(tmp_path, bomb + GOOD)[0] == f"1:1: x0: is not a known key; known are {TOP_KEYS}"
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("", "1:1: is empty; it must hold keys and values"),
-        ("# nothing\n", "1:1: is empty; it must hold keys and values"),
-        ("- a\n", "1:1: must be a mapping (key: value)"),
-        (
-            "name: [a\nversion: 1\n",
-            "2:8: not valid YAML: a comma is missing before this, or the ] to what opens in line 1, column 7",
-        ),
-        ("name: a\n\tb: c\n", "2:1: not valid YAML"),
-        ("a: *b\n", "1:4: not valid YAML: found undefined alias 'b'"),
-        (
-            "a: 1\n---\nb: 1\n",
-            "2:1: not valid YAML: text stands behind what has ended already",
-        ),
-        ("a: \x07\n", "1:4: not valid YAML: holds a control character; write it in double quotes"),
-        ("a: 1\nbc: d\x07\n", "2:6: not valid YAML: holds a control character"),
-        ("[" * 5000, " not valid YAML: nested too deeply"),
-        (b"a: \xff\n", " not a text file in UTF-8"),
-    ],
-)
+BROKEN: list[tuple[str | bytes, str]] = [
+    ("# nothing\n", "1:1: is empty; it must hold keys and values"),
+    ("- a\n", "1:1: must be a mapping (key: value)"),
+    ("name: [a\nversion: 1\n",
+     "2:8: not valid YAML: a comma is missing before this, or the ] to what opens in line 1, column 7"),
+    ("name: a\n\tb: c\n", "2:1: not valid YAML"),
+    ("a: *b\n", "1:4: not valid YAML: found undefined alias 'b'"),
+    ("a: 1\n---\nb: 1\n", "2:1: not valid YAML: text stands behind what has ended already"),
+    ("a: 1\nbc: d\x07\n", "2:6: not valid YAML: holds a control character; write it in double quotes"),
+    ("[" * 5000, " not valid YAML: nested too deeply"),
+    (b"a: \xff\n", " not a text file in UTF-8"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line"), BROKEN)
 def test_broken_files(tmp_path: Path, text: str | bytes, line: str) -> None:
     (found,) = errors(tmp_path, text)
     assert found.startswith(line)
@@ -143,54 +135,3 @@ def test_whatever_the_file_holds(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="replace")
     with suppress(UsageError):
         load(path)
-
-
-def test_the_example() -> None:
-    spec = load(Path(__file__).parents[4] / "examples" / "01_flights" / "pipeline.yaml")
-    assert len(spec.fields["airline"].domain) == 16  # type: ignore[union-attr]
-    assert len(spec.fields["destination"].domain) == 105  # type: ignore[union-attr]
-    left = spec.privacy.epsilon - sum(series.epsilon for series in spec.series)
-    asked = load_series(LIVE_SERIES.encode(), spec)
-    assert 2 * asked.epsilon == left  # the series that the demo proposes, and one more
-    assert spec.public_data
-
-
-SECURED = """\
-version: 1
-name: flights
-source:
-  kind: kafka
-  topic: flights
-  bootstrap: "127.0.0.1:9093"
-  security:
-    protocol: SASL_SSL
-    mechanism: SCRAM-SHA-512
-    username: engine
-    password: swordfish
-    token: eyJhbGciOiJub25lIn0.e30.
-schema: {time: {type: time}}
-privacy: {epsilon: 1}
-clock: {kind: wall, step: 1m}
-series: [{name: n, statistic: count, epsilon: 1}]
-"""
-
-
-def test_what_is_wrong_with_a_login_names_its_key_and_repeats_no_secret(tmp_path: Path) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text(SECURED)
-    with pytest.raises(UsageError) as caught:
-        load(file)
-    assert str(caught.value).splitlines() == [
-        f"{file}:11:5: source.security.password: is not a known key; did you mean password_file?",
-        f"{file}:12:12: source.security.token: must be package.module:function, the name of a function and never the "
-        "secret itself",
-    ]
-    file.write_text(
-        SECURED.replace("    password: swordfish\n", "").replace("token: eyJ", "token_file: eyJ")
-    )
-    with pytest.raises(UsageError) as caught:
-        load(file)
-    assert [line.removeprefix(f"{file}:") for line in str(caught.value).splitlines()] == [
-        "8:5: source.security.password_file: is missing: mechanism SCRAM-SHA-512 needs one",
-        "11:17: source.security.token_file: does not go with mechanism SCRAM-SHA-512",
-    ]

@@ -39,7 +39,6 @@ def tree(node: yaml.Node | None) -> Any:
 
 
 def told(text: str) -> Any:
-    """The tree of a text, or of what kind its error is."""
     try:
         return tree(nodes(text))
     except REFUSALS as error:
@@ -113,11 +112,3 @@ def test_the_collector_rests_inside_and_goes_on_behind() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
-
-
-def test_a_file_of_many_series_is_read_by_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "series:\n" + "".join(f"  - {{name: s{at}, statistic: count}}\n" for at in range(200))
-    slow = pipeline_yaml.nodes(text[:1000].rpartition("\n")[0])
-    assert slow is not None
-    monkeypatch.setattr(yaml, "compose", lambda *_, **__: 1 // 0)
-    assert pipeline_yaml.nodes(text) is not None

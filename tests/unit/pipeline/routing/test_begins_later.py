@@ -12,11 +12,10 @@ from live_acts import create_series, halt_series
 from unit.journal.runtime_worlds import Crash as Burnt
 from unit.journal.runtime_worlds import Fuse
 from unit.live.live_series_steps import at, large, question, zero
-from unit.live.live_series_worlds import HORIZON, SEALER, Stopping, World, batches
+from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
 from unit.live.message_worlds import text
 from unit.live.monitor_worlds import FR, MonitorWorld, expected, no_noise
 from unit.live.test_live_series_crashes import Crash, burn
-from unit.operate.audit.trace_worlds import RICH, blobs, lived, seeded
 
 from stream_dp.engine import engine as engines
 from stream_dp.engine.engine import Engine
@@ -24,11 +23,9 @@ from stream_dp.engine.messages.conversation import WATCHES
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.engine.proposals import Derived, OnThread, derived_by
 from stream_dp.engine.run_config import READ_AGAIN_MS
-from stream_dp.errors import UsageError, WorldError
+from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemoryJournal
 from stream_dp.journal.commit import Commit, Created, Unwatched, Watched
-from stream_dp.noise import NoiseStream
-from stream_dp.operate.audit.trace_check import compared
 from stream_dp.pipeline.router import OpenRouter
 
 LONG: dict[str, Any] = {"read_again": READ_AGAIN_MS}
@@ -60,7 +57,6 @@ class AtOnce(OnThread):
 
 
 def halves() -> list[Batch]:
-    """The records of a tick in both partitions, then the two marks."""
     found = list[Batch]()
     for both in zip(batches()[::2], batches()[1::2], strict=True):
         found += [replace(each, mark=None, position=each.position - 1) for each in both]
@@ -139,18 +135,6 @@ async def test_what_is_halted_before_it_begins_sees_no_tick_and_leaves_nothing()
     assert world.releases("a") == {}
     assert world.releases("b") == {t: large(t, 4) for t in range(4, HORIZON)}
     await world.engine(Stopping()).run()  # its journal is one
-
-
-async def test_at_the_last_tick_nothing_can_begin_later() -> None:
-    world = World(noise=zero, **LONG)
-    source = Stopping(HORIZON - 2)
-    engine = world.engine(source)
-    run = asyncio.create_task(engine.run())
-    await world.until(HORIZON - 2)
-    with pytest.raises(UsageError, match="horizon"):
-        await create_series(engine, question())
-    source.go(HORIZON)
-    await run
 
 
 @pytest.mark.parametrize("snapshots", [1, 2, 1000])
@@ -303,18 +287,6 @@ async def test_what_has_not_begun_is_not_asked() -> None:
     assert found[0]["answer"] == {"series": "m", "watch": "fr", "start": 4}
     assert found[1]["refused"]["detail"] == "watch: begins with tick 4; ask it from then on"
     assert found[2]["answer"]["fired"] is False
-
-
-async def test_its_journal_is_the_trace_of_the_composition() -> None:
-    """What begins later does so behind the open tick, and that tick is served as before; a restart lies between."""
-    created, told = seeded(RICH), await watched(Fuse(9), NoiseStream)
-    created.read_again = READ_AGAIN_MS
-    await lived(created)
-    for world in (created, told):
-        found = await compared(world.built, SEALER, blobs(world))
-        assert found.releases == sum(len(commit.releases) for commit in world.commits())
-    changes = [each for commit in created.commits() for each in commit.changes]
-    assert [each.start for each in changes if isinstance(each, Created)] == [4, 10]
 
 
 async def test_between_two_ticks_an_analyst_changes_so_many_watches_where_they_are_read_again() -> (

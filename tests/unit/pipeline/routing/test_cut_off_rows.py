@@ -89,7 +89,6 @@ def pairs(spec: PipelineSpec, size: int) -> Iterator[IntArray]:
 
 
 def made_for(spec: PipelineSpec) -> CutOffCounter:
-    """The mechanism of the series."""
     found = build(spec).chosen[1].mechanism
     assert isinstance(found, CutOffCounter)
     return found
@@ -113,7 +112,6 @@ class RecordsCounted(CapUses):
     """Counts the records beyond the cap: each as somebody of its own."""
 
     def of(self, users: Any, ticks: Any, counting: Any, kept: Any) -> Any:
-        """Make every record a new user."""
         users = np.arange(2 * len(users), dtype=np.uint64).reshape(-1, 2) + users
         return super().of(users, ticks, counting, kept)
 

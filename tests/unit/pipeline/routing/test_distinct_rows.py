@@ -14,12 +14,6 @@ from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import expected, rows_of, specification
 from unit.pipeline.routing.user_worlds import FOR_EVER, SEALER, hashed, payload, some_log
 
-from stream_dp.engine.identifiers import (
-    Arrivals,
-    each_once,
-    read_identifiers,
-    write_identifiers,
-)
 from stream_dp.engine.ports import Batch
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.pipeline.builder import build
@@ -61,7 +55,6 @@ def small_logs() -> Iterator[list[Event | Mark]]:
 
 
 def changes_of(spec: PipelineSpec) -> list[int]:
-    """What the mechanisms of the identifiers' series are made for."""
     found = [chosen.mechanism for chosen in build(spec).chosen]
     return [each.rows.changes for each in found if isinstance(each, ArrivalCounter)]
 
@@ -141,18 +134,3 @@ def test_identifiers_are_keyed_hashes_of_their_text() -> None:
         found[key] = [routed.arrived[2][column].astype("<u8").tobytes() for column in (0, 1, 2)]
     assert found[SEALER.user_key()] == [hashed("u")] * 3
     assert found[bytes(32)] != found[SEALER.user_key()]
-
-
-def test_what_comes_is_a_set_whatever_its_order_and_takes_bounded_room() -> None:
-    random = np.random.default_rng(2)
-    every = random.integers(0, 50, (40_000, 2)).astype(np.uint64)
-    came = Arrivals()
-    for part in np.array_split(every, 400):
-        came.add({5: part, 2: part[:1]})
-        assert sum(map(len, came._parts[5])) <= 2 * 2_500 + 2 * 4_096
-    once = came.once()
-    assert list(once) == [2, 5]
-    assert {tuple(one) for one in once[5].tolist()} == {tuple(one) for one in every.tolist()}
-    assert len(once[5]) == len({tuple(one) for one in every.tolist()})
-    assert (each_once([every[::-1]]) == once[5]).all()
-    assert (read_identifiers(write_identifiers({7: once}))[7][5] == once[5]).all()

@@ -1,15 +1,27 @@
-"""Features added while records are read: they count what a router built for them alone would count."""
+"""Features added while records are read: records are read once, and count as if each feature read them alone."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
-from unit.live.live_series_worlds import PIPELINE, batches, record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.live.live_series_worlds import PIPELINE, record
+from unit.records.columns_worlds import FEATURES, HORIZON, RECORDS, payload
+from unit.records.columns_worlds import SPEC as WIDE
+from unit.records.columns_worlds import START as BEGIN
 
 from stream_dp.engine.ports import Batch
+from stream_dp.engine.tick_assembler import dense
 from stream_dp.errors import FailClosed
-from stream_dp.journal.dead_letters import Span
+from stream_dp.journal.dead_letters import Span, as_spans
+from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, RowLayout, feature_of
-from stream_dp.pipeline.router import OpenRouter, Router
+from stream_dp.pipeline.router import OpenRouter, Routed, Router
 from stream_dp.pipeline.spec import PipelineSpec, diagnose_series
+from stream_dp.records.conditions import Test
+from stream_dp.records.decoder import Decoded, RecordDecoder
 
 SPEC = PipelineSpec.model_validate(PIPELINE)
 START = SPEC.clock.start or 0
@@ -33,28 +45,6 @@ def feature(by: str | None = None, at_least: str | None = None) -> Feature:
 LARGE, HUGE, COUNTRY, LARGE_COUNTRY = (
     feature(at_least="5"), feature(at_least="9"), feature("country"), feature("country", "5"),
 )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "added", [[LARGE], [COUNTRY, LARGE], [LARGE, COUNTRY, HUGE, LARGE_COUNTRY]]
-)
-def test_every_feature_counts_as_if_it_were_alone(added: list[Feature]) -> None:
-    router = OpenRouter(SPEC, START)
-    places = [router.open(each, router.place(each), n) for n, each in enumerate(added)]
-    alone = [Router(SPEC, START, RowLayout.alone(SPEC, each)) for each in added]
-    base = Router(SPEC, START)
-    seen = 0
-    for batch in batches():
-        routed = router.route(batch)
-        parts = [(slice(0, base.width), base), *zip(places, alone, strict=True)]
-        for rows, one in parts:
-            expected = one.route(batch).rows
-            for tick, row in routed.rows.items():
-                assert np.array_equal(row[rows], expected.get(tick, np.zeros(one.width, np.int64)))
-                seen += int(row[rows].sum())
-            assert expected.keys() <= routed.rows.keys()
-        assert routed.records == base.route(batch).records
-    assert seen > 100
 
 
 def test_a_record_bad_for_a_live_series_counts_elsewhere_and_is_one_dead_letter() -> None:
@@ -117,3 +107,128 @@ def test_what_the_source_could_not_read_is_handed_on_once(added: list[Feature]) 
     assert list(router.route(batch).dead) == [unread, ("not_json", None, 40, 41)]
     alone = Batch(0, (), (), 40, mark=3, refused=[unread])
     assert list(router.route(alone).dead) == [unread]
+
+
+GOOD: dict[str, Any] = {
+    "at": BEGIN, "kind": "a", "place": "x", "note": "", "n": 3, "m": 0, "x": 0.5, "flag": True, "spoilt": None,
+}  # fmt: skip
+
+
+def batched(records: Sequence[dict[str, Any]], tick: int | None = None) -> Batch:
+    """These records, and one that nobody can read, which is the second."""
+    payloads = [payload(record) for record in records]
+    return Batch(0, [*payloads[:1], b"{", *payloads[1:]], range(7, 1000), 0, tick=tick)
+
+
+def opened(features: Sequence[Feature]) -> tuple[OpenRouter, list[slice]]:
+    router = OpenRouter(WIDE, BEGIN)
+    return router, [router.open(one, router.place(one), at) for at, one in enumerate(features)]
+
+
+def apart(features: Sequence[Feature], places: Sequence[slice], what: Batch, width: int) -> Any:
+    """Rows, numbers of records and dead letters where the file's series and each feature have a router of their own."""
+    base = Router(WIDE, BEGIN)
+    parts = [(slice(0, base.width), base)]
+    for feature, place in zip(features, places, strict=True):
+        if place.start >= base.width:
+            parts.append((place, Router(WIDE, BEGIN, RowLayout.alone(WIDE, feature))))
+    rows: dict[int, Any] = {}
+    dead: dict[int, tuple[str, str | None]] = {}
+    for place, router in parts:
+        routed = router.route(what)
+        for tick, row in routed.rows.items():
+            counted = dense(row, router.width)
+            rows.setdefault(tick, np.zeros(width, np.int64))[place] = counted
+        for span in routed.dead:
+            for at in range(span.first, span.last + 1):
+                dead.setdefault(at, (span.reason, span.field))
+    spans: list[Span] = as_spans((at, *dead[at]) for at in sorted(dead))
+    return {tick: row.tolist() for tick, row in rows.items()}, base.route(what).records, spans
+
+
+def together(router: OpenRouter, what: Batch) -> Any:
+    """The same of the open router."""
+    routed = router.route(what)
+    rows = {tick: dense(row, router.width).tolist() for tick, row in routed.rows.items()}
+    return rows, routed.records, list(routed.dead)
+
+
+@settings(max_examples=60, deadline=None)
+@given(FEATURES, st.lists(RECORDS, max_size=8), st.sampled_from([None, 0, HORIZON]), st.data())
+def test_sharing_a_reading_changes_nothing_in_one_shard_or_many(
+    features: list[Feature], records: list[dict[str, Any]], tick: int | None, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        shard = data.draw(st.sampled_from([2, 256]))
+        patch.setattr("stream_dp.pipeline.router.MOST_IN_A_SHARD", shard)
+        router, places = opened(features)
+        what = batched(records, tick)
+        assert together(router, what) == apart(features, places, what, router.width)
+        gone = data.draw(st.sets(st.integers(0, len(features))))
+        for user in sorted(gone):
+            router.close(user)
+        left = [at for at in range(len(features)) if at not in gone]
+        some = [features[at] for at in left], [places[at] for at in left]
+        assert together(router, what) == apart(*some, what, router.width)
+
+
+def test_a_change_builds_what_counts_one_shard_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many features there are: the file's and those of full shards are left alone."""
+    router, what = OpenRouter(WIDE, BEGIN), batched([GOOD])
+    built: list[int] = []
+    make = FeatureCounts.__init__
+
+    def noted(counts: FeatureCounts, features: Any, *more: Any) -> None:
+        built.append(len(list(features := list(features))))
+        make(counts, features, *more)
+
+    monkeypatch.setattr(FeatureCounts, "__init__", noted)
+    monkeypatch.setattr("stream_dp.pipeline.router.MOST_IN_A_SHARD", 3)
+    for at in range(8):
+        one = Feature(None, frozenset([Test("n", "at_least", frozenset([at]))]))
+        router.open(one, router.place(one), at)
+        router.route(what)
+    assert built == [1, 2, 3, 1, 2, 3, 1, 2]
+    router.close(0)
+    router.route(what)
+    assert built[8:] == [2]
+    router.route(what)
+    assert len(built) == 9
+
+
+ADDED = [Feature(None, frozenset([Test("n", "at_least", frozenset([at]))])) for at in range(5)]
+
+
+def test_a_batch_is_read_once_however_many_features_were_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    router, _ = opened(ADDED)
+    what = Batch(0, [payload(GOOD)] * 10, range(10), 0)
+    read: list[int] = []
+    decode = RecordDecoder.decode
+
+    def noted(decoder: RecordDecoder, payloads: Sequence[bytes]) -> Decoded:
+        read.append(len(payloads))
+        return decode(decoder, payloads)
+
+    monkeypatch.setattr(RecordDecoder, "decode", noted)
+    assert together(router, what)[0] == {0: [10, 10, 10, 10, 10, 0]}
+    assert read == [10]
+    router.route(batched([GOOD]))
+    assert read == [10, 2, 1, 1]  # what is refused: for the file, and for all that read the same
+
+
+def test_the_check_catches_a_record_that_is_dead_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, places = opened(ADDED)
+    what = batched([GOOD, GOOD | {"spoilt": "n"}])
+    wanted = apart(ADDED, places, what, router.width)
+    assert wanted[0] == {0: [2, 1, 1, 1, 1, 0]}
+    assert together(router, what) == wanted
+
+    def refuse(_: OpenRouter, __: Batch, ___: Routed, refused: Any, ____: object) -> Any:
+        return refused
+
+    monkeypatch.setattr(OpenRouter, "_one_by_one", refuse)
+    assert together(router, what) != wanted

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from stream_dp.engine.ports import Batch
 from stream_dp.journal.dead_letters import Span
+from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records import decoder as module
 from stream_dp.records.decoder import Decoded
 
 Data = dict[str, Any]
@@ -55,50 +55,36 @@ WALL = Router(
 
 
 def batch(payloads: list[bytes], tick: int | None = None) -> Batch:
-    """A batch whose labels are 100, 101, ..."""
     return Batch(3, payloads, range(100, 100 + len(payloads)), 0, tick=tick)
 
 
 def flat(routed: Routed) -> tuple[dict[int, list[int]], list[Span]]:
-    """Rows as lists, and a span for each refused record."""
     return {tick: row.tolist() for tick, row in routed.rows.items()}, singles(routed.dead)
 
 
 def singles(dead: Iterable[Span]) -> list[Span]:
-    """Each refused record by itself."""
     return [
         one._replace(first=at, last=at) for one in dead for at in range(one.first, one.last + 1)
     ]
 
 
 def flight(**changes: Any) -> bytes:
-    """A valid record, with changes."""
     record = {
-        "time": "2013-01-01T10:30:00Z",
-        "airline": "AA",
-        "destination": "BOS",
-        "delay": 60,
-        "fare": 0.5,
-        "note": None,
+        "time": "2013-01-01T10:30:00Z", "airline": "AA", "destination": "BOS", "delay": 60, "fare": 0.5, "note": None,
         "late": False,
-    }
+    }  # fmt: skip
     return json.dumps(record | changes).encode()
 
 
 TIMES = st.sampled_from(
-    ["2013-01-01T10:00:00Z", "2013-01-01T10:59:59.999Z", "2013-01-01T13:00:00+01:00",
-     "2013-01-01T14:59:59Z", "2013-01-01T15:00:00Z", "2013-01-01T09:59:59Z", "2013-01-01T12:00:00"]
+    ["2013-01-01T10:00:00Z", "2013-01-01T10:59:59.999Z", "2013-01-01T13:00:00+01:00", "2013-01-01T15:00:00Z",
+     "2013-01-01T09:59:59Z", "2013-01-01T12:00:00"]
 )  # fmt: skip
 FLIGHTS = st.builds(
-    flight,
-    time=TIMES,
-    airline=st.sampled_from(["AA", "NO", "UA", "ZZ", "other", ""]),
-    destination=st.sampled_from(["ATL", "BOS", "QQQ", None]),
-    delay=st.one_of(st.none(), st.integers(58, 62), st.integers()),
-    fare=st.sampled_from([0, 0.5, 0.6, 7]),
-    note=st.sampled_from(["x", "y", None]),
-    late=st.booleans(),
-)
+    flight, time=TIMES, airline=st.sampled_from(["AA", "UA", "ZZ", "other"]), late=st.booleans(),
+    destination=st.sampled_from(["ATL", "BOS", "QQQ", None]), fare=st.sampled_from([0, 0.5, 0.6]),
+    delay=st.one_of(st.none(), st.integers(58, 62), st.integers()), note=st.sampled_from(["x", "y", None]),
+)  # fmt: skip
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
     lambda inner: st.one_of(
@@ -118,48 +104,12 @@ ANYTHING = st.one_of(
 )
 
 
-def oracle(payload: bytes) -> tuple[int, list[int]]:
-    """The tick (-1: dead) and the row of one well-typed record, the slow way."""
-    record = json.loads(payload)
-    tick = {"2013-01-01T10:00:00Z": 0, "2013-01-01T10:59:59.999Z": 0, "2013-01-01T13:00:00+01:00": 2,
-            "2013-01-01T14:59:59Z": 4}.get(record["time"], -1)  # fmt: skip
-    delay = record["delay"]
-    if delay is not None and not -(2**63) <= delay < 2**63:
-        tick = -1
-    to = [int(record["destination"] == d) for d in ("ATL", "BOS")]
-    to.append(1 - sum(to))
-    line = [int(record["airline"] == a) for a in ("AA", "NO", "UA")]
-    line.append(1 - sum(line))
-    long = delay is not None and delay >= 60
-    late = long and record["fare"] <= 0.5
-    some = record["airline"] in ("AA", "UA")
-    row = [1, *to, int(long), *(late * i for i in line), *(some * i for i in to)]
-    return tick, [*row, int(record["note"] == "x"), int(record["late"])]
-
-
 def test_one_record() -> None:
     rows, dead = flat(REPLAY.route(batch([flight()])))
     assert rows == {0: [1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0]}
     assert dead == []
     assert REPLAY.width == 14
     assert all(row.dtype == np.int64 for row in REPLAY.route(batch([flight()])).rows.values())
-
-
-def test_nothing() -> None:
-    assert flat(REPLAY.route(batch([]))) == ({}, [])
-    assert flat(WALL.route(batch([], tick=4))) == ({}, [])
-
-
-@settings(deadline=None)
-@given(st.lists(FLIGHTS, max_size=30))
-def test_against_the_oracle(payloads: list[bytes]) -> None:
-    expected: dict[int, list[int]] = {}
-    for tick, row in map(oracle, payloads):
-        if tick >= 0:
-            expected[tick] = [a + b for a, b in zip(expected.get(tick, [0] * 14), row, strict=True)]
-    rows, dead = flat(REPLAY.route(batch(payloads)))
-    assert rows == expected
-    assert [d.first - 100 for d in dead] == [i for i, p in enumerate(payloads) if oracle(p)[0] < 0]
 
 
 def additive(router: Router, payloads: list[bytes], gone: int, tick: int | None) -> bool:
@@ -198,14 +148,6 @@ def test_the_check_catches_a_decoder_that_drops_a_batch(monkeypatch: pytest.Monk
     assert not additive(REPLAY, payloads, 1, None)
 
 
-def test_junk_drops_nothing_else() -> None:
-    junk: list[Any] = [b"", None, b"{", b"5", b"[" * 10**5, b'{"a":' * 10**5, flight(time=5)]
-    payloads = [p for bad in junk for p in (bad, flight())]
-    rows, dead = flat(REPLAY.route(batch(payloads)))
-    assert rows[0][0] == len(junk)
-    assert [d.first for d in dead] == list(range(100, 100 + 2 * len(junk), 2))
-
-
 @pytest.mark.parametrize(
     ("time", "reason"),
     [
@@ -226,17 +168,10 @@ def test_bad_times(time: Any, reason: str) -> None:
     assert rows[0][0] == 1
 
 
-def test_epoch_milliseconds() -> None:
-    schema = SCHEMA | {"time": {"type": "time", "format": "epoch_ms"}}
-    router = Router(PipelineSpec.model_validate(PIPELINE | {"schema": schema}), START)
-    moments = [START, START + 3 * HOUR - 1, START - 1, START + 5 * HOUR, 10**18, 10**30, 1.5]
-    rows, dead = flat(router.route(batch([flight(time=moment) for moment in moments])))
-    assert {tick: row[0] for tick, row in rows.items()} == {0: 1, 2: 1}
-    assert [d.reason for d in dead] == ["time_out_of_range"] * 3 + ["wrong_type"] * 2
-
-
-@pytest.mark.parametrize(("form", "per_s"), [("epoch_s", 1), ("epoch_us", 10**6)])
-def test_epoch_seconds_and_microseconds(form: str, per_s: int) -> None:
+@pytest.mark.parametrize(
+    ("form", "per_s"), [("epoch_s", 1), ("epoch_ms", 1000), ("epoch_us", 10**6)]
+)
+def test_integers_of_each_unit_lie_in_their_ticks(form: str, per_s: int) -> None:
     schema = SCHEMA | {"time": {"type": "time", "format": form}}
     router = Router(PipelineSpec.model_validate(PIPELINE | {"schema": schema}), START)
     first, hour = START * per_s // 1000, 3600 * per_s
@@ -270,16 +205,24 @@ def test_a_given_tick_outside_the_grid() -> None:
     assert [d.reason for d in dead] == ["time_out_of_range", "not_json"]
 
 
-def test_the_cache_of_times_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CACHED_TIMES", 10)
-    router = Router(PipelineSpec.model_validate(PIPELINE), START)
-    for minute in range(60):
-        time = f"2013-01-01T10:{minute:02}:00Z"
-        assert flat(router.route(batch([flight(time=time)] * 2)))[0][0][0] == 2
-        assert len(router._ticks._tick_of) <= 10
-
-
 def test_rows_may_be_added_to() -> None:
     routed = REPLAY.route(batch([flight(), flight(time="2013-01-01T12:30:00Z")]))
     routed.rows[0] += 1
     assert routed.rows[2][0] == 1
+
+
+def test_equal_features_share_a_slice(data: Data) -> None:
+    one, two = {"field": "delay", "at_least": "60"}, {"field": "fare", "one_of": ["1", "2"]}
+    same = {"field": "fare", "one_of": ["2.0", "1e0"]}
+    count = {"statistic": "count", "epsilon": "1"}
+    data["series"] = [
+        count | {"name": "a", "where": [one, two]},
+        count | {"name": "b", "where": [same, one]},
+        count | {"name": "c", "where": [one]},
+        count | {"name": "d"},
+    ]
+    layout = RowLayout.of(PipelineSpec.model_validate(data))
+    assert layout.width == 3
+    assert layout.slice("a") == layout.slice("b") == slice(0, 1)
+    assert layout.slice("c") == slice(1, 2)
+    assert layout.slice("d") == slice(2, 3)

@@ -18,6 +18,7 @@ from unit.pipeline.routing.user_worlds import (
     HORIZON,
     KEYED,
     KEYS,
+    PIPELINE,
     SEALER,
     WINDOW,
     cut,
@@ -33,9 +34,10 @@ from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.layout import Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import UserGuard, UserHash, guard_of
+from stream_dp.pipeline.user_guard import CapUses, UserGuard, UserHash, guard_of
 from stream_dp.pipeline.user_homes import LONGEST_NAME
 
 SPEC = specification()
@@ -70,7 +72,6 @@ def logs(draw: st.DrawFn) -> list[Event | Mark]:
 
 
 def counted(rows: Any) -> Counter[tuple[int, str]]:
-    """The events in rows, by tick and key."""
     return Counter(
         {(t, k): int(r[1 + i]) for t, r in enumerate(rows) for i, k in enumerate(KEYS) if r[1 + i]}
     )
@@ -83,7 +84,6 @@ def test_what_counts_is_what_the_oracle_counts(log: Log, seed: int, window: int 
 
 
 def check_against_the_oracle(log: Log, seed: int, window: int | None = WINDOW) -> None:
-    """The rows are those of the oracle."""
     spec = SPEC if window else specification(privacy=FOR_EVER)
     expected = judge({0: log}, CAP, window)
     rows = rows_of(cut({0: log}, Random(seed)), spec)
@@ -229,15 +229,6 @@ def test_who_cannot_be_told_is_a_dead_letter() -> None:
     ]
 
 
-def test_a_null_is_no_user_where_the_schema_admits_it() -> None:
-    schema = {
-        **SPEC.model_dump(mode="json", by_alias=True)["schema"],
-        "customer": {"type": "integer", "nullable": "true"},
-    }
-    found = guard(specification(schema=schema)).admit(batch(record(3), record(None)), -1)
-    assert letters(found) == [("wrong_type", "customer", 101, 101)]
-
-
 def test_late_records_and_those_of_no_tick_use_nothing() -> None:
     made = guard()
     outside = record(tick=HORIZON)
@@ -252,9 +243,8 @@ def test_records_of_many_windows_are_no_more_work_than_those_of_one() -> None:
         "start": "1970-01-01T00:00:00Z",
     }
     per = {"unit": "user", "user": "customer", "max_events": "1", "per": "1s", "epsilon": "9"}
-    made = guard(specification(clock=clock, privacy=per))
+    made, calls = guard(specification(clock=clock, privacy=per)), Counter[str]()
     records = [record(tick=tick) for tick in range(4000)]
-    calls = Counter[str]()
     sys.setprofile(lambda _frame, event, _called: calls.update((event,)))
     try:
         found = made.admit(batch(*records, *records), -1)
@@ -276,11 +266,11 @@ def test_a_tick_that_the_source_gives_is_that_of_all() -> None:
     assert made.admit(batch(record(), tick=8), 7).capped == 0
 
 
+HOMES = specification(source=KEYED, journal={"kind": "sqlite", "path": "j"}, releases={"path": "r"})
+
+
 def test_what_lies_in_anothers_partition_is_dead() -> None:
-    spec = specification(
-        source=KEYED, journal={"kind": "sqlite", "path": "j"}, releases={"path": "r"}
-    )
-    made = guard(spec, (0, 1))
+    made = guard(HOMES, (0, 1))
     for partition in (0, 1, 2):
         found = made.admit(batch(*map(record, USERS), partition=partition), -1)
         home = [u for u in USERS if made._homes and made._homes.of([u.encode()])[0] == partition]
@@ -288,27 +278,23 @@ def test_what_lies_in_anothers_partition_is_dead() -> None:
         assert {reason for reason, *_ in letters(found)} == {"wrong_partition"}
 
 
-def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies() -> None:
-    spec = specification(
-        source=KEYED, journal={"kind": "sqlite", "path": "j"}, releases={"path": "r"}
-    )
+@pytest.mark.parametrize("partitions", [(0,), (0, 1)])
+def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies(
+    partitions: tuple[int, ...],
+) -> None:
     longest, longer = "é" * (LONGEST_NAME // 2), "é" * (LONGEST_NAME // 2) + "x"
-    for partitions in ((0,), (0, 1)):
-        made, stay = guard(spec, partitions), []
-        for partition in partitions:
-            found = made.admit(batch(record(longest), record(longer), partition=partition), -1)
-            stay += [json.loads(each)["customer"] for each in found.payloads]
-            assert ("name_too_long", "customer", 101, 101) in letters(found)
-            assert ("wrong_partition", "customer", 101, 101) not in letters(found)
-        assert stay == [longest]
+    made, stay = guard(HOMES, partitions), []
+    for partition in partitions:
+        found = made.admit(batch(record(longest), record(longer), partition=partition), -1)
+        stay += [json.loads(each)["customer"] for each in found.payloads]
+        assert ("name_too_long", "customer", 101, 101) in letters(found)
+        assert ("wrong_partition", "customer", 101, 101) not in letters(found)
+    assert stay == [longest]
 
 
-def test_several_partitions_need_a_declared_key() -> None:
+def test_several_partitions_need_a_declared_key_and_a_guard_its_beginning() -> None:
     with pytest.raises(UsageError, match=r"source\.keyed_by: customer"):
         guard(SPEC, (0, 1))
-
-
-def test_a_guard_that_has_not_begun_admits_nobody() -> None:
     with pytest.raises(TypeError):
         UserGuard(SPEC, 0, bytes(32)).admit(batch(record()), -1)
 
@@ -329,16 +315,13 @@ def test_single_events_have_no_guard() -> None:
     assert isinstance(guard_of(SPEC, 0, bytes(32)), UserGuard)
 
 
-def test_where_users_lie_belongs_to_the_fingerprint() -> None:
+def test_where_users_lie_and_their_share_belong_to_the_fingerprint() -> None:
     ports = {"journal": {"kind": "sqlite", "path": "j"}, "releases": {"path": "r"}}
     plain = {name: value for name, value in KEYED.items() if name != "keyed_by"}
-    said = [plain, KEYED, KEYED | {"partitioner": "crc32"}]
-    assert len({fingerprint(specification(source=source, **ports)) for source in said}) == 3
-    assert fingerprint(SPEC) != fingerprint(
-        specification(
-            privacy={**SPEC.privacy.model_dump(mode="json", exclude_none=True), "share": "1/2"}
-        )
-    )
+    sources = [plain, KEYED, KEYED | {"partitioner": "crc32"}]
+    said = [specification(source=source, **ports) for source in sources]
+    said += [SPEC, specification(privacy=PIPELINE["privacy"] | {"share": "1/2"})]
+    assert len({fingerprint(one) for one in said}) == 5
 
 
 def test_partitions_that_are_added_are_warned_of_with_both_numbers_once(
@@ -353,3 +336,20 @@ def test_partitions_that_are_added_are_warned_of_with_both_numbers_once(
         "the source has 4 partitions, and had 3",
         "the source has 5 partitions, and had 3",
     ]
+
+
+USES = [
+    # high, low, tick, whether it would count, and whether it does
+    (1, 1, 4, True, True), (1, 2, 4, True, False), (1, 1, 4, True, True), (2, 1, 4, True, True),
+    (3, 3, 4, False, False), (1, 2, 5, True, False), (1, 2, 5, True, False), (1, 1, 5, False, False),
+]  # fmt: skip
+
+
+def test_each_user_is_told_once_by_tick_and_column() -> None:
+    high, low, ticks, counting, kept = (np.array(column) for column in zip(*USES, strict=True))
+    users = np.stack([high, low], axis=1).astype(np.uint64)
+    found = CapUses([Slot(3, ("active", "cut"))]).of(users, ticks, counting, kept)
+    assert {
+        tick: {column: hashes.tolist() for column, hashes in columns.items()}
+        for tick, columns in found.items()
+    } == {4: {3: [[1, 1], [1, 2], [2, 1]], 4: [[1, 2]]}, 5: {3: [[1, 2]], 4: [[1, 2]]}}

@@ -1,16 +1,23 @@
-"""Records that are fed: each lies in its user's partition, so the guard finds it there."""
+"""Where records of users lie: names as text, partitions as the clients choose them, and what is fed lies there."""
 
 import json
-from collections import defaultdict
+import sys
+import zlib
+from collections import Counter, defaultdict
+from types import FrameType
 
+import numpy as np
 import pytest
+from aiokafka.partitioner import murmur2 as by_key
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from unit.pipeline.routing.user_worlds import KEYED, specification
 
 from stream_dp.engine.ports import Batch, Placement, by_content
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import UserGuard
-from stream_dp.pipeline.user_homes import LONGEST_NAME, placement_of
+from stream_dp.pipeline.user_homes import LONGEST_NAME, Homes, UserNames, murmur2, placement_of
 
 PARTITIONS = (0, 1, 2, 5)
 RECORDS = [
@@ -69,3 +76,73 @@ def test_without_a_declared_key_several_partitions_are_refused_and_one_is_not() 
 
 def test_events_without_users_are_put_by_their_content() -> None:
     assert placement_of(specification(privacy={"epsilon": "100"})) is by_content
+
+
+TEXTS = st.lists(st.text(max_size=90).map(str.encode) | st.binary(max_size=80), max_size=20)
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS)
+def test_murmur2_is_the_client_librarys(texts: list[bytes]) -> None:
+    assert murmur2(texts).tolist() == [by_key(text) & 0xFFFFFFFF for text in texts]
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS, st.integers(2, 50))
+def test_a_user_has_one_home(texts: list[bytes], partitions: int) -> None:
+    found = Homes(range(partitions), "murmur2").of(texts)
+    assert found.tolist() == [(by_key(text) & 0x7FFFFFFF) % partitions for text in texts]
+    assert [
+        int(Homes(range(partitions), "murmur2").of([text])[0]) for text in texts
+    ] == found.tolist()
+    other = Homes(range(partitions), "crc32").of(texts)
+    assert other.tolist() == [zlib.crc32(text) % partitions for text in texts]
+
+
+@pytest.mark.parametrize("partitioner", [None, "murmur2", "crc32"])
+def test_the_only_partition_is_everybodys(partitioner: str | None) -> None:
+    found = Homes((3,), partitioner).of([b"a", b"b", b""])
+    assert np.array_equal(found, [3, 3, 3])
+
+
+def test_names_of_all_lengths_are_no_more_work_than_their_words() -> None:
+    """Were each length or each long name hashed for itself, a record would cost dozens of calls, each for one name."""
+    keys = [b"x" * length for length in range(64, 1025)] * 4
+    calls = Counter[str]()
+
+    def count(_frame: FrameType, event: str, _called: object) -> None:
+        calls[event] += 1
+
+    sys.setprofile(count)
+    try:
+        murmur2(keys)
+    finally:
+        sys.setprofile(None)
+    assert calls["c_call"] < 6 * len(keys)
+    assert calls["call"] < len(keys)
+
+
+def test_every_name_is_its_own_text() -> None:
+    names = [
+        "ann",
+        "Ann",
+        " ann",
+        "ann ",
+        "",
+        "é",
+        "e\N{COMBINING ACUTE ACCENT}",
+        "\0",
+        "\0\0",
+        "07",
+    ]
+    found = UserNames.of(names)
+    assert found.texts == [name.encode() for name in names]
+    assert not found.long.any()
+    assert UserNames.of([7, -7, 0]).texts == [b"7", b"-7", b"0"]
+
+
+def test_a_name_is_too_long_by_its_bytes() -> None:
+    longest = "é" * (LONGEST_NAME // 2)
+    found = UserNames.of([longest, longest + "a", "b"])
+    assert found.texts == [longest.encode(), b"", b"b"]
+    assert found.long.tolist() == [False, True, False]

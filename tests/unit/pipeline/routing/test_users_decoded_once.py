@@ -144,7 +144,6 @@ def decoded_twice(spec: PipelineSpec, given: Sequence[Batch], live: int) -> Any:
 
 
 def decoded_once(spec: PipelineSpec, given: Sequence[Batch], live: int) -> Any:
-    """The way of the engine."""
     return outcome(spec, given, live, OpenRouter.decode)
 
 

@@ -31,14 +31,12 @@ class Held(OnThread):
         self.begun = 0
 
     async def derive(self, definition: bytes, start: int) -> Derived:
-        """Wait, then derive."""
         self.begun += 1
         await self.free.wait()
         return await super().derive(definition, start)
 
 
 async def until(there: Callable[[], Any]) -> None:
-    """Wait until something is so, by turns of the loop and by no time."""
     for _ in range(TURNS):
         if there():
             return
@@ -67,13 +65,11 @@ WIDE = WITH_ANALYSTS | {
 
 
 async def by_queue(world: MessageWorld, engine: Engine) -> None:
-    """Preview by the queue."""
     del engine
     world.script.append((2, sealed(text("p", "preview", series=large()))))
 
 
 async def by_http(world: MessageWorld, engine: Engine) -> None:
-    """Preview by somebody who waits."""
     del world
     asyncio.ensure_future(engine.tell(text("p", "preview", series=large()).encode(), ""))  # noqa: RUF006
 

@@ -6,7 +6,7 @@ import pytest
 from unit.live.live_series_worlds import PIPELINE
 from unit.live.message_worlds import WITH_ANALYSTS
 
-from stream_dp.errors import NoRoom, UsageError
+from stream_dp.errors import NoRoom
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.statistics.parts.series_spec import LiveRoom
@@ -48,12 +48,6 @@ def test_no_halt_is_proposed_that_makes_no_room(running: tuple[int, ...]) -> Non
     assert told.endswith(f"so {5 - sum(running)} fit; ask for fewer")
 
 
-def test_what_ran_with_more_entries_leaves_none() -> None:
-    assert "the operator has 8 of 5 at once (queries.entries), so 0 fit" in refusal(
-        LiveRoom(9, 5), 1, "", 8
-    )
-
-
 def test_exactly_what_fits_is_admitted() -> None:
     """Every room, ask and ledger of small numbers, against the two sums; and what is said to fit does."""
     sizes = range(1, 4)
@@ -75,11 +69,6 @@ def test_exactly_what_fits_is_admitted() -> None:
     assert asked == 3 * 6 * 3 * 40
 
 
-def test_a_refusal_is_one_of_use_and_never_of_budget() -> None:
-    assert issubclass(NoRoom, UsageError)
-    assert NoRoom.exit_code == 2
-
-
 def test_every_ledger_has_the_same_share_unless_the_file_says_how_much() -> None:
     def room(**more: object) -> LiveRoom:
         return PipelineSpec.model_validate(WITH_ANALYSTS | more).live_room
@@ -91,7 +80,6 @@ def test_every_ledger_has_the_same_share_unless_the_file_says_how_much() -> None
 
 
 def of_analysts(number: int, **queries: str) -> LiveRoom:
-    """The room of each ledger where there are so many analysts."""
     many = [{"name": f"a{at}", "epsilon": "0.001"} for at in range(number)]
     more = {"privacy": {"epsilon": "6", "analysts": many}, "queries": queries}
     return PipelineSpec.model_validate(PIPELINE | more).live_room

@@ -5,11 +5,8 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
-import msgspec
-import numpy as np
 import pytest
 from live_acts import create_series, halt_series, preview_series
 from unit.live.live_series_worlds import World
@@ -23,9 +20,7 @@ from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.series import LiveSeries
 from stream_dp.errors import FailClosed, NoRoom
 from stream_dp.journal.commit import Charge, Created
-from stream_dp.journal.release import Shape, content, in_units
 from stream_dp.live.planner import PlannedWatch
-from stream_dp.statistics.parts.series_spec import BYTES
 from stream_dp.statistics.parts.watch_roster import WatchRoster
 
 PRICE = "0.001"
@@ -33,12 +28,10 @@ Then = Callable[[Engine], Awaitable[None]]
 
 
 def world_of(**queries: str) -> MessageWorld:
-    """One with this room for each ledger; `watched` is a count of the file's here."""
     return MessageWorld(WITH_ANALYSTS | {"queries": queries}, watched=False)
 
 
 def count(name: str, **more: Any) -> bytes:
-    """A count for next to nothing."""
     return json.dumps(large(name, PRICE, **more)).encode()
 
 
@@ -94,25 +87,22 @@ async def test_only_so_many_live_series_of_a_ledger_run_at_once() -> None:
     await world_of(series="3").told(ask)
 
 
-async def test_each_window_is_counted() -> None:
-    """A window, and the single tick beside it, has numbers of its own: in its mechanism, and in each release."""
-
-    async def ask(engine: Engine) -> None:
-        told = await refused(engine, count("long", windows=["2h", "3h", "4h"]))
-        assert "long has 5 entries" in told
-        await create_series(engine, count("short", windows=["2h", "3h"]))
-
-    await world_of(entries="3").told(ask)
-
-
-async def test_a_key_counts_again_for_each_50_letters() -> None:
-    """Ten histograms by edges of a hundred digits made 20 MB of releases a tick."""
+async def test_each_window_and_each_50_letters_of_a_key_are_counted() -> None:
+    """A window, and the single tick beside it, has numbers of its own; long keys made 20 MB of releases a tick."""
     edges = [str(-(10**18) - 10**17 * at) for at in (3, 2, 1)]
     by = [{"field": "amount", "edges": edges}, "country"]
 
     async def ask(engine: Engine) -> None:
+        told = await refused(
+            engine,
+            count(
+                "wide", windows=[f"{n}h" for n in range(2, 9)], by="country", statistic="histogram"
+            ),
+        )
+        assert "wide has 24 entries" in told
         told = await refused(engine, count("long", statistic="histogram", by=by))
         assert "long has 17 entries" in told, "5 bins for 3 countries, 2 of them of 51 letters"
+        await create_series(engine, count("short", windows=["2h", "3h"]))
 
     await world_of(entries="16").told(ask)
 
@@ -133,14 +123,6 @@ async def test_a_list_that_says_names_again_counts_for_all_that_it_says() -> Non
         assert sizes[1] > 50 * 20 * longest // 2 // 80
 
     await world_of(entries="98").told(ask)
-
-
-def test_a_number_on_the_finest_grid_lies_within_the_bytes_of_its_entry() -> None:
-    """Mechanisms have 64 bits: what would be wider is refused when it is derived."""
-    keys, widest = [f"{at:049}" for at in range(100)], np.full(100, -(2**63), dtype=np.int64)
-    told = in_units(content(Shape.HISTOGRAM, keys, widest), Fraction(1, 10**6))
-    written = msgspec.json.Encoder(decimal_format="number").encode(told)
-    assert 70 < len(written) / 100 <= BYTES
 
 
 LONG = "w" * 60
@@ -314,7 +296,6 @@ async def test_a_room_that_all_share_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def recovered(engine: Engine) -> bool:
-    """Wait until the engine has read its journal; whether it could."""
     while not engine.ready.is_set():
         if engine.phase is EnginePhase.FAILED:
             return False
@@ -371,7 +352,6 @@ async def test_a_room_that_a_restart_empties_is_caught(monkeypatch: pytest.Monke
 
 
 def emptied(mine: set[int], then: Callable[..., Any]) -> Callable[..., Any]:
-    """What is read from a journal is none of this engine's."""
 
     def replay(*asked: Any) -> Any:
         mine.clear()
