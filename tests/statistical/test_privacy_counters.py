@@ -2,7 +2,7 @@
 
 No statistics: large unit vectors of noise give the real map column by column, up to the rounding of answers; the least
 loss that it must have is then computed by linear programming (`oracles.tree_privacy`). That it has no more is shown
-step by step, in integers, beside the mechanisms (unit/mechanisms/test_tree_exact.py and its neighbours). The broken
+step by step, in integers, beside the mechanisms (unit/mechanisms/test_counters_exact.py). The broken
 twins lose more than they claim by the same computation.
 """
 
