@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from stream_dp.core.composition import Ask, Create, Halt
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss.hss import COUNTER, HSS, HSSState
-from stream_dp.mechanisms.hss.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
+from stream_dp.mechanisms.hss.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import HybridCounter
 
 
 class PeeksAtPending(HSS):
@@ -24,10 +27,7 @@ class PeeksAtPending(HSS):
 class SkipsEmptyRows(HSS):
     """Saves work where nothing happened."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Forwards by content."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         if isinstance(message, Update) and not np.any(message.row):
             return state, None
         return super().step(state, message, noise)
@@ -36,10 +36,7 @@ class SkipsEmptyRows(HSS):
 class AnswersWithPending(HSS):
     """Adds what is pending to what is released."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Exact answers."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         return after, None if answer is None else answer + after.pending
 
@@ -47,10 +44,7 @@ class AnswersWithPending(HSS):
 class FormatsARow(HSS):
     """Keeps a log line."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Private data in a text."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         _ = f"{state.pending}"
         return super().step(state, message, noise)
 
@@ -69,10 +63,7 @@ class PrivateThreshold(HSS):
 class PrivateDestination(HSS):
     """Picks the sub-mechanism by the data."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """The index depends on the row."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         if isinstance(message, Update):
             place = message.row[0] + state.watcher
             self.composition.step(state.parts, Ask(place, message), noise)
@@ -92,10 +83,7 @@ class PrivateOffset(HSS):
 class FeedsTheCrossingTickTwice(HSS):
     """The tick that crosses also enters the next interval ([HSV] Cor 5.5 would need k = 2)."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Replays the last row into the new instance."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update) and self.last is not None:
             self.last.row = message
@@ -131,10 +119,7 @@ class DoublesARow(HSS):
 class CountsEveryTick(HSS):
     """Sends each row to the counter as well as to the interval's sum."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """The counter sees an event twice."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update):
             parts, _ = self.composition.step(after.parts, Ask(COUNTER, message), noise)
@@ -150,15 +135,28 @@ class ContinuesAfterCrossing(HSS):
         parts, _ = self.composition.step(after.parts, Create(self.instance()), noise)
         return replace(after, parts=parts)
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Rows go to the instance and its younger twin."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update) and after.intervals:
             parts, _ = self.composition.step(after.parts, Ask(after.watcher + 1, message), noise)
             after = replace(after, parts=parts)
         return after, answer
+
+
+class OneEntryInside(HSS):
+    """The counter inside is made for one entry an event."""
+
+    @property
+    def counter(self) -> Any:
+        return HybridCounter(self.width, self.counter_epsilon, self.neighbors)
+
+
+class NeverHalts(SparseVector):
+    """Goes on after a crossing."""
+
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
+        after, answer = super().step(state, message, noise)
+        return replace(after, halted=False), answer
 
 
 class AliasesTheRelease(HSS):
@@ -171,10 +169,7 @@ class AliasesTheRelease(HSS):
 class HaltsByContent(HSS):
     """Halts its instance when the row is large; tells by which messages are sent."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """One more message, or not."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update) and message.row.sum() % 2:
             parts, _ = self.composition.step(after.parts, Create(self.instance()), noise)
@@ -186,10 +181,7 @@ class HaltsByContent(HSS):
 class ReadsItsPart(HSS):
     """Answers with the exact count that its counter holds."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Publishes it, whatever noise the counter has."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if answer is None:
             return after, None
@@ -208,10 +200,7 @@ class ReadsItsWatcher(HSS):
 class OpensItsPart(HSS):
     """Breaks the seal of its counter's state."""
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Publishes what is inside."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if answer is None:
             return after, None
@@ -232,7 +221,6 @@ class Silence:
     """Noise that is none."""
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Zeros."""
         return np.zeros(size, dtype=np.int64)
 
     geometric = gaussian = laplace
@@ -248,10 +236,7 @@ class BringsItsOwnNoise(HSS):
 class ClosesByContent(PerBinHSS):
     """Closes a column when its exact row is large."""
 
-    def step(
-        self, state: PerBinState, message: Message, noise: Noise
-    ) -> tuple[PerBinState, IntArray | None]:
-        """Branches on the row."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update) and message.row[0] > 1:
             after = self._close(after, np.array([0]), noise)
@@ -261,10 +246,7 @@ class ClosesByContent(PerBinHSS):
 class WatchesTwice(PerBinHSS):
     """The row enters the sparse vectors twice: their inputs are no neighbours."""
 
-    def step(
-        self, state: PerBinState, message: Message, noise: Noise
-    ) -> tuple[PerBinState, IntArray | None]:
-        """Feeds the row again."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update):
             parts, _ = self.composition.step(after.parts, Ask(WATCHERS, message), noise)
@@ -275,10 +257,7 @@ class WatchesTwice(PerBinHSS):
 class SkipsEmptyRowsOfBins(PerBinHSS):
     """Tells by which messages are sent."""
 
-    def step(
-        self, state: PerBinState, message: Message, noise: Noise
-    ) -> tuple[PerBinState, IntArray | None]:
-        """One more message, or not."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Update) and message.row.sum() % 2:
             parts, _ = self.composition.step(after.parts, Ask(COUNTERS, message), noise)

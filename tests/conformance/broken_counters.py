@@ -37,26 +37,21 @@ class Right:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Claimed, not kept."""
         return Guarantee(PureDP(Fraction(1)), Neighbors.ADD_REMOVE)
 
     def init(self, noise: Noise) -> Count:
-        """Noise on zeros."""
         return Count(noise.laplace(Fraction(1), self.width))
 
     def step(self, state: Count, message: Message, noise: Noise) -> tuple[Count, IntArray | None]:
-        """Update or answer."""
         if isinstance(message, Query):
             return self.ask(state, noise)
         return self.update(state, message, noise), None
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Add the row and fresh noise."""
         row = checked(message.row, self.width)
         return Count(state.total + row + noise.laplace(Fraction(1), self.width))
 
     def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
-        """A copy of the totals."""
         return state, state.total.copy()
 
 
@@ -64,7 +59,6 @@ class MutatesTheState(Right):
     """Adds in place."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Writes into the state it was given."""
         checked(message.row, self.width)
         state.total += message.row
         return Count(state.total.copy())
@@ -74,7 +68,6 @@ class MutatesTheRow(Right):
     """Saves an array."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Writes into the row."""
         after = super().update(state, message, noise)
         np.add(message.row, 1, out=message.row)
         return after
@@ -84,12 +77,10 @@ class KeepsTheRow(Right):
     """The first update becomes the state."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Aliases the row."""
         row = checked(message.row, self.width)
         return Count(row) if not state.total.any() else Count(state.total + row)
 
     def init(self, noise: Noise) -> Count:
-        """No noise."""
         return Count(np.zeros(self.width, dtype=np.int64))
 
 
@@ -97,7 +88,6 @@ class HandsOutItsState(Right):
     """Answers with the array of its state."""
 
     def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
-        """Aliases the state."""
         return state, state.total
 
 
@@ -105,7 +95,6 @@ class ForgetsOnRestore(Right):
     """Keeps a part of its state in itself."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """The last row waits outside the state."""
         after = Count(super().update(state, message, noise).total - message.row + self.last)
         self.last = message.row.copy()
         return after
@@ -115,7 +104,6 @@ class SwallowsBadRows(Right):
     """Takes what it cannot add for silence."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """No refusal."""
         try:
             return super().update(state, message, noise)
         except RejectedMessage:
@@ -126,7 +114,6 @@ class DrawsBeforeItRefuses(Right):
     """Noise first, checks later."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """A refused attempt has used noise."""
         fresh = noise.laplace(Fraction(1), self.width)
         return Count(state.total + checked(message.row, self.width) + fresh)
 
@@ -135,7 +122,6 @@ class TakesNegatives(Right):
     """Checks the shape only."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """No sign check."""
         if not isinstance(message.row, np.ndarray) or message.row.shape != (self.width,):
             raise RejectedMessage("shape")
         return Count(state.total + message.row.astype(np.int64))
@@ -145,7 +131,6 @@ class CountsSilence(Right):
     """Counts ticks."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """One more each time."""
         return Count(super().update(state, message, noise).total + 1)
 
 
@@ -153,7 +138,6 @@ class CapsBursts(Right):
     """Loses what exceeds 50 in a tick."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Not exact."""
         checked(message.row, self.width)
         return super().update(state, Update(np.minimum(message.row, 50)), noise)
 
@@ -162,7 +146,6 @@ class DrawsPerEvent(Right):
     """Asks for noise only where something happened."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """The consumption of noise tells the data."""
         row = checked(message.row, self.width)
         fresh = noise.laplace(Fraction(1), self.width if row.any() else 0)
         return Count(state.total + row + (fresh if fresh.size else 0))
@@ -172,7 +155,6 @@ class NoiseOnEachQuestion(Right):
     """PlannedSeries often enough, it averages its noise away."""
 
     def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
-        """Fresh noise."""
         return state, state.total + noise.laplace(Fraction(1), self.width)
 
 
@@ -180,7 +162,6 @@ class MixesColumns(Right):
     """The first column also counts the last one."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Right for width 1 only."""
         after = super().update(state, message, noise)
         if self.width > 1:
             after.total[0] += message.row[-1]
@@ -191,7 +172,6 @@ class EndsEarly(Right):
     """Refuses within its horizon."""
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
-        """Stops at 300 events."""
         if state.total.sum() > 300:
             raise RejectedMessage("full")
         return super().update(state, message, noise)

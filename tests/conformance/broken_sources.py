@@ -55,11 +55,9 @@ class _Changed(Right):
     """Gives each batch as `change` makes it."""
 
     def change(self, batch: Batch) -> Batch:
-        """The batch that is given in place of the right one."""
         raise NotImplementedError
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch, changed."""
         return [self.change(one) for one in await super().read()]
 
 
@@ -67,7 +65,6 @@ class LosesARecordAtASeek(Right):
     """The first record behind a position is gone."""
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue one record too far."""
         await super().seek(positions, behind)
         for at, one in enumerate(self._left if positions else ()):
             if one.payloads:
@@ -80,7 +77,6 @@ class RepeatsAtASeek(_Changed):
     """A batch's position is where the batch begins: a seek gives it again."""
 
     def change(self, batch: Batch) -> Batch:
-        """The batch with the position of its start."""
         return replace(batch, position=max(0, batch.position - len(batch.payloads)))
 
 
@@ -88,7 +84,6 @@ class MarksEarly(Right):
     """The mark of a tick comes before the last records of it."""
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Exchange a mark and the records before it."""
         await super().seek(positions, behind)
         at = next((n for n, one in enumerate(self._left) if one.mark == 0), 0)
         if at:
@@ -103,7 +98,6 @@ class ReadsByTheClock(_Changed):
     clock = count()
 
     def change(self, batch: Batch) -> Batch:
-        """The batch, in the tick that is now."""
         return replace(batch, tick=next(self.clock)) if batch.payloads else batch
 
 
@@ -113,7 +107,6 @@ class MarksByTheClock(_Changed):
     clock = count()
 
     def change(self, batch: Batch) -> Batch:
-        """The batch, its mark further ahead each time."""
         return batch if batch.mark is None else replace(batch, mark=next(self.clock))
 
 
@@ -123,12 +116,10 @@ class LabelsShifted(_Changed):
     at = 0
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Count anew."""
         self.at = 0
         await super().seek(positions, behind)
 
     def change(self, batch: Batch) -> Batch:
-        """The batch with labels from zero on."""
         first, self.at = self.at, self.at + len(batch.payloads)
         return replace(batch, labels=range(first, self.at))
 
@@ -137,7 +128,6 @@ class LabelsMissing(_Changed):
     """One label a batch."""
 
     def change(self, batch: Batch) -> Batch:
-        """The batch with its first label."""
         return replace(batch, labels=batch.labels[:1])
 
 
@@ -145,7 +135,6 @@ class NoMarkBehindASeek(Right):
     """A mark that did not move the position is not given again."""
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Leave out the first mark."""
         await super().seek(positions, behind)
         at = next((n for n, one in enumerate(self._left) if one.mark is not None), None)
         if positions and at is not None:
@@ -156,7 +145,6 @@ class GoesOnWhereItIsNotNamed(Right):
     """A partition that a seek does not name stays where it is."""
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the partitions that are named."""
         left = self._left
         await super().seek(positions, behind)
         if positions:
@@ -170,7 +158,6 @@ class BeginsAtTheOrigin(Right):
     begun = False
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek, but for the first time."""
         await super().seek(positions if self.begun else {}, behind)
         self.begun = True
 
@@ -179,7 +166,6 @@ class BeginsAgain(Right):
     """After the end comes the beginning."""
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch; after the end, the first."""
         found = await super().read()
         if not found:
             await self.seek({})
@@ -192,7 +178,6 @@ class OnePlaceForAll(Right):
     left: list[Batch] = []  # noqa: RUF012 - this is what is broken
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek for all."""
         await super().seek(positions, behind)
         type(self).left[:] = self._left
         self._left = self.left
@@ -202,18 +187,15 @@ class ClosesForAll(OnePlaceForAll):
     """Closing one ends the others."""
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch, while none is closed."""
         return await MemorySource.read(self)
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek alone."""
         await MemorySource.seek(self, positions)
         self.everyone.append(self)
 
     everyone: list["ClosesForAll"] = []  # noqa: RUF012 - this is what is broken
 
     async def close(self) -> None:
-        """Take from all what is left."""
         for one in self.everyone:
             one._left = []
 
@@ -224,7 +206,6 @@ class ClosesOnce(Right):
     closed = False
 
     async def close(self) -> None:
-        """Close, once."""
         if self.closed:
             raise RuntimeError("closed already")
         self.closed = True
@@ -241,7 +222,6 @@ class MarksStandStill(_Changed):
     """Every mark is that of tick 0."""
 
     def change(self, batch: Batch) -> Batch:
-        """The batch, its mark an old one."""
         return batch if batch.mark is None else replace(batch, mark=0)
 
 

@@ -31,25 +31,24 @@ def test_a_right_counter_passes(check: Check) -> None:
     check(counting(counters.Right))
 
 
-@pytest.mark.parametrize(
-    ("make", "check"),
-    [
-        (counters.MutatesTheState, suite.keeps_nothing),
-        (counters.MutatesTheRow, suite.keeps_nothing),
-        (counters.KeepsTheRow, suite.keeps_nothing),
-        (counters.HandsOutItsState, suite.keeps_nothing),
-        (counters.ForgetsOnRestore, suite.restores),
-        (counters.SwallowsBadRows, suite.refuses),
-        (counters.DrawsBeforeItRefuses, suite.refuses),
-        (counters.TakesNegatives, suite.refuses),
-        (counters.CountsSilence, suite.silence_is_zeros),
-        (counters.CapsBursts, suite.counts_exactly),
-        (counters.DrawsPerEvent, suite.draws_ignore_the_data),
-        (counters.NoiseOnEachQuestion, suite.queries_change_nothing),
-        (counters.MixesColumns, suite.block_is_columns),
-    ],
-    ids=lambda x: x.__name__,
-)
+BROKEN: list[tuple[Callable[..., Mechanism[Any]], Check]] = [
+    (counters.MutatesTheState, suite.keeps_nothing),
+    (counters.MutatesTheRow, suite.keeps_nothing),
+    (counters.KeepsTheRow, suite.keeps_nothing),
+    (counters.HandsOutItsState, suite.keeps_nothing),
+    (counters.ForgetsOnRestore, suite.restores),
+    (counters.SwallowsBadRows, suite.refuses),
+    (counters.DrawsBeforeItRefuses, suite.refuses),
+    (counters.TakesNegatives, suite.refuses),
+    (counters.CountsSilence, suite.silence_is_zeros),
+    (counters.CapsBursts, suite.counts_exactly),
+    (counters.DrawsPerEvent, suite.draws_ignore_the_data),
+    (counters.NoiseOnEachQuestion, suite.queries_change_nothing),
+    (counters.MixesColumns, suite.block_is_columns),
+]
+
+
+@pytest.mark.parametrize(("make", "check"), BROKEN, ids=lambda x: x.__name__)
 def test_a_broken_counter_is_caught(make: Callable[..., Mechanism[Any]], check: Check) -> None:
     with pytest.raises(NotConforming):
         check(counting(make))
@@ -62,32 +61,19 @@ def test_a_horizon_that_is_not_kept_is_caught() -> None:
         suite.refuses(counting(counters.EndsEarly, horizon=20))
 
 
-class NeverHalts(SparseVector):
-    """Goes on after a crossing."""
-
-    def step(self, state: Any, message: Any, noise: Any) -> Any:
-        """Answers for ever."""
-        after, answer = super().step(state, message, noise)
-        return type(after)(after.count, after.lift, halted=False), answer
-
-
 def test_continuing_after_the_crossing_is_caught() -> None:
-    one = Fraction(1)
-    case = Case(
-        name="never halts",
-        make=lambda: NeverHalts(2, one, one, Neighbors.ADD_REMOVE, (0, 0)),
-        threshold=100,
-    )
+    own = 2, Fraction(1), Fraction(1), Neighbors.ADD_REMOVE, (0, 0)
+    case = Case(name="never halts", make=lambda: composites.NeverHalts(*own), threshold=100)
     with pytest.raises(NotConforming, match="not refused"):
         suite.refuses(case)
 
 
-def over(kind: type[HSS]) -> Case:
+def over(kind: type[HSS], relation: Neighbors = Neighbors.ADD_REMOVE, ones: int = 1) -> Case:
     """The case of a composite among `broken_composites`."""
 
     def make(composition: ConcurrentComposition) -> HSS:
         shares = (Fraction(2),) * 3
-        made = kind(3, None, *shares, Neighbors.ADD_REMOVE, 14, composition=composition)
+        made = kind(3, None, *shares, relation, 14, ones=ones, composition=composition)
         if isinstance(made, composites.FeedsTheCrossingTickTwice):
             object.__setattr__(made, "last", composites.Last())
         return made
@@ -108,16 +94,11 @@ def test_a_right_composite_passes(check: Check) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        composites.PeeksAtPending,
-        composites.SkipsEmptyRows,
-        composites.AnswersWithPending,
-        composites.FormatsARow,
-        composites.PrivateThreshold,
-        composites.PrivateDestination,
-        composites.PrivateOffset,
-        composites.HaltsByContent,
+        composites.PeeksAtPending, composites.SkipsEmptyRows, composites.AnswersWithPending,
+        composites.FormatsARow, composites.PrivateThreshold, composites.PrivateDestination,
+        composites.PrivateOffset, composites.HaltsByContent,
     ],
-)
+)  # fmt: skip
 def test_private_control_flow_is_caught_by_taint(kind: type[HSS]) -> None:
     with pytest.raises(TaintError):
         suite.taint(over(kind))
@@ -126,18 +107,20 @@ def test_private_control_flow_is_caught_by_taint(kind: type[HSS]) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        composites.FeedsTheCrossingTickTwice,
-        composites.KeepsPending,
-        composites.DoublesARow,
-        composites.CountsEveryTick,
-        composites.ContinuesAfterCrossing,
-        composites.HaltsByContent,
+        composites.FeedsTheCrossingTickTwice, composites.KeepsPending, composites.DoublesARow,
+        composites.CountsEveryTick, composites.ContinuesAfterCrossing, composites.HaltsByContent,
         composites.PrivateThreshold,
     ],
-)
+)  # fmt: skip
 def test_inputs_that_are_no_neighbours_are_caught(kind: type[HSS]) -> None:
     with pytest.raises(NotConforming):
         suite.neighbours_stay_neighbours(over(kind))
+
+
+@pytest.mark.parametrize("relation", [Neighbors.ADD_REMOVE, Neighbors.REPLACE])
+def test_a_part_that_is_made_for_one_entry_of_a_list_is_caught(relation: Neighbors) -> None:
+    with pytest.raises(NotConforming, match="not neighbours"):
+        suite.neighbours_stay_neighbours(over(composites.OneEntryInside, relation, ones=2))
 
 
 @pytest.mark.parametrize("kind", [composites.ReadsItsPart, composites.ReadsItsWatcher])

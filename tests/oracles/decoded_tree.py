@@ -6,9 +6,14 @@ With R the nodes' membership and a_t the prefix of t items, release t is a_t x +
 with L_t R = a_t is a_t R^+ over the nodes drawn by then (Gauss, Markov; for trees Honaker 2015).
 """
 
-import numpy as np
+from typing import TypeAlias
 
-from oracles.tree import Floats, Matrix, Node
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Node: TypeAlias = tuple[int, int]
 
 
 def drawn_with(k: int, h: int, item: int) -> list[Node]:
@@ -55,11 +60,3 @@ def least_squares(k: int, h: int, steps: int) -> Floats:
         inverse = np.linalg.pinv(membership(nodes[:known], k, items).astype(np.float64))
         matrix[step - 1, :known] = prefix @ inverse
     return matrix
-
-
-def least_squares_of_all(k: int, h: int, steps: int) -> Floats:
-    """The same with every node of the whole tree known from the start: no streaming code can do better."""
-    items = -(-steps // k ** (h - 1)) * k ** (h - 1)
-    nodes = [(level, i) for level in range(h) for i in range(items // k**level)]
-    prefixes = np.tril(np.ones((steps, items)))
-    return np.asarray(prefixes @ np.linalg.pinv(membership(nodes, k, items).astype(np.float64)))

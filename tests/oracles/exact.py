@@ -7,11 +7,7 @@ nearest float (relative error 1e-16).
 """
 
 import math
-from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from typing import TypeVar
-
-K = TypeVar("K", bound=Hashable)
 
 
 def decay(epsilon: float) -> Fraction:
@@ -26,18 +22,6 @@ def log_ratio(numerator: Fraction, denominator: Fraction) -> float:
     if denominator == 0:
         return math.inf
     return -math.inf if numerator == 0 else math.log(numerator / denominator)
-
-
-def max_log_ratio(joint_a: Mapping[K, Fraction], joint_b: Mapping[K, Fraction]) -> float:
-    """The pure-DP loss of two exact distributions: max over outcomes of |ln(P_a / P_b)|.
-
-    The optimal event of pure differential privacy is always a single outcome.
-    """
-    outcomes = set(joint_a) | set(joint_b)
-    zero = Fraction(0)
-    return max(
-        (abs(log_ratio(joint_a.get(o, zero), joint_b.get(o, zero))) for o in outcomes), default=0.0
-    )
 
 
 def laplace_pmf(value: int, a: Fraction) -> Fraction:

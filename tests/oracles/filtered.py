@@ -30,11 +30,9 @@ class Filtered:
     rule: Rule
 
     def initial(self) -> Mapping[Counts | None, Fraction]:
-        """None created."""
         return {(0,) * len(self.kinds): ONE}
 
     def step(self, state: Counts | None, query: tuple[int, int]) -> Law[Counts | None]:
-        """One more mechanism, or nothing ever again."""
         if state is None:
             return {(None, None): ONE}
         kind, bit = query
@@ -56,7 +54,6 @@ class SecretBit:
     kinds: int
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "SecretBit"]]:
-        """A mechanism of any kind."""
         for kind in range(self.kinds):
             yield ((kind, 0), (kind, 1)), self
 

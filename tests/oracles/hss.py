@@ -9,7 +9,7 @@ the loss is the SVT's log ratio plus |change of the closed interval|_1 * e_c / l
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from fractions import Fraction
@@ -18,12 +18,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracles.exact import clamped_laplace, decay, log_ratio
+from oracles.exact import log_ratio
 from oracles.svt import Decays, pattern_probability
 
 Stream: TypeAlias = tuple[tuple[int, ...], ...]
 Gamma: TypeAlias = Callable[[int, int], int]
-Outcome: TypeAlias = tuple[tuple[int, ...] | None, ...]
 
 
 class Relation(Enum):
@@ -86,15 +85,12 @@ def released_change(a: Stream, b: Stream, tops: Sequence[bool]) -> int:
     return change
 
 
-def pair_loss(
-    a: Stream, b: Stream, hss: Hss, patterns: Iterable[tuple[bool, ...]] | None = None
-) -> float:
-    """max over transcripts of |ln(P_a / P_b)|; `patterns` restricts the crossings."""
-    chosen = itertools.product((False, True), repeat=len(a)) if patterns is None else patterns
+def pair_loss(a: Stream, b: Stream, hss: Hss) -> float:
+    """max over transcripts of |ln(P_a / P_b)|."""
     return max(
         abs(log_ratio(bits_probability(a, tops, hss), bits_probability(b, tops, hss)))
         + released_change(a, b, tops) * hss.e_c / hss.l0
-        for tops in chosen
+        for tops in itertools.product((False, True), repeat=len(a))
     )
 
 
@@ -140,45 +136,3 @@ def worst_loss(
         for a, b in neighbours(horizon, relation, values, width)
     )
     return max(found, key=lambda w: w.loss)
-
-
-def joint(stream: Stream, hss: Hss, bound: int) -> dict[Outcome, Fraction]:
-    """The exact law: per tick None or the released interval sums, clamped to [-bound, bound]."""
-    law: dict[Outcome, Fraction] = {}
-    for tops in itertools.product((False, True), repeat=len(stream)):
-        outcomes: dict[Outcome, Fraction] = {(): bits_probability(stream, tops, hss)}
-        for begin, end in intervals(tops):
-            outcomes = _released(
-                outcomes,
-                np.array(stream[begin:end]).sum(axis=0),
-                end - begin,
-                tops[end - 1],
-                hss,
-                bound,
-            )
-        for outcome, p in outcomes.items():
-            law[outcome] = law.get(outcome, Fraction(0)) + p
-    return law
-
-
-def _released(
-    outcomes: dict[Outcome, Fraction],
-    sums: Iterable[int],
-    ticks: int,
-    closed: bool,
-    hss: Hss,
-    bound: int,
-) -> dict[Outcome, Fraction]:
-    """Append one interval's ticks: silence, then the release if a crossing closed it."""
-    if not closed:
-        return {(*o, *[None] * ticks): p for o, p in outcomes.items()}
-    laws = [clamped_laplace(int(c), bound, decay(hss.e_c / hss.l0)) for c in sums]
-    result: dict[Outcome, Fraction] = {}
-    for (o, p), values in itertools.product(
-        outcomes.items(), itertools.product(*(law.items() for law in laws))
-    ):
-        probability = p
-        for _, q in values:
-            probability *= q
-        result[(*o, *[None] * (ticks - 1), tuple(v for v, _ in values))] = probability
-    return result

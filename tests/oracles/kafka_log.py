@@ -31,11 +31,9 @@ class Grid:
     horizon: int
 
     def tick(self, stamp: int) -> int:
-        """The tick of a stamp that is not before the origin."""
         return (stamp - self.origin) // self.step
 
     def passed(self, stamp: int) -> int:
-        """The last tick whose mark lies before a batch with this stamp; -1 if none does."""
         settled = self.tick(stamp - self.delay // 2) - 1
         return max(-1, min(settled, self.horizon - 1))
 
@@ -49,7 +47,6 @@ class Range(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many offsets it spans."""
         return self.last - self.first + 1
 
 
@@ -62,12 +59,10 @@ class Said:
     late: int = 0
 
     def tick(self, number: int) -> Counter[str]:
-        """What counts in a tick."""
         return self.ticks.get(number, Counter())
 
     @property
     def dead_letters(self) -> int:
-        """Their number."""
         return sum(one.records for one in self.dead)
 
 

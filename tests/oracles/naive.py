@@ -14,52 +14,6 @@ Gamma: TypeAlias = Callable[[int, int], int]
 Row: TypeAlias = Sequence[int]
 
 
-def tree_noise(t: int, k: int, h: int, node: NodeNoise) -> int:
-    """Noise of the k-ary tree with subtraction after t items, from each node's noise."""
-    total, x = 0, t
-    for level in range(h):
-        digit = x % k
-        if digit > (k - 1) // 2:
-            digit -= k
-        x = (x - digit) // k
-        for i in range(k * x, k * x + digit):
-            total += node(level, i)
-        for i in range(k * x + digit, k * x):
-            total -= node(level, i)
-    return total
-
-
-def tree_counter(items: Sequence[int], k: int, h: int, node: NodeNoise) -> list[int]:
-    """The releases after each item: exact prefix sums plus tree noise."""
-    return [sum(items[:t]) + tree_noise(t, k, h, node) for t in range(1, len(items) + 1)]
-
-
-def above_threshold(
-    queries: Sequence[int], thresholds: Sequence[int], tau: int, nus: Sequence[int]
-) -> list[bool]:
-    """AboveThreshold ([HSV] Algorithm 3): False for bottom; ends with the first True."""
-    answers: list[bool] = []
-    for query, threshold, nu in zip(queries, thresholds, nus, strict=False):
-        answers.append(query + nu > threshold + tau)
-        if answers[-1]:
-            break
-    return answers
-
-
-def rearmed_alerts(
-    counts: Sequence[int], threshold: int, taus: Sequence[int], nus: Sequence[int]
-) -> list[bool]:
-    """One key's alerts: a crossing consumes its tick, the next instance starts from 0 after it."""
-    answers: list[bool] = []
-    begin = 0
-    for t in range(1, len(counts) + 1):
-        top = sum(counts[begin:t]) + nus[t - 1] > threshold + taus[sum(answers)]
-        answers.append(top)
-        if top:
-            begin = t
-    return answers
-
-
 @dataclass(frozen=True, slots=True)
 class HssTick:
     """One tick's outcome: whether the interval closed, and the released histogram, clipped at 0."""

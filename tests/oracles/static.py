@@ -37,11 +37,9 @@ class Answering:
     then: tuple[tuple[tuple[Fraction, ...], ...], ...] = ()
 
     def initial(self) -> Mapping[Hashable, Fraction]:
-        """Waiting for the data set."""
         return {"new": ONE}
 
     def step(self, state: Any, query: Hashable) -> Law[Any]:
-        """Answer."""
         if state == "new" and isinstance(query, int):
             law = enumerate(self.first[query])
             return {(a, (query, a) if self.then else "end"): chance for a, chance in law}
@@ -66,17 +64,14 @@ class Rounded:
     more: bool = False
 
     def takes(self, message: object) -> bool:
-        """Its query space."""
         return isinstance(message, Data | Query)
 
     def init(self, noise: Noise) -> tuple[int, int]:
-        """No data set yet; (bit, answers left)."""
         return (-1, 1 + self.more)
 
     def step(
         self, state: tuple[int, int], message: Any, noise: Noise
     ) -> tuple[tuple[int, int], IntArray | None]:
-        """Answer, as long as answers are left."""
         bit, left = state
         if isinstance(message, Data) and bit < 0:
             bit = message.bit
@@ -121,11 +116,9 @@ class Composed:
     )
 
     def initial(self) -> Mapping[Hashable, Fraction]:
-        """Nothing created."""
         return {(): ONE}
 
     def step(self, state: Any, query: CompositionMessage) -> Law[Any]:
-        """Every outcome of the real step; one noise value at most is drawn in each."""
         if (state, query) not in self.laws:
             self.laws[state, query] = self._law(state, query)
         return self.laws[state, query]
@@ -162,7 +155,6 @@ class Accepted:
     ] = ()  # of each mechanism: its kind, what it was sent
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Accepted"]]:
-        """Every pair and what is accepted after it."""
         if len(self.seen) < self.most:
             for kind, create in enumerate(self.kinds):
                 yield from self._try(create, create, (*self.seen, (kind, ())))

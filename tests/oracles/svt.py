@@ -1,4 +1,4 @@
-"""Exact output law of AboveThreshold with one-sided geometric noise, and its worst-case loss.
+"""Exact output law of AboveThreshold with one-sided geometric noise, and the loss of two sequences of queries.
 
 tau ~ Geom(decay a), drawn once; nu_t ~ Geom(decay b), fresh each tick; top at t, then halt, iff
 query_t + nu_t > threshold_t + tau. With scales 1/e1 and s/e2 the decays are e^(-e1) and e^(-e2/s).
@@ -8,20 +8,12 @@ form, nothing is truncated: given tau = x every factor is b^(margin + x) or 1 - 
 polynomial in b^x.
 """
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from oracles.exact import decay, log_ratio
-
-Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,84 +107,3 @@ def loss(
         directional_loss(queries_a, queries_b, thresholds, noise, strict=strict),
         directional_loss(queries_b, queries_a, thresholds, noise, strict=strict),
     )
-
-
-def monotone_pairs(
-    horizon: int, values: Sequence[int], events: int = 1, start: int = 0
-) -> Iterator[Pair]:
-    """Running counts with increments from `values`, and with `events` more from one tick on."""
-    for increments in itertools.product(values, repeat=horizon):
-        base = tuple(start + c for c in itertools.accumulate(increments))
-        for tick in range(horizon):
-            yield base, tuple(q + (events if t >= tick else 0) for t, q in enumerate(base))
-
-
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The worst pair a search met and its exact loss."""
-
-    loss: float
-    pair: Pair
-
-
-def worst_pair(pairs: Iterable[Pair], pair_loss: Callable[[Pair], float]) -> Worst:
-    """The pair of greatest loss."""
-    return max((Worst(pair_loss(p), p) for p in pairs), key=lambda w: w.loss)
-
-
-def search_add_remove(
-    horizon: int,
-    threshold: int,
-    noise: Decays,
-    *,
-    increments: Sequence[int] = (0, 1, 2),
-    events: int = 1,
-    strict: bool = True,
-) -> Worst:
-    """Worst exact loss over running counts where one copy holds `events` more from some tick on."""
-    pairs = monotone_pairs(horizon, increments, events)
-    return worst_pair(pairs, lambda p: loss(*p, threshold, noise, strict=strict))
-
-
-def search_replace(
-    horizon: int,
-    noise: Decays,
-    *,
-    values: Sequence[int] = (-2, -1, 0, 1, 2),
-    changes: Sequence[int] = (-1, 0, 1),
-) -> Worst:
-    """Worst loss over all queries from `values` (threshold 0), each changed by one of `changes`.
-
-    All pairs are scanned in floating point; the worst one is computed again exactly.
-    """
-    low, high = min(values) + min(changes), max(values) + max(changes)
-    radix = (high - low + 1) ** np.arange(horizon - 1, -1, -1)
-    every = np.array(list(itertools.product(range(low, high + 1), repeat=horizon)), dtype=np.int64)
-    parts = np.array_split(every, len(every) // 10_000 + 1)
-    logs = np.concatenate([_log_laws(part, noise) for part in parts])
-    base = np.array(list(itertools.product(values, repeat=horizon)), dtype=np.int64)
-    place = (base - low) @ radix
-    worst, pair = -1.0, (base[0], base[0])
-    for change in itertools.product(changes, repeat=horizon):
-        gap = np.abs(logs[place] - logs[place + np.array(change) @ radix]).max(axis=1)
-        at = int(gap.argmax())
-        if gap[at] > worst:
-            worst, pair = float(gap[at]), (base[at], base[at] + np.array(change))
-    exact = (tuple(map(int, pair[0])), tuple(map(int, pair[1])))
-    return Worst(loss(*exact, 0, noise), exact)
-
-
-def _log_laws(queries: NDArray[np.int64], noise: Decays) -> NDArray[np.float64]:
-    """Log transcript probabilities in floats; queries (n, T), result (n, T + 1)."""
-    ea, eb = -math.log(noise.tau), -math.log(noise.nu)
-    m = 1 - queries
-    start = np.maximum(0, (-m).max(axis=1))[:, None]
-    taus = np.arange(int(start.max()) + math.ceil(45 / ea))[None, :]
-    alive = np.broadcast_to(np.exp(-ea * taus) * -math.expm1(-ea), (len(m), taus.size)).copy()
-    result = np.empty((len(m), m.shape[1] + 1))
-    for t in range(m.shape[1]):
-        above = np.exp(-eb * np.maximum(m[:, t : t + 1] + taus, 0))
-        result[:, t] = (alive * above).sum(axis=1)
-        alive *= 1 - above
-    result[:, -1] = alive.sum(axis=1)
-    return np.log(result)

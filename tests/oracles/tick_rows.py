@@ -24,7 +24,6 @@ class Comparison:
     values: tuple[Scalar, ...]
 
     def passes(self, value: Value | None) -> bool:
-        """Whether a value passes."""
         if value is None:
             return False
         if self.operator == "at_least":
@@ -45,11 +44,9 @@ class Named:
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
         return len(self.domain) + 1
 
     def places(self, record: Values, moment: int) -> set[int]:
-        """The places of a record's values, the last one for what is unknown."""
         value = record[self.field]
         every: Sequence[Scalar | None] = value if isinstance(value, tuple) else (value,)
         known = {text: at for at, text in enumerate(self.domain)}
@@ -67,11 +64,9 @@ class Binned:
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
         return len(self.edges) + 2
 
     def places(self, record: Values, moment: int) -> set[int]:
-        """The place of a record's bin."""
         value = record[self.field]
         if value is None:
             return {len(self.edges) + 1}
@@ -87,11 +82,9 @@ class Clocked:
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
         return 7 if self.weekday else 24
 
     def places(self, record: Values, moment: int) -> set[int]:
-        """The place of a moment in ms since 1970, which began on a Thursday."""
         hours = (moment + self.ahead) // 3_600_000
         return {(hours // 24 + 3) % 7 if self.weekday else hours % 24}
 
@@ -109,7 +102,6 @@ class Added:
     step: float
 
     def units(self, record: Values) -> int:
-        """How many units a record adds; 0 for null."""
         value = record[self.field]
         if value is None:
             return 0
@@ -128,7 +120,6 @@ class Counted:
     of: Added | None = None
 
     def entries(self, record: Values, moment: int) -> set[int]:
-        """The entries of the row in which a record counts whose tick begins at a moment."""
         if not all(test.passes(record[test.field]) for test in self.where):
             return set()
         found = {0}

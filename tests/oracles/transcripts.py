@@ -67,52 +67,6 @@ def gaussian_masses(variance: Fraction) -> tuple[float, ...]:
     return tuple(w / whole for w in weights)
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseCall:
-    """One call of the noise source."""
-
-    kind: Kind
-    scale: Fraction
-    size: int
-
-
-@dataclass(slots=True)
-class ScriptedNoise:
-    """Hands out the given values in order and records every call."""
-
-    values: Sequence[int]
-    calls: list[NoiseCall] = field(default_factory=list)
-    used: int = 0
-
-    @property
-    def left(self) -> int:
-        """How many values were not asked for yet."""
-        return len(self.values) - self.used
-
-    def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """The next `size` values."""
-        return self._take("laplace", scale, size)
-
-    def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """The next `size` values, none negative."""
-        taken = self._take("geometric", scale, size)
-        if np.any(taken < 0):
-            raise ValueError(f"a geometric variable is never negative: {taken}")
-        return taken
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """The next `size` values."""
-        return self._take("gaussian", variance, size)
-
-    def _take(self, kind: Kind, scale: Fraction, size: int) -> IntArray:
-        """Record the call and hand out values."""
-        if size > self.left:
-            raise IndexError(f"{size} values asked for, {self.left} left in the script")
-        self.calls.append(NoiseCall(kind, scale, size))
-        self.used += size
-        return np.array(self.values[self.used - size : self.used], dtype=np.int64)
-
-
 @dataclass(slots=True)
 class _Choice:
     """One scalar draw on the current path; `scale` is the variance where the kind is gaussian."""

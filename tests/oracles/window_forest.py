@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.tree import Floats, Node
+from oracles.decoded_tree import Floats, Node
 
 
 def spans(arities: Sequence[int]) -> list[int]:
@@ -53,14 +53,6 @@ def best(arities: Sequence[int], variances: Sequence[float], ticks: int, window:
     normal = rows.T @ (inverse[:, None] * rows)
     weights = asked(ticks, window) @ np.linalg.solve(normal, rows.T * inverse[None, :])
     return np.asarray(weights, dtype=np.float64)
-
-
-def least_variance(
-    arities: Sequence[int], variances: Sequence[float], ticks: int, window: int
-) -> float:
-    """The variance of the best estimate."""
-    each = np.array([variances[level] for level, _ in complete(arities, ticks)])
-    return float(best(arities, variances, ticks, window) ** 2 @ each)
 
 
 def exact_least_variance(

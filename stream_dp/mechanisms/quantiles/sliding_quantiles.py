@@ -44,7 +44,7 @@ from stream_dp.mechanisms.serving import Deciding
 # The law of such a sum lies between that of one Laplace noise and the normal one, and its quantile in standard
 # deviations is interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact.
 # One hundredth and one event are added, because two sums of equal kurtosis may differ, and for rounding
-# (test_rank_margins compares with exact laws). Rules: functions of public parameters only. Floats are allowed,
+# (test_sliding_quantiles compares with exact laws). Rules: functions of public parameters only. Floats are allowed,
 # because no result is added to a count.
 
 Floats: TypeAlias = NDArray[np.float64]

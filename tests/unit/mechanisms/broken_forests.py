@@ -3,8 +3,9 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.testing.noise import ZeroNoise
@@ -15,7 +16,6 @@ class WholeBudgetEach(WindowForest):
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
-        """Too little noise."""
         return (1 / self.unit_epsilon,) * self.shape.height
 
 
@@ -24,17 +24,13 @@ class ColumnsFree(WindowForest):
 
     @property
     def unit_epsilon(self) -> Fraction:
-        """Too much."""
         return self.epsilon
 
 
 class FreshForEachWindow(WindowForest):
     """A tick's noise is drawn anew for each window and each answer: its count is released many times."""
 
-    def step(
-        self, state: WindowForestState, message: Message, noise: Noise
-    ) -> tuple[WindowForestState, IntArray | None]:
-        """Keep the exact counts, and draw for what is asked."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         if not isinstance(message, Query):
             return super().step(state, message, ZeroNoise())
         after, answer = super().step(state, message, noise)

@@ -1,20 +1,19 @@
 """Tumbling quantiles whose privacy is broken in one known way each: the exact checks must catch them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
-    TumblingQuantiles,
-    TumblingQuantilesState,
-)
+from unit.mechanisms.shifted_noise import NoNoise
+
+from stream_dp.core.mechanism import IntArray, Noise, Query
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 
 
 class SensitivityForgotten(TumblingQuantiles):
     """As if an event moved every loss by one, whatever the quantile."""
 
     def sensitivity(self, quantile: Fraction) -> int:
-        """Right for the median under add_remove only."""
         return 1
 
 
@@ -22,7 +21,6 @@ class ReplaceForgotten(TumblingQuantiles):
     """The sensitivity of an event that comes or goes, also where it moves."""
 
     def sensitivity(self, quantile: Fraction) -> int:
-        """Too little under replace."""
         return max(quantile.numerator, quantile.denominator - quantile.numerator)
 
 
@@ -30,7 +28,6 @@ class OneSided(TumblingQuantiles):
     """Scale sensitivity / epsilon, as if all losses went the same way."""
 
     def scale(self, quantile: Fraction) -> Fraction:
-        """Half of what is needed."""
         return super().scale(quantile) / 2
 
 
@@ -39,7 +36,6 @@ class QuantilesFree(TumblingQuantiles):
 
     @property
     def choice_epsilon(self) -> Fraction:
-        """Too much."""
         return self.epsilon / len(self.windows)
 
 
@@ -48,17 +44,13 @@ class LengthsFree(TumblingQuantiles):
 
     @property
     def choice_epsilon(self) -> Fraction:
-        """Too much."""
         return self.epsilon / len(self.at)
 
 
 class LeaksOn(TumblingQuantiles):
     """What was counted in a window counts in the next one too."""
 
-    def step(
-        self, state: TumblingQuantilesState, message: Message, noise: Noise
-    ) -> tuple[TumblingQuantilesState, IntArray | None]:
-        """Never forgets."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if isinstance(message, Query):
             return after, answer
@@ -69,27 +61,16 @@ class SameFlips(TumblingQuantiles):
     """All quantiles of a window share the noise of the first."""
 
     def _chosen(self, counts: IntArray, noise: Noise) -> list[int]:
-        """One draw a bucket."""
         return super()._chosen(counts, _Repeated(noise))
 
 
-@dataclass(slots=True)
-class _Repeated:
+class _Repeated(NoNoise):
     """Draws once and hands that out again."""
 
-    noise: Noise
-    drawn: list[IntArray] = field(default_factory=list)
+    def __init__(self, noise: Noise) -> None:
+        self.noise, self.drawn = noise, list[IntArray]()
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """The first draw."""
         if not self.drawn:
             self.drawn.append(self.noise.geometric(scale, size))
         return self.drawn[0]
-
-    def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Not used by quantiles."""
-        raise NotImplementedError
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Not used by quantiles."""
-        raise NotImplementedError

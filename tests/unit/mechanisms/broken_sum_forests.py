@@ -1,9 +1,10 @@
-"""Forests of sums that are broken in one known way each; test_sum_forest_exact shows it."""
+"""Forests of sums that are broken in one known way each; test_sum_exact shows it."""
 
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.window_forest import SumForest
 from stream_dp.testing.noise import ZeroNoise
@@ -14,7 +15,6 @@ class ForestOfOnes(SumForest):
 
     @property
     def l1(self) -> int:
-        """Too little."""
         return self.neighbors.l0(self.width, self.ones)
 
 
@@ -23,7 +23,6 @@ class ForestOfOneEntry(SumForest):
 
     @property
     def l1(self) -> int:
-        """Too little for lists."""
         return self.weight
 
 
@@ -32,7 +31,6 @@ class ForestOfRanges(SumForest):
 
     @property
     def l1(self) -> int:
-        """Too little where an event may as well add nothing."""
         return max(1, self.highest - self.lowest)
 
 
@@ -41,7 +39,6 @@ class ForestAsAdded(SumForest):
 
     @property
     def l1(self) -> int:
-        """Too little."""
         return min(self.ones, self.width) * self.weight
 
 
@@ -50,7 +47,6 @@ class ForestOfWholeBudgets(SumForest):
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
-        """Too little noise."""
         return (self.l1 / self.epsilon,) * self.shape.height
 
 
@@ -64,10 +60,7 @@ class FirstNodeBare(SumForest):
 class ClippedSums(SumForest):
     """A tick that is below 0 is given noise as if it were 0, so that the answer says of some rows that they are not."""
 
-    def step(
-        self, state: WindowForestState, message: Message, noise: Noise
-    ) -> tuple[WindowForestState, IntArray | None]:
-        """Clip the answer: no window is told below 0."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         return after, None if answer is None or not isinstance(message, Query) else answer.clip(0)
 

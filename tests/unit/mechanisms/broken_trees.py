@@ -3,16 +3,12 @@
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from stream_dp.core.mechanism import IntArray, Message, Noise
-from stream_dp.mechanisms.linear.counter import (
-    HandOverCounter,
-    HandOverState,
-    HybridCounter,
-    HybridState,
-)
+from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.mechanisms.linear.counter import HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeState
 from stream_dp.testing.noise import ZeroNoise
 
@@ -70,7 +66,6 @@ class FloatEstimates(TreeNoise):
     """The estimates are single precision floats."""
 
     def fine(self, state: TreeState) -> IntArray:
-        """Right, but for the precision."""
         return super().fine(state).astype(np.float32).astype(np.int64)
 
 
@@ -86,10 +81,7 @@ class ChildrenForgotten(TreeNoise):
 class TotalsStay(HybridCounter):
     """The tree of totals does not move on: its answer at prefix 0 is 0, the totals are exact."""
 
-    def step(
-        self, state: HybridState, message: Message, noise: Noise
-    ) -> tuple[HybridState, IntArray | None]:
-        """Forgets to advance it."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         return replace(after, totals=state.totals), answer
 
@@ -97,10 +89,7 @@ class TotalsStay(HybridCounter):
 class TotalsDrawnAnew(HybridCounter):
     """The tree of totals takes fresh noise for the same nodes: they can be averaged."""
 
-    def step(
-        self, state: HybridState, message: Message, noise: Noise
-    ) -> tuple[HybridState, IntArray | None]:
-        """Draws its windows with each epoch."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if after.epoch == state.epoch:
             return after, answer
@@ -115,10 +104,7 @@ class InnerNoiseAgain(HybridCounter):
     def _memory(self) -> "_Memory":
         return _Memory(self.totals.scale)
 
-    def step(
-        self, state: HybridState, message: Message, noise: Noise
-    ) -> tuple[HybridState, IntArray | None]:
-        """Draws through a memory where an epoch begins."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         if state.inner.prefix == 1 << state.epoch:
             self._memory.noise = noise
             noise = self._memory
@@ -128,10 +114,7 @@ class InnerNoiseAgain(HybridCounter):
 class BaseForgotten(HandOverCounter):
     """What the finished trees answered last is exact from then on."""
 
-    def step(
-        self, state: HandOverState, message: Message, noise: Noise
-    ) -> tuple[HandOverState, IntArray | None]:
-        """The base stays 0."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         return replace(after, base=np.zeros_like(after.base)), answer
 
@@ -139,10 +122,7 @@ class BaseForgotten(HandOverCounter):
 class OldWindow(HandOverCounter):
     """A new tree's first noises are the finished one's."""
 
-    def step(
-        self, state: HandOverState, message: Message, noise: Noise
-    ) -> tuple[HandOverState, IntArray | None]:
-        """They serve twice."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if after.number == state.number:
             return after, answer
@@ -155,10 +135,7 @@ class OldWindow(HandOverCounter):
 class StartsLate(HandOverCounter):
     """The finished tree answers for the first update of the next one, too."""
 
-    def step(
-        self, state: HandOverState, message: Message, noise: Noise
-    ) -> tuple[HandOverState, IntArray | None]:
-        """The new tree does not move on with its first update."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         after, answer = super().step(state, message, noise)
         if after.number == state.number:
             return after, answer
@@ -174,7 +151,6 @@ class _Memory:
     kept: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Old noise, and fresh noise before it where that is not enough."""
         fresh = self.noise.laplace(scale, size)
         if scale != self.spared:
             self.kept = np.concatenate([fresh, self.kept[-size:]])[-size:]
@@ -182,9 +158,15 @@ class _Memory:
         return fresh
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """As given."""
         return self.noise.geometric(scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """As given."""
         return self.noise.gaussian(variance, size)
+
+
+TREES = [
+    WindowStays, WindowHandedDown, TopStays, TotalCountsMore, SharesApart, FloatEstimates,
+    ChildrenForgotten,
+]  # fmt: skip
+HYBRIDS = [TotalsStay, TotalsDrawnAnew, InnerNoiseAgain]
+HAND_OVERS = [BaseForgotten, OldWindow, StartsLate]

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from unit.mechanisms.shifted_noise import NoNoise
 
-from stream_dp.core.mechanism import IntArray, Message, Noise
-from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, ValueTreeState
+from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
 
 
 class LevelsForgotten(ValueTree):
@@ -19,31 +21,18 @@ class LevelsForgotten(ValueTree):
 class NoiseReused(ValueTree):
     """The nodes above have the noise of the buckets, handed out again."""
 
-    def step(
-        self, state: ValueTreeState, message: Message, noise: Noise
-    ) -> tuple[ValueTreeState, IntArray | None]:
-        """One draw a bucket."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         return super().step(state, message, _Repeated(noise, self.levels.leaves))
 
 
-@dataclass(slots=True)
-class _Repeated:
+class _Repeated(NoNoise):
     """Draws for the buckets, and repeats that for the other nodes."""
 
-    noise: Noise
-    leaves: int
+    def __init__(self, noise: Noise, leaves: int) -> None:
+        self.noise, self.leaves = noise, leaves
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """As many as asked, some of them twice."""
         return np.resize(self.noise.laplace(scale, self.leaves), size)
-
-    def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Not used by counts."""
-        raise NotImplementedError
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Not used by counts."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,6 @@ class CountedTwice(ValueLevels):
     """The first node above holds all buckets, so that an event may lie in two of a level."""
 
     def counted(self, buckets: IntArray) -> IntArray:
-        """One sum is too large."""
         found = super().counted(buckets)
         found[self.leaves] = buckets.sum()
         return found

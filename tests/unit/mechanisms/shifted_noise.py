@@ -17,8 +17,19 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise
+from stream_dp.testing.noise import ScriptedNoise
 
 SPREAD = 1 << 24
+BIG = 1 << 20  # a unit of noise beside which roundings are nothing
+
+
+class NoNoise:
+    """Noise that may not be drawn; a test's own noise overrides what may."""
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        raise AssertionError("the mechanism draws noise of another law")
+
+    geometric = gaussian = laplace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +41,8 @@ class Drawn:
     last: int
 
 
-@dataclass(slots=True)
-class Shifted:
+@dataclass
+class Shifted(NoNoise):
     """Hands out noise for the nodes of `expected`, in order, in 1 + len(steps) columns, and remembers them."""
 
     expected: Iterator[Drawn]
@@ -40,19 +51,10 @@ class Shifted:
     drawn: list[Drawn] = field(default_factory=list)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """The next nodes' noises: a node's noise is drawn for every column, at the scale of the oracle."""
         number, rest = divmod(size, 1 + len(self.steps))
         assert rest == 0, "a node's noise is drawn for some columns only"
         rows = [self._node(scale) for _ in range(number)]
         return np.array(rows, dtype=np.int64).reshape(-1)
-
-    def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """A counter has no use for it."""
-        raise AssertionError("a counter draws Laplace noise only")
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Nor for this."""
-        raise AssertionError("a counter draws Laplace noise only")
 
     def _node(self, scale: Fraction) -> IntArray:
         node = next(self.expected)
@@ -94,17 +96,29 @@ def check_counter(
 ) -> Shifted:
     """Check a counter's answers, `make(width)`, over `steps` updates for an event at each of `events`."""
     noise, counter = Shifted(iter(nodes), events), make(1 + len(events))
-
-    def values() -> Iterator[IntArray]:
-        state = counter.init(noise)
-        total = np.zeros(counter.width, dtype=np.int64)
-        for t in range(steps):
-            row = np.full(counter.width, t % 3, dtype=np.int64)
-            total += row
-            state, _ = counter.step(state, Update(row), noise)
-            _, answer = counter.step(state, Query(), noise)
-            assert answer is not None
-            yield answer - total
-
-    check_moves(values(), events)
+    rows = np.repeat(np.arange(steps)[:, None] % 3, counter.width, axis=1)
+    check_moves(answers(counter, noise, rows) - np.cumsum(rows, axis=0), events)
     return noise
+
+
+def answers(mechanism: Any, noise: Any, rows: Any) -> IntArray:
+    """The answers after each row, shape (rows, entries)."""
+    state, told = mechanism.init(noise), []
+    for row in rows:
+        state, _ = mechanism.step(state, Update(np.array(row, dtype=np.int64)), noise)
+        state, answer = mechanism.step(state, Query(), noise)
+        told.append(answer)
+    return np.array(told)
+
+
+def linear_map(mechanism: Any, updates: int) -> tuple[Any, list[Fraction]]:
+    """(matrix, scales): all answers, flattened, per unit of each noise that is drawn, and these noises' scales."""
+    empty, silent = (
+        np.zeros((updates, mechanism.width), dtype=np.int64),
+        ScriptedNoise([0] * 20_000),
+    )
+    answers(mechanism, silent, empty)
+    scales = [call.scale for call in silent.calls for _ in range(call.size)]
+    units = (np.eye(len(scales), dtype=np.int64) * BIG).tolist()
+    columns = [answers(mechanism, ScriptedNoise(unit), empty).ravel() / BIG for unit in units]
+    return np.array(columns).T, scales

@@ -1,61 +1,75 @@
-"""Counters of first ticks: every small raw stream and its neighbours, against the real noise; twins that forget it.
+"""First ticks, and users cut off: every small raw stream and its neighbours, against the real noise; twins lose more.
 
-Independent of the code: rows are made of raw events by definition (`oracles.first_arrivals`), neighbours are those of
-the raw events, and what tells them apart is found from the real map from noises to answers (`oracles.tree_privacy`).
+Independent of the code: rows are made of raw events by definition (`oracles.first_arrivals`, `oracles.cut_users`),
+neighbours are those of the raw events, and what tells them apart is found from the real map from noises to answers
+(`oracles.tree_privacy`).
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from oracles.cut_users import cut_users
 from oracles.first_arrivals import first_arrivals
 from oracles.tree_privacy import least_shift
+from oracles.user_caps import Event, Mark
+from unit.mechanisms.shifted_noise import answers, linear_map
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import FirstArrivals, Group
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import ArrivalLaw
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
-from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
-TICKS, EPSILON, BIG = 4, Fraction(4, 5), 1 << 20
+TICKS, EPSILON = 4, Fraction(4, 5)
 NAMES = "uv"
-Ticks = tuple[tuple[str, ...], ...]
-Rows = tuple[int, ...]
+Ticks: TypeAlias = tuple[tuple[str, ...], ...]
+Rows: TypeAlias = tuple[tuple[int, ...], ...]
+Pairs: TypeAlias = set[tuple[Rows, Rows]]
 
 
-def answers(mechanism: Any, noise: Any, rows: Sequence[int]) -> IntArray:
-    """The answers after each row, shape (ticks,)."""
-    state, found = mechanism.init(noise), []
-    for row in rows:
-        state, _ = mechanism.step(state, Update(np.array([row])), noise)
-        _, answer = mechanism.step(state, Query(), noise)
-        found.append(int(answer[0]))
-    return np.array(found)
-
-
-@cache
-def law(mechanism: Any) -> tuple[Any, Any]:
-    """The real map from noises to answers, and one over each noise's scale."""
-    called, empty = ScriptedNoise([0] * 20_000), [0] * TICKS
-    answers(mechanism, called, empty)
-    scales = [call.scale for call in called.calls for _ in range(call.size)]
-    scripts = [[BIG * (at == one) for one in range(len(scales))] for at in range(len(scales))]
-    matrix = np.array([answers(mechanism, ScriptedNoise(each), empty) / BIG for each in scripts]).T
+def worst(mechanism: Any, pairs: Pairs) -> float:
+    """The largest loss of a pair of streams of rows, in parts of the claim."""
+    matrix, scales = linear_map(mechanism, TICKS)
     used = np.abs(matrix).max(axis=0) > 1e-4
-    return matrix[:, used], np.array([float(1 / scale) for scale in scales])[used]
+    weights = np.array([float(1 / scale) for scale in scales])[used]
+    moves = {
+        tuple((answers(mechanism, ZeroNoise(), a) - answers(mechanism, ZeroNoise(), b)).ravel())
+        for a, b in pairs
+    }
+    shifts = [
+        least_shift(matrix[:, used], np.array(m), weights, integer=False) for m in moves if any(m)
+    ]
+    return max(float(weights @ np.abs(shift)) for shift in shifts) / float(EPSILON)
+
+
+def column(numbers: Iterable[int]) -> Rows:
+    """Rows of one entry."""
+    return tuple((number,) for number in numbers)
+
+
+def check_relation(mechanism: Any, relation: Neighbors, pairs: Pairs) -> None:
+    """The relation that the mechanism states takes every pair."""
+    for left, right in pairs:
+        after: Any = mechanism.rows.relation(relation)
+        for ours, theirs in zip(left, right, strict=True):
+            after = after.accept(np.array(ours), np.array(theirs))
+            assert after is not None
+
+
+# --- identifiers at their first tick ----------------------------------------------------------------
 
 
 def streams() -> Iterator[Ticks]:
@@ -70,43 +84,31 @@ def with_event(ticks: Ticks, tick: int, name: str) -> Ticks:
 
 
 @cache
-def by_events(relation: Neighbors, window: int | None) -> set[tuple[Rows, Rows]]:
+def by_events(relation: Neighbors, window: int | None) -> Pairs:
     """The rows of every pair of neighbouring streams of events."""
-    found = set()
+    pairs: Pairs = set()
     for ticks in streams():
-        rows = first_arrivals(ticks, window)
+        rows = column(first_arrivals(ticks, window))
         for tick in range(TICKS):
-            more = [first_arrivals(with_event(ticks, tick, name), window) for name in NAMES]
-            found |= {(rows, each) for each in more}
+            more = [column(first_arrivals(with_event(ticks, tick, name), window)) for name in NAMES]
+            pairs |= {(rows, longer) for longer in more}
             if relation is REPLACE:
-                found.add((more[0], more[1]))
-    return found
+                pairs.add((more[0], more[1]))
+    return pairs
 
 
 @cache
-def by_users(users: Users, window: int | None) -> set[tuple[Rows, Rows]]:
+def by_users(users: Users, window: int | None) -> Pairs:
     """The rows of every stream of one user, and without all events of one of the cap's windows."""
-    found, size = set(), users.window or TICKS
+    pairs, size = set(), users.window or TICKS
     for there in itertools.product((0, 1), repeat=TICKS):
-        spent = [sum(there[at : at + size]) for at in range(0, TICKS, size)]
-        if max(spent) > users.cap:
+        if max(sum(there[at : at + size]) for at in range(0, TICKS, size)) > users.cap:
             continue
-        rows = first_arrivals([["u"] * one for one in there], window)
+        rows = column(first_arrivals([["u"] * n for n in there], window))
         for gone in range(0, TICKS, size):
-            left = [["u"] * (one and not gone <= t < gone + size) for t, one in enumerate(there)]
-            found.add((rows, first_arrivals(left, window)))
-    return found
-
-
-def worst(mechanism: Any, pairs: set[tuple[Rows, Rows]]) -> float:
-    """The largest loss of a pair of streams of rows, in parts of the claim."""
-    matrix, weights = law(mechanism)
-    shifts = {
-        tuple(answers(mechanism, ZeroNoise(), left) - answers(mechanism, ZeroNoise(), right))
-        for left, right in pairs
-    }
-    found = [least_shift(matrix, np.array(s), weights, integer=False) for s in shifts if any(s)]
-    return max(float(weights @ np.abs(each)) for each in found) / float(EPSILON)
+            left = [["u"] * (n and not gone <= t < gone + size) for t, n in enumerate(there)]
+            pairs.add((rows, column(first_arrivals(left, window))))
+    return pairs
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
@@ -117,19 +119,14 @@ def test_every_pair_of_small_streams_of_events_loses_the_claim_at_most(
     """Not quite met: units of one window share nodes of its tree, where one that comes and one that goes cancel."""
     mechanism = ArrivalCounter(EPSILON, relation, TICKS, Arrivals(window))
     pairs = by_events(relation, window)
-    found = worst(mechanism, pairs)
-    assert found <= 1 + 2e-3
-    assert found >= 0.99 or window == 2
-    rows = mechanism.rows.relation(relation)
-    for left, right in pairs:
-        after: Any = rows
-        for one, other in zip(left, right, strict=True):
-            after = after.accept(np.array([one]), np.array([other]))
-            assert after is not None
+    loss = worst(mechanism, pairs)
+    assert loss <= 1 + 2e-3
+    assert loss >= 0.99 or window == 2
+    check_relation(mechanism, relation, pairs)
 
 
 @pytest.mark.parametrize(("users", "window"), [
-    (Users(20), None), (Users(2), 1), (Users(2), 2), (Users(2, 2), None), (Users(2, 2), 2), (Users(2, 2), 1),
+    (Users(20), None), (Users(2), 1), (Users(2), 2), (Users(2, 2), None), (Users(2, 2), 1),
     (Users(1, 1), 2), (Users(2, 2), 3),
 ])  # fmt: skip
 def test_every_user_loses_the_claim_at_most(users: Users, window: int | None) -> None:
@@ -161,11 +158,10 @@ class OneUnit(ArrivalCounter):
 
     @property
     def rows(self) -> ArrivalLaw:
-        """Too little."""
         return replace(super().rows, changes=1)
 
 
-def test_twins_lose_more() -> None:
+def test_a_forgotten_unit_loses_more() -> None:
     for users, window in ((None, None), (Users(2, 2), None), (Users(2), 2), (Users(2, 2), 1)):
         twin = OneUnit(EPSILON, ADD, TICKS, Arrivals(window, users))
         pairs = by_events(ADD, window) if users is None else by_users(users, window)
@@ -185,7 +181,7 @@ def test_a_memory_reset_by_events_loses_more() -> None:
                 seen.add(name)
                 number += 1
             rows.append(new)
-        return tuple(rows)
+        return column(rows)
 
     pairs = {
         (private(ticks), private(with_event(ticks, tick, name)))
@@ -196,49 +192,18 @@ def test_a_memory_reset_by_events_loses_more() -> None:
 
 
 def test_a_window_begins_with_a_count_and_noise_of_its_own() -> None:
-    mechanism = ArrivalCounter(EPSILON, ADD, None, Arrivals(3))
-    rows = [2, 0, 5, 1, 1, 1, 4]
-    assert answers(mechanism, ZeroNoise(), rows).tolist() == [2, 2, 7, 1, 2, 3, 4]
-    inner = Counter(1, EPSILON / 2, ADD, 3)
-    assert mechanism.inner == inner
-    noise = SeededNoise(3)
-    alone = [answers(inner, noise, [0] * 3), answers(inner, noise, [0] * 3)]
-    found = answers(mechanism, SeededNoise(3), [0] * 6)
-    assert found.tolist() == np.concatenate(alone).tolist()
+    mechanism, inner = (
+        ArrivalCounter(EPSILON, ADD, None, Arrivals(3)),
+        Counter(1, EPSILON / 2, ADD, 3),
+    )
+    rows = column([2, 0, 5, 1, 1, 1, 4])
+    assert answers(mechanism, ZeroNoise(), rows).ravel().tolist() == [2, 2, 7, 1, 2, 3, 4]
+    noise, silent = SeededNoise(3), np.zeros((6, 1))
+    windows = [answers(inner, noise, silent[:3]) for _ in range(2)]
+    assert (answers(mechanism, SeededNoise(3), silent) == np.concatenate(windows)).all()
     assert [mechanism.band(mechanism.public(n, None), 0.95) for n in range(1, 7)] == [
         inner.band(n, 0.95) for n in (1, 2, 3, 1, 2, 3)
     ]
-
-
-def test_it_is_derived_for_whom_it_says() -> None:
-    plain = ArrivalCounter(EPSILON, REPLACE, None, Arrivals(24))
-    found = derived(plain, "distinct")
-    assert (found.guarantee.measure, found.guarantee.neighbors) == (PureDP(EPSILON), REPLACE)
-    assert found.conditions[0].why == (
-        "first ticks of identifiers in windows of 24 ticks: rows of neighbours differ by 2 in all"
-    )
-    (windows,) = found.premises
-    assert "a unit lies in one window" in windows.conditions[-1].why or any(
-        "a unit lies in one window" in c.why for c in windows.conditions
-    )
-    assert isinstance(ArrivalCounter(EPSILON, ADD, None, Arrivals()).inner, HybridCounter)
-    with pytest.raises(NotDerivable):
-        derived(ArrivalCounter(EPSILON, MOVES, None, Arrivals()), "distinct")
-    with pytest.raises(NotDerivable):  # a user replaced is one removed and one added
-        derived(ArrivalCounter(EPSILON, REPLACE, None, Arrivals(None, Users(2))), "distinct")
-    with pytest.raises(NotDerivable):
-        derived(OneUnit(EPSILON, ADD, None, Arrivals()), "distinct")
-
-
-def test_a_part_that_is_for_users_or_groups_already_is_no_step_of_one_unit() -> None:
-    arrivals = Arrivals(None, Users(2))
-    theirs = derived(ArrivalCounter(EPSILON, ADD, TICKS, arrivals), "distinct")
-    counted = derived(Counter(1, EPSILON, ADD, TICKS), "count")
-    pairs = derive((counted,), Group("pairs", 2))
-    assert derive((counted,), FirstArrivals("units", arrivals)).guarantee.users == Users(2)
-    for part in (theirs, pairs):
-        with pytest.raises(NotDerivable, match="one unit more or less at one tick is a neighbour"):
-            derive((part,), FirstArrivals("units", arrivals))
 
 
 @pytest.mark.parametrize(("window", "horizon"), [(3, 20), (20, 3), (3, None), (None, 3)])
@@ -248,3 +213,124 @@ def test_its_counter_is_for_no_more_ticks_than_a_window_or_the_horizon_has(
     """More of them would have levels of which each had less of the epsilon."""
     mechanism = ArrivalCounter(EPSILON, ADD, horizon, Arrivals(window))
     assert mechanism.inner == Counter(1, EPSILON / 2, ADD, 3)
+
+
+def test_it_is_derived_for_whom_it_says() -> None:
+    derivation = derived(ArrivalCounter(EPSILON, REPLACE, None, Arrivals(24)), "distinct")
+    claim = derivation.guarantee
+    assert (claim.measure, claim.neighbors) == (PureDP(EPSILON), REPLACE)
+    assert derivation.conditions[0].why == (
+        "first ticks of identifiers in windows of 24 ticks: rows of neighbours differ by 2 in all"
+    )
+    (windows,) = derivation.premises
+    assert any("a unit lies in one window" in c.why for c in windows.conditions)
+    assert isinstance(ArrivalCounter(EPSILON, ADD, None, Arrivals()).inner, HybridCounter)
+    for refused in (
+        ArrivalCounter(EPSILON, MOVES, None, Arrivals()),
+        # a user replaced is one removed and one added
+        ArrivalCounter(EPSILON, REPLACE, None, Arrivals(None, Users(2))),
+        OneUnit(EPSILON, ADD, None, Arrivals()),
+    ):
+        with pytest.raises(NotDerivable):
+            derived(refused, "distinct")
+
+
+def test_a_part_that_is_for_users_or_groups_already_is_no_step_of_one_unit() -> None:
+    arrivals = Arrivals(None, Users(2))
+    theirs = derived(ArrivalCounter(EPSILON, ADD, TICKS, arrivals), "distinct")
+    counted = derived(Counter(1, EPSILON, ADD, TICKS), "count")
+    assert derive((counted,), FirstArrivals("units", arrivals)).guarantee.users == Users(2)
+    for part in (theirs, derive((counted,), Group("pairs", 2))):
+        with pytest.raises(NotDerivable, match="one unit more or less at one tick is a neighbour"):
+            derive((part,), FirstArrivals("units", arrivals))
+
+
+# --- users active and users cut off ------------------------------------------------------------------
+
+
+def cut_rows(numbers: Sequence[int], users: Users) -> Rows:
+    """The rows of one user with so many records in each tick."""
+    log: list[Event | Mark] = []
+    for tick, number in enumerate(numbers):
+        log += [*[Event("u", tick, "a")] * number, Mark(tick)]
+    return tuple(cut_users({0: log}, users.cap, users.window, TICKS))
+
+
+@cache
+def by_records(users: Users) -> Pairs:
+    """The rows of every stream of one user, and without all records of one of the cap's windows."""
+    pairs, size = set(), users.window or TICKS
+    most = sorted({0, 1, users.cap, users.cap + 1, users.cap + 40})
+    for numbers in itertools.product(most, repeat=TICKS):
+        for gone in range(0, TICKS, size):
+            left = [0 if gone <= tick < gone + size else n for tick, n in enumerate(numbers)]
+            pairs.add((cut_rows(numbers, users), cut_rows(left, users)))
+    return pairs
+
+
+@pytest.mark.parametrize("users", [Users(2, 2), Users(20, 2), Users(1, 4), Users(2)], ids=str)
+def test_every_user_loses_the_claim_whatever_the_number_of_records(users: Users) -> None:
+    """And no less: a user who is active and cut off changes both."""
+    mechanism, pairs = CutOffCounter(EPSILON, ADD, TICKS, users), by_records(users)
+    assert worst(mechanism, pairs) == pytest.approx(1, abs=2e-3)
+    check_relation(mechanism, ADD, pairs)
+
+
+def test_no_cap_plays_a_part_in_the_noise() -> None:
+    small, large = (CutOffCounter(EPSILON, ADD, TICKS, Users(cap, 2)) for cap in (1, 10_000))
+    silent = [(0, 0)] * TICKS
+    noise = [answers(each, SeededNoise(4), silent) for each in (small, large)]
+    assert (noise[0] == noise[1]).all()
+
+
+class WholeEpsilonEach(CutOffCounter):
+    """Forgets that one user is in both entries."""
+
+    @cached_property
+    def inner(self) -> ArrivalCounter:
+        theirs = Arrivals(self.users.window, self.users)
+        return ArrivalCounter(self.epsilon, self.neighbors, self.horizon, theirs)
+
+
+@pytest.mark.parametrize("users", [Users(2, 2), Users(2)], ids=str)
+def test_twins_of_cut_off_counters_lose_more(users: Users) -> None:
+    """Noise for one entry; and a second entry that counts each record beyond the cap: any number of one user's."""
+    twin = WholeEpsilonEach(EPSILON, ADD, TICKS, users)
+    assert worst(twin, by_records(users)) > 1.9
+    with pytest.raises(NotDerivable):
+        derived(twin, "capped")
+    many: Pairs = {(((1, n), (0, 0), (0, 0), (0, 0)), ((0, 0),) * TICKS) for n in (1, 7)}
+    assert worst(CutOffCounter(EPSILON, ADD, TICKS, users), many) > 2.9
+
+
+def test_a_window_that_begins_when_somebody_is_cut_off_loses_more() -> None:
+    """A twin: all are forgotten once somebody was cut off, which is private; another's unit then comes once more."""
+
+    def private(numbers: Sequence[int]) -> Rows:
+        rows, seen, used = [], set[str](), dict.fromkeys("uv", 0)
+        for number in numbers:
+            there = [*"u" * number, "v"]
+            rows.append((len(set(there) - seen), 0))
+            seen |= set(there)
+            for name in there:
+                used[name] += 1
+            if used["u"] > 2:
+                seen, used = set(), dict.fromkeys("uv", 0)
+        return tuple(rows)
+
+    nobody = private((0,) * TICKS)
+    pairs = {(private(numbers), nobody) for numbers in itertools.product((0, 3), repeat=TICKS)}
+    assert worst(CutOffCounter(EPSILON, ADD, TICKS, Users(2)), pairs) > 1.4
+
+
+def test_the_window_before_is_told_until_the_next_one_is_over() -> None:
+    mechanism = CutOffCounter(EPSILON, ADD, None, Users(20, 2))
+    rows = [(3, 1), (2, 0), (5, 2), (1, 1), (0, 0)]
+    told = answers(mechanism, ZeroNoise(), rows).tolist()
+    assert told == [[3, 1, 0, 0], [5, 1, 0, 0], [5, 2, 5, 1], [6, 3, 5, 1], [0, 0, 6, 3]]
+    noisy = answers(mechanism, SeededNoise(2), rows)
+    assert (noisy[2, 2:] == noisy[1, :2]).all()
+    assert (noisy[4, 2:] == noisy[3, :2]).all()
+    for place, updates, band in ((0, 1, 1), (0, 2, 2), (0, 3, 1), (1, 3, 2), (1, 4, 2)):
+        public = mechanism.view_public(place, updates, None)
+        assert mechanism.view_band(place, public, 0.95) == mechanism.inner.band(band, 0.95)

@@ -1,6 +1,6 @@
 """What is proven of a class is proven of no subclass: twins that inherit a derivation, a price or a proof are refused.
 
-Every twin here but the one with little noise was derived as proven, before classes were looked at exactly.
+Every twin here was derived as proven, before classes were looked at exactly.
 """
 
 from collections.abc import Callable
@@ -18,21 +18,19 @@ from stream_dp.accounting.filters.linear import PureFilter
 from stream_dp.accounting.ledger import CLASSES, CONCURRENT, Ledger
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Filtered, Fixed, Touched
-from stream_dp.core.composition import CompositionMessage, CompositionState, ConcurrentComposition
+from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, Maximum, Quantity
+from stream_dp.mechanisms.hss.quantities import Maximum, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear.counter import Counter, CounterState
-from stream_dp.mechanisms.papers.paper_hss import PaperSparseVector
+from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Alerts
-from stream_dp.mechanisms.watches.monitor_state import AlertsState
 from stream_dp.testing.noise import ZeroNoise
 
 ADD, ONE = Neighbors.ADD_REMOVE, Fraction(1)
@@ -43,22 +41,8 @@ class SilentAlerts(Alerts):
 
     __slots__ = ()
 
-    def step(
-        self, state: AlertsState, message: Message, noise: Noise
-    ) -> tuple[AlertsState, IntArray | None]:
-        """Answers exactly."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         return Alerts.step(self, state, message, ZeroNoise())
-
-
-class TightAlerts(Alerts):
-    """A tenth of the noise."""
-
-    __slots__ = ()
-
-    @property
-    def scale(self) -> Fraction:
-        """Too small."""
-        return Fraction(1, 10) * Alerts.scale.func(self)  # type: ignore[attr-defined,no-any-return]
 
 
 @wire("counter-of-test-exact-class", 1)
@@ -66,10 +50,7 @@ class TightAlerts(Alerts):
 class SilentCounter(Counter):
     """A kind of its own, and the derivation of another."""
 
-    def step(
-        self, state: CounterState, message: Message, noise: Noise
-    ) -> tuple[CounterState, IntArray | None]:
-        """Answers exactly."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         return Counter.step(self, state, message, ZeroNoise())
 
 
@@ -77,10 +58,7 @@ class SilentCounter(Counter):
 class SilentComposition(ConcurrentComposition):
     """Hands its mechanisms no noise."""
 
-    def step(
-        self, state: CompositionState, message: CompositionMessage, noise: Noise
-    ) -> tuple[CompositionState, IntArray | None]:
-        """Runs them on zeros."""
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         return ConcurrentComposition.step(self, state, message, ZeroNoise())
 
 
@@ -90,7 +68,6 @@ class Tenfold(Maximum):
     __slots__ = ()
 
     def of(self, sums: IntArray) -> int:
-        """Loud."""
         return 10 * int(sums.max())
 
 
@@ -98,11 +75,9 @@ class Unlisted(Quantity):
     """Not monotone; says of itself that it is proven in mechanisms/hss/quantities.py."""
 
     def of(self, sums: IntArray) -> int:
-        """Whether the sum is odd, loudly."""
         return 1000 * (int(np.sum(sums)) % 2)
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Not so."""
         return 1
 
     def error(self, width: int) -> None:
@@ -110,7 +85,6 @@ class Unlisted(Quantity):
 
     @property
     def words(self) -> str:
-        """A name."""
         return "something"
 
 
@@ -118,14 +92,12 @@ class Generous(Fraction):
     """A fraction that grows where it is multiplied."""
 
     def __mul__(self, other: Any) -> Any:
-        """Ten times as much."""
         return Fraction(self.numerator, self.denominator) * other * 10
 
 
 SHARES = (ONE, ONE, ONE)
 TWINS: dict[str, Callable[[], Any]] = {
     "alerts without noise": lambda: SilentAlerts(3, ONE, ADD, 20),
-    "alerts with little noise": lambda: TightAlerts(3, ONE, ADD, 20),
     "a counter of another kind": lambda: SilentCounter(3, ONE, ADD, 8),
     "a composition without noise": lambda: HSS(3, None, *SHARES, ADD, 9, composition=SilentComposition()),
     "a louder maximum": lambda: HSS(3, Tenfold(), *SHARES, ADD, 9),
@@ -144,19 +116,10 @@ def test_a_subclass_inherits_no_derivation(twin: str) -> None:
         assert "class" in str(caught.value) or "exact" in str(caught.value)
 
 
-def test_what_is_proven_is_derived_as_before() -> None:
-    for right in (
-        Alerts(3, ONE, ADD, 20), Counter(3, ONE, ADD, 8), HSS(3, MAXIMUM, *SHARES, ADD, 9),
-        SparseVector(3, ONE, ONE, ADD, (0, 0, 0)), PaperSparseVector.at(3, ONE, ADD, (0, 0, 0), MAXIMUM, 1),
-    ):  # fmt: skip
-        assert derived(right, "s").guarantee == right.guarantee
-
-
 class Restated(Counter):
     """Runs the counter's code and says so."""
 
     def derivation(self) -> Derivation:
-        """That of the counter."""
         return Counter.derivation(self)
 
 
@@ -164,12 +127,10 @@ def test_a_subclass_may_state_a_derivation_of_its_own() -> None:
     assert derived(Restated(1, ONE, ADD, 8), "s").guarantee.measure == PureDP(ONE)
 
 
-@pytest.mark.parametrize(
-    "closed", [*NAMES, Guarantee, Derivation, Condition, Touched, *RULES], ids=lambda c: c.__name__
-)
-def test_measures_guarantees_derivations_and_situations_take_no_subclass(closed: type) -> None:
-    with pytest.raises(NotDerivable, match=f"{closed.__name__} takes no subclass"):
-        type("Cheaper", (closed,), {"__slots__": ()})
+def test_measures_guarantees_derivations_and_situations_take_no_subclass() -> None:
+    for closed in (*NAMES, Guarantee, Derivation, Condition, Touched, *RULES):
+        with pytest.raises(NotDerivable, match=f"{closed.__name__} takes no subclass"):
+            type("Cheaper", (closed,), {"__slots__": ()})
 
 
 def test_what_only_looks_like_a_measure_or_a_derivation_is_refused() -> None:
@@ -201,7 +162,6 @@ class Gratis(PureFilter):
     __slots__ = ()
 
     def cost(self, entry: Entry) -> Spend:
-        """Nothing."""
         return Spend()
 
 

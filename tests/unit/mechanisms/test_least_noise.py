@@ -23,7 +23,6 @@ from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
-ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 FIFTH, TENTH = Fraction(1, 5), Fraction(1, 10)
 LESS = Fraction(999, 1000)
 LEVELS = ForestShape((3, 2), (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)))
@@ -33,42 +32,41 @@ TOLD = *ALONE, "value_scale", "window_value_scale"
 
 
 def cases() -> Iterator[Any]:
-    """Mechanisms of either relation, the name of a scale, and which of several it is."""
-    for relation in (ADD, REPLACE):
-        rows = 5, FIFTH, relation
-        found: list[tuple[Any, dict[str, int]]] = [
-            (Monitor(*rows, WATCHES, 3), dict.fromkeys(ALONE, 1)),
-            (Monitor(*rows, WATCHES, 3, TENTH), dict.fromkeys(TOLD, 1)),
-            (WindowAlerts(*rows, WATCHES[1:2], 3), {"scale": 1, "window_scale": 1}),
-            (SumMonitor(*rows, WATCHES, -3, 8, 2), dict.fromkeys(ALONE, 1)),
-            (SumMonitor(*rows, WATCHES, -3, 8, 2, TENTH), dict.fromkeys(TOLD, 1)),
-            (Counter(*rows, 100, 3), {"tree": 1}),
-            (HybridCounter(*rows, 3), {"inner": 1, "totals": 1}),
-            (HandOverCounter(*rows, 3), {"tree": 1}),
-            (SumCounter(*rows, 100, -3, 8, 2), {"trees": 1}),
-            (SumCounter(*rows, None, -3, 8, 2), {"trees": 2}),
-            (WindowForest(*rows, (1, 12), LEVELS, 3), {"scales": 3}),
-            (SumForest(*rows, (1, 12), LEVELS, -3, 8, 2), {"scales": 3}),
-            (TumblingQuantiles(*rows, (1, 4), (FIFTH, 1 - TENTH)), {"scale": 1}),
-        ]
-        for mechanism, names in found:
-            for name, parts in names.items():
-                for part in range(parts):
-                    what = f"{type(mechanism).__name__} {name} {part} {relation}"
-                    told = " told" if getattr(mechanism, "value_epsilon", 0) else ""
-                    yield pytest.param(mechanism, name, part, id=what + told)
+    """Mechanisms, the name of a scale, and which of several it is."""
+    rows = 5, FIFTH, Neighbors.REPLACE
+    mechanisms: list[tuple[Any, dict[str, int]]] = [
+        (Monitor(*rows, WATCHES, 3), dict.fromkeys(ALONE, 1)),
+        (Monitor(*rows, WATCHES, 3, TENTH), dict.fromkeys(TOLD, 1)),
+        (WindowAlerts(*rows, WATCHES[1:2], 3), {"scale": 1, "window_scale": 1}),
+        (SumMonitor(*rows, WATCHES, -3, 8, 2), dict.fromkeys(ALONE, 1)),
+        (SumMonitor(*rows, WATCHES, -3, 8, 2, TENTH), dict.fromkeys(TOLD, 1)),
+        (Counter(*rows, 100, 3), {"tree": 1}),
+        (HybridCounter(*rows, 3), {"inner": 1, "totals": 1}),
+        (HandOverCounter(*rows, 3), {"tree": 1}),
+        (SumCounter(*rows, 100, -3, 8, 2), {"trees": 1}),
+        (SumCounter(*rows, None, -3, 8, 2), {"trees": 2}),
+        (WindowForest(*rows, (1, 12), LEVELS, 3), {"scales": 3}),
+        (SumForest(*rows, (1, 12), LEVELS, -3, 8, 2), {"scales": 3}),
+        (TumblingQuantiles(*rows, (1, 4), (FIFTH, 1 - TENTH)), {"scale": 1}),
+    ]
+    for mechanism, names in mechanisms:
+        told = " told" if getattr(mechanism, "value_epsilon", 0) else ""
+        for name, parts in names.items():
+            for part in range(parts):
+                what = f"{type(mechanism).__name__} {name} {part}{told}"
+                yield pytest.param(mechanism, name, part, id=what)
 
 
-def less(found: Any, part: int = 0) -> Any:
+def less(scale: Any, part: int = 0) -> Any:
     """A scale, what has one, what returns one, or one of several, with a little less noise."""
-    match found:
+    match scale:
         case Fraction():
-            return found * LESS
+            return scale * LESS
         case TreeNoise():
-            return replace(found, scale=found.scale * LESS)
+            return replace(scale, scale=scale.scale * LESS)
         case tuple():
-            return *found[:part], less(found[part]), *found[part + 1 :]
-    return lambda _, *at: less(found(*at))
+            return *scale[:part], less(scale[part]), *scale[part + 1 :]
+    return lambda _, *at: less(scale(*at))
 
 
 @pytest.mark.parametrize(("mechanism", "name", "part"), list(cases()))

@@ -1,4 +1,7 @@
-"""Local protocols: rounds, parts, the price of an edge by exact enumeration, and twins that forget or peek."""
+"""The papers' sparse vector of several dimensions and local protocols: meaning, refusals, broken twins.
+
+Exact prices of edges, and of the real code on two nodes, are `stream_dp.verify.exact_checks.protocols`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,20 +32,140 @@ from stream_dp.testing.conformance import (
 )
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 from stream_dp.verify.exact.enumeration import Enumerated
-from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
-from stream_dp.verify.exact.finite import (
-    DifferAtMost,
-    FiniteComposition,
-    FirstPair,
-    Sampled,
-    SparsePairs,
-)
+from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
+from stream_dp.verify.exact.finite import DifferAtMost, Sampled
 from stream_dp.verify.exact.randomized_response import LeakyBit
 from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
 from stream_dp.verify.relations.streams import StaticDataSet
 
-ADD, REPLACE, ONE, HALF = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1), Fraction(1, 2)
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+ONE, HALF = Fraction(1), Fraction(1, 2)
+
+
+def row(*entries: int) -> Update:
+    return Update(np.array(entries, dtype=np.int64))
+
+
+def play(
+    mechanism: Mechanism[Any], noise: Noise, *messages: Message
+) -> tuple[Any, list[list[int]]]:
+    """The last state and all answers."""
+    state, answers = mechanism.init(noise), []
+    for message in messages:
+        state, answer = mechanism.step(state, message, noise)
+        if answer is not None:
+            answers.append(answer.tolist())
+    return state, answers
+
+
+def bracket(mechanism: Any, units: int, *queries: Query) -> Bracket:
+    """Bounds of delta at `units` of epsilon: the real code, one event in one column, then these; base 1/8, radius 5."""
+    machine = Enumerated(mechanism, Fraction(1, 8), 5)
+    pairs = DifferAtMost(queries, (((0,), (1,)), ((1,), (0,))))
+    return delta_bracket(machine, pairs, machine.base**-units, 4)
+
+
+# --- the multi-dimensional sparse vector ------------------------------------------------------------
+
+
+def vector(
+    *views: tuple[int, ...], width: int = 3, epsilon: int = 1, relation: Neighbors = ADD
+) -> MultiSparseVector:
+    """With two equal shares of epsilon each."""
+    return MultiSparseVector(width, views, Fraction(epsilon), Fraction(epsilon), relation)
+
+
+def test_a_coordinate_answers_below_once_and_halts() -> None:
+    queries = (Query(2), Query(3), Query(3), SubsetQuery(3, (0, 1)))  # over these columns 2 and 1
+    noise = ScriptedNoise([0] * 9)
+    _, answers = play(vector((0, 1), (1, 2)), noise, row(1, 1, 5), *queries)
+    assert answers == [[0, 0], [1, 0], [0, 0], [0, 1]]
+    assert [call.size for call in noise.calls] == [2, 2, 2, 1, 1]  # none for what has halted
+    with pytest.raises(RejectedMessage, match="create a new one"):
+        play(vector((0,)), ZeroNoise(), Query(1), Query(1))
+
+
+def test_both_noises_enter_the_strict_comparison() -> None:
+    for query_noise, expected in ((2, 0), (3, 1)):  # 4 + 1 < 3 + noise
+        noise = ScriptedNoise([1, query_noise])
+        assert play(vector((0,), width=1), noise, row(4), Query(3))[1] == [[expected]]
+        assert [call.scale for call in noise.calls] == [ONE, ONE]
+
+
+@pytest.mark.parametrize(
+    ("views", "relation", "expected"),
+    [
+        (((0,), (1,), (2,)), ADD, 1), (((0, 1), (1, 2)), ADD, 2), (((0, 1), (1, 2)), REPLACE, 4),
+        (((),), ADD, 1),
+    ],
+)  # fmt: skip
+def test_the_sensitivity_is_computed_from_the_views(
+    views: tuple[tuple[int, ...], ...], relation: Neighbors, expected: int
+) -> None:
+    mechanism = vector(*views, relation=relation)
+    assert mechanism.sensitivity == mechanism.lift_scale == mechanism.query_scale == expected
+    assert mechanism.guarantee == Guarantee(PureDP(Fraction(2)), relation)
+
+
+def test_views_that_are_none_are_refused() -> None:
+    for views in ((), ((0, 0),), ((3,),), ((-1,),)):
+        with pytest.raises(UsageError, match="coordinate"):
+            vector(*views)
+
+
+@pytest.mark.parametrize(
+    "message", [row(1, 1, -1), Query(), SubsetQuery(None, (0,)), SubsetQuery(1, (3,))]
+)
+def test_bad_messages_change_nothing_and_draw_nothing(message: Message) -> None:
+    mechanism, noise = vector((0, 1), (1, 2)), SeededNoise(1)
+    state, _ = mechanism.step(mechanism.init(noise), row(1, 2, 3), noise)
+    before, drawn = STATES.encode(state), noise.drawn
+    with pytest.raises(RejectedMessage):
+        mechanism.step(state, message, noise)
+    assert STATES.encode(state) == before
+    assert noise.drawn == drawn
+    assert "918273645546372819" not in repr(replace(state, count=np.array([918273645546372819])))
+
+
+@pytest.mark.parametrize("check", [restores, keeps_nothing])
+def test_the_suite_that_all_mechanisms_pass(check: Any) -> None:
+    """The rest of it is about counts above a threshold."""
+    check(Case(name="multi", make=lambda: vector((0, 1), (1, 2), (2,)), threshold=90))
+
+
+LATER_WITHOUT = (SubsetQuery(2, (0,)), SubsetQuery(1, ()))
+
+
+class OneEnd(MultiSparseVector):
+    """Broken: the noise of one coordinate, though two look at the column."""
+
+    sensitivity = 1
+
+
+class DealtAnew(MultiSparseVector):
+    """Broken: each query says which coordinate gets the column, so at each query the l1 change is 1, as in D = 1."""
+
+    def _counts(self, count: IntArray, query: Query) -> IntArray:
+        counts = np.zeros(len(self.views), dtype=np.int64)
+        if isinstance(query, SubsetQuery) and query.columns:
+            counts[query.columns[0]] = count[0]
+        return counts
+
+
+def test_the_real_sparse_vector_meets_its_claim_and_twins_do_not() -> None:
+    right = vector((0,), (0,), width=1, epsilon=2)
+    assert right.sensitivity == 2
+    assert bracket(right, 4, *LATER_WITHOUT).upper < Fraction(1, 20_000)
+    forgotten = OneEnd(1, ((0,), (0,)), ONE, ONE, ADD)
+    assert bracket(forgotten, 2, *LATER_WITHOUT).lower > Fraction(1, 1_000)
+    dealt = DealtAnew(1, ((0,), ()), ONE, ONE, ADD)
+    assert dealt.sensitivity == 1
+    moving = (SubsetQuery(1, (0,)), SubsetQuery(1, (1,)))
+    assert bracket(dealt, 2, *moving).lower > Fraction(1, 100)
+
+
+# --- local protocols: rounds and parts ------------------------------------------------------------------
+
 TRIANGLE = ((0, 1), (0, 2), (1, 2))  # vertices that hold the edges 01, 02, 12
 
 
@@ -54,11 +177,9 @@ class Rounds:
     queries: tuple[Query, ...]
 
     def init(self) -> tuple[int, tuple[int, ...]]:
-        """The first round, everybody taking part."""
         return 0, tuple(range(self.users))
 
     def questions(self, state: tuple[int, tuple[int, ...]]) -> tuple[Ask, ...]:
-        """The same query to each who takes part."""
         number, taking_part = state
         if number == len(self.queries):
             return ()
@@ -67,109 +188,76 @@ class Rounds:
     def hear(
         self, state: tuple[int, tuple[int, ...]], answers: tuple[IntArray, ...]
     ) -> tuple[int, tuple[int, ...]]:
-        """The next round, with those who answered 0."""
         number, asked = state
         left = (user for user, answer in zip(asked, answers, strict=True) if not answer[0])
         return number + 1, tuple(left)
 
 
 def user(width: int, epsilon: int = 1, relation: Neighbors = ADD) -> MultiSparseVector:
-    """One who watches all he holds; two equal shares of epsilon."""
-    share = Fraction(epsilon)
-    return MultiSparseVector(width, (tuple(range(width)),), share, share, relation)
+    """One who watches all he holds."""
+    return vector(tuple(range(width)), width=width, epsilon=epsilon, relation=relation)
 
 
 def triangle(
-    *queries: Query, relation: Neighbors = ADD, composition: ConcurrentComposition | None = None
+    *queries: Query,
+    relation: Neighbors = ADD,
+    over: ConcurrentComposition | None = None,
+    kind: type[LocalProtocol] = LocalProtocol,
 ) -> LocalProtocol:
     """Three users, each with two of three edges."""
     users = tuple(user(2, relation=relation) for _ in TRIANGLE)
-    over = composition or ConcurrentComposition()
-    return LocalProtocol(users, TRIANGLE, Rounds(3, queries), over)
-
-
-def play(
-    mechanism: Mechanism[Any], noise: Noise, *messages: Message
-) -> tuple[Any, list[list[int]]]:
-    """The last state and all answers."""
-    state, found = mechanism.init(noise), []
-    for message in messages:
-        state, answer = mechanism.step(state, message, noise)
-        if answer is not None:
-            found.append(answer.tolist())
-    return state, found
-
-
-def row(*entries: int) -> Update:
-    return Update(np.array(entries, dtype=np.int64))
-
-
-# --- meaning ------------------------------------------------------------------------------------
+    return kind(users, TRIANGLE, Rounds(3, queries), over or ConcurrentComposition())
 
 
 def test_users_get_their_parts_and_the_server_hears_answers_only() -> None:
     protocol = triangle(Query(3), Query(4), Query(5))
-    rounds = (Query(), Query(), Query())
-    state, found = play(protocol, ZeroNoise(), row(2, 0, 1), row(0, 1, 0), *rounds, Query())
-    assert found == [[0, 0, 1], [1, 1], [], []]  # degrees 3, 3, 2
+    state, answers = play(protocol, ZeroNoise(), row(2, 0, 1), row(0, 1, 0), *[Query()] * 4)
+    assert answers == [[0, 0, 1], [1, 1], [], []]  # degrees 3, 3, 2
     assert state.server == (2, ())
 
 
 def test_data_may_come_between_rounds() -> None:
-    _, found = play(triangle(Query(1), Query(2)), ZeroNoise(), row(1, 1, 0), Query(), row(0, 0, 9))
-    assert found == [[0, 0, 0]]
-    _, found = play(
-        triangle(Query(1), Query(2)), ZeroNoise(), row(1, 1, 0), Query(), row(0, 0, 9), Query()
-    )
-    assert found == [[0, 0, 0], [0, 0, 0]]
+    two = triangle(Query(1), Query(2))
+    _, answers = play(two, ZeroNoise(), row(1, 1, 0), Query(), row(0, 0, 9), Query())
+    assert answers == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_a_protocol_of_sparse_vectors_is_the_multi_dimensional_sparse_vector() -> None:
     """The same draws in the same order, the same answers ([HSV] section 9)."""
-    queries = tuple(SubsetQuery(level, (0, 1)) for level in (2, 3, 4, 5))
+    levels = (2, 3, 4, 5)
     block = MultiSparseVector(3, TRIANGLE, Fraction(2), Fraction(2), ADD)
     draws = [int(x) for x in SeededNoise(4).geometric(Fraction(2), 60)]
     noises = ScriptedNoise(draws), ScriptedNoise(draws)
-    data = row(3, 1, 0)
-    whole, parts = block.init(noises[0]), triangle(*(Query(q.threshold) for q in queries))
-    own = parts.init(noises[1])
-    whole, _ = block.step(whole, data, noises[0])
-    own, _ = parts.step(own, data, noises[1])
-    asked: tuple[int, ...] = (0, 1, 2)
-    for query in queries:
-        whole, expected = block.step(whole, Query(query.threshold), noises[0])
-        own, found = parts.step(own, Query(), noises[1])
-        assert expected is not None
-        assert found is not None
-        assert found.tolist() == expected[list(asked)].tolist()
+    parts = triangle(*map(Query, levels))
+    whole, own = block.init(noises[0]), parts.init(noises[1])
+    whole, _ = block.step(whole, row(3, 1, 0), noises[0])
+    own, _ = parts.step(own, row(3, 1, 0), noises[1])
+    for level in levels:
         asked = own.server[1]
         if not asked:
             break
+        whole, expected = block.step(whole, Query(level), noises[0])
+        own, answer = parts.step(own, Query(), noises[1])
+        assert np.array_equal(np.array(answer), np.array(expected)[list(asked)])
     assert noises[0].used == noises[1].used > 6
     assert block.guarantee == parts.guarantee == Guarantee(PureDP(Fraction(4)), ADD)
 
 
 def test_the_most_users_of_one_event_are_counted() -> None:
     assert triangle().sparsity == 2
-    assert triangle().guarantee == Guarantee(PureDP(Fraction(4)), ADD)
     assert triangle(relation=REPLACE).sparsity == 3  # an edge may move: all three
     apart = LocalProtocol((user(1), user(2, 3)), ((2,), (0, 1)), Rounds(2, ()))
-    assert apart.sparsity == 1
+    assert (apart.sparsity, apart.width) == (1, 3)
     assert apart.guarantee.measure == PureDP(Fraction(6))
-    assert apart.width == 3
 
 
 @pytest.mark.parametrize(
     ("users", "views"),
     [
-        ((), ()),
-        ((user(1),), ((0,), (1,))),
-        ((user(2),), ((0,),)),
-        ((user(2),), ((0, 0),)),
-        ((user(1),), ((-1,),)),
-        ((user(1), user(1, relation=REPLACE)), ((0,), (1,))),
+        ((), ()), ((user(1),), ((0,), (1,))), ((user(2),), ((0,),)), ((user(2),), ((0, 0),)),
+        ((user(1),), ((-1,),)), ((user(1), user(1, relation=REPLACE)), ((0,), (1,))),
     ],
-)
+)  # fmt: skip
 def test_parts_that_fit_no_users_are_refused(users: Any, views: Any) -> None:
     with pytest.raises(UsageError, match=r"part|neighbours"):
         LocalProtocol(users, views, Rounds(1, ()))
@@ -206,17 +294,13 @@ def test_a_server_that_sends_data_is_none() -> None:
 # --- destination, response, f to f' ----------------------------------------------------------------
 
 
-def case(make: Callable[[ConcurrentComposition], LocalProtocol]) -> Case:
+def case(kind: type[LocalProtocol] = LocalProtocol) -> Case:
     """For the suite that every composite passes; three rounds."""
-    return Case(
-        name="local protocol",
-        make=lambda: make(ConcurrentComposition()),
-        composite=make,
-        touches=((MultiSparseVector, 2),),
-    )
 
+    def make(over: ConcurrentComposition | None = None) -> LocalProtocol:
+        return triangle(Query(1), Query(20), Query(60), over=over, kind=kind)
 
-LEVELS = (Query(1), Query(20), Query(60))
+    return Case(name="local protocol", make=make, composite=make, touches=((MultiSparseVector, 2),))
 
 
 @pytest.mark.parametrize(
@@ -224,38 +308,27 @@ LEVELS = (Query(1), Query(20), Query(60))
 )
 def test_the_suite_that_all_composites_pass(check: Callable[[Case], None]) -> None:
     """Claims 8.4 and 8.6 of [HSV], run."""
-    check(case(lambda over: triangle(*LEVELS, composition=over)))
+    check(case())
 
 
 class OnlyTheTouched(LocalProtocol):
     """Broken: a user who has nothing new gets no message, so who does get one is data."""
 
-    def step(
-        self, state: LocalProtocolState, message: Message, noise: Noise
-    ) -> tuple[LocalProtocolState, IntArray | None]:
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         if isinstance(message, Query):
             return super().step(state, message, noise)
         parts = state.parts
         for number, view in enumerate(self.views):
-            part = sum((message.row[column] for column in view), 0)
-            if part > 0:
+            if sum((message.row[column] for column in view), 0) > 0:
                 handed = Ask(number, Update(message.row[list(view)]))
                 parts, _ = self.composition.step(parts, handed, noise)
         return LocalProtocolState(state.server, parts), None
 
 
-def test_a_destination_that_depends_on_data_is_caught() -> None:
-    base = triangle(*LEVELS)
-    with pytest.raises(TaintError):
-        taint(case(lambda over: OnlyTheTouched(base.users, base.views, base.server, over)))
-
-
 class Gossip(LocalProtocol):
     """Broken: each user also gets the part of the one before, so an edge comes to one of them twice."""
 
-    def step(
-        self, state: LocalProtocolState, message: Message, noise: Noise
-    ) -> tuple[LocalProtocolState, IntArray | None]:
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
         if isinstance(message, Query):
             return super().step(state, message, noise)
         parts = state.parts
@@ -265,12 +338,12 @@ class Gossip(LocalProtocol):
         return LocalProtocolState(state.server, parts), None
 
 
-def test_parts_that_show_an_event_twice_are_caught() -> None:
-    base = triangle(*LEVELS)
-    twin = case(lambda over: Gossip(base.users, base.views, base.server, over))
-    taint(twin)  # no decision depends on data
+def test_destinations_that_depend_on_data_and_parts_shown_twice_are_caught() -> None:
+    with pytest.raises(TaintError):
+        taint(case(OnlyTheTouched))
+    taint(case(Gossip))  # no decision depends on data
     with pytest.raises(NotConforming, match="not neighbours"):
-        neighbours_stay_neighbours(twin)
+        neighbours_stay_neighbours(case(Gossip))
 
 
 class Traced(ConcurrentComposition):
@@ -280,7 +353,6 @@ class Traced(ConcurrentComposition):
         object.__setattr__(self, "sent", [])
 
     def step(self, state: Any, message: Any, noise: Noise) -> Any:
-        """Remember, and go on."""
         self.__dict__["sent"].append(message)
         return ConcurrentComposition.step(self, state, message, noise)
 
@@ -288,7 +360,7 @@ class Traced(ConcurrentComposition):
 def sent(data: Update) -> list[Any]:
     """What a triangle sends to its users without noise, the data first and then all rounds."""
     over = Traced()
-    play(triangle(Query(1), Query(2), composition=over), ZeroNoise(), data, Query(), Query())
+    play(triangle(Query(1), Query(2), over=over), ZeroNoise(), data, Query(), Query())
     return over.__dict__["sent"]  # type: ignore[no-any-return]
 
 
@@ -297,107 +369,24 @@ def one_more(left: Any, right: Any) -> bool:
     return bool(abs(left.row - right.row).sum() <= 1)
 
 
-@pytest.mark.parametrize(("k", "valid"), [(2, True), (1, False)])
-def test_what_is_sent_to_the_users_is_valid_for_the_relation_of_local_protocols(
-    k: int, valid: bool
-) -> None:
+def test_what_is_sent_to_the_users_is_valid_for_the_relation_of_local_protocols() -> None:
     """Claim 8.6: f_~ -> f_(P, ~), with the two ends of an edge; k = 1 does not cover it."""
-    users = tuple(
-        Create(user(2), Claim(PureDP(Fraction(2)), StaticDataSet(one_more))) for _ in TRIANGLE
-    )
-    check: Any = LocalMessages.of(users, SparseDataSets(k, one_more), truth=lambda create: True)
+    claim = Claim(PureDP(Fraction(2)), StaticDataSet(one_more))
+    users = tuple(Create(user(2), claim) for _ in TRIANGLE)
     left, right = sent(row(5, 5, 5)), sent(row(5, 6, 5))
-    for number, pair in enumerate(zip(left, right, strict=True)):
-        a, b = ((users[number],) * 2) if number < len(users) else pair
-        check = check and check.accept(a, b)
-    assert (check is not None) == valid
     assert len(left) == 3 + 3 + 3 + 3
-
-
-# --- exact privacy ------------------------------------------------------------------------------
-
-PRESENT = (((0,), (1,)), ((1,), (0,)), ((0,), (0,)))
-ASKED = (((0,), 3), ((), 1))
-USERS = FiniteComposition((BelowThreshold(HALF, HALF),))
-ONE_USER = 1 / (HALF * HALF)
-
-
-def parallel(users: int, sparsity: int) -> SparsePairs:
-    """Def 8.5, and more: data sets first, then identical queries in any order, `sparsity` users that differ."""
-    return SparsePairs((FirstPair(PRESENT, ASKED),), (users,), sparsity)
-
-
-def test_an_edge_between_two_users_costs_two_users_exactly() -> None:
-    """[HSV] Cor 8.8 with equality: k = 2, and not a bit less would do."""
-    assert worst_ratio(USERS, parallel(2, 2), 8) == ONE_USER**2
-    assert exact_delta(USERS, parallel(2, 2), ONE_USER**2 * Fraction(99, 100), 8) > 0
-
-
-def test_further_users_cost_nothing() -> None:
-    """Three users, an event in one of them: the price of one; the twin that forgets k is off by a factor."""
-    assert worst_ratio(USERS, parallel(3, 1), 7) == ONE_USER
-    assert exact_delta(USERS, parallel(2, 1), ONE_USER, 8) == 0
-    assert exact_delta(USERS, parallel(2, 2), ONE_USER, 8) > 0
-
-
-class AllThere(FiniteComposition):
-    """Two users, created before anything else."""
-
-    def initial(self) -> dict[Any, Fraction]:
-        """Both as they begin."""
-        (start,) = self.kinds[0].initial()
-        return {((0, start), (0, start)): ONE}
-
-
-def test_growing_data_needs_pure_users() -> None:
-    """Cor 8.8 read for growing data ([HSV] Remark 8.10) fails for delta > 0, by the machine of Thm 5.2.
-
-    Two (0, 1/4)-DP users who are there from the start, and one event in one of them: 7/16, where k = 1 books 1/4. With
-    the data first the claim holds.
-    """
-    delta = Fraction(1, 4)
-    grows = DifferAtMost((0,), ((0, 1),))
-    found = {
-        first: exact_delta(
-            AllThere((LeakyBit(delta),)),
-            SparsePairs((), (), 1, live=(first, first)),
-            ratio=ONE,
-            rounds=4,
-        )
-        for first in (grows, FirstPair(((0, 0), (0, 1)), (0,)))
-    }
-    assert list(found.values()) == [1 - (1 - delta) ** 2, Fraction(0)]
-
-
-def edge(epsilon: int) -> LocalProtocol:
-    """Two nodes that both hold the only edge; two rounds."""
-    queries = (SubsetQuery(2, (0,)), SubsetQuery(1, ()))
-    return LocalProtocol((user(1, epsilon),) * 2, ((0,), (0,)), Rounds(2, queries))
-
-
-def bracket(protocol: LocalProtocol, units: int) -> Bracket:
-    """Bounds of delta at `units` of epsilon: the real code, one edge more, then all rounds; base 1/8, radius 5."""
-    machine = Enumerated(protocol, Fraction(1, 8), 5)
-    pairs = DifferAtMost((None,), (((0,), (1,)), ((1,), (0,))))
-    return delta_bracket(machine, pairs, machine.base**-units, 3)
-
-
-def test_the_real_protocol_on_two_nodes_meets_its_claim() -> None:
-    protocol = edge(1)
-    assert protocol.guarantee.measure == PureDP(Fraction(4))
-    assert bracket(protocol, 4).upper < Fraction(1, 20_000)
-
-
-def test_an_edge_booked_at_one_of_its_ends_is_caught_in_the_real_code() -> None:
-    """Two units of epsilon are one user's; the edge has two ends."""
-    assert bracket(edge(1), 2).lower > Fraction(1, 1_000)
+    pairs = [*((made, made) for made in users), *list(zip(left, right, strict=True))[len(users) :]]
+    for k, valid in ((2, True), (1, False)):
+        check: Any = LocalMessages.of(users, SparseDataSets(k, one_more), truth=lambda create: True)
+        for pair in pairs:
+            check = check and check.accept(*pair)
+        assert (check is not None) == valid
 
 
 def test_protocols_nest_as_mechanisms() -> None:
     """A protocol per day in one composition: what the k-core example does."""
-    over, noise = ConcurrentComposition(), ZeroNoise()
+    over = ConcurrentComposition()
     protocols: tuple[Mechanism[Any], ...] = (triangle(Query(1)), Alerts(3, ONE, ADD, 2))
     outer = LocalProtocol(protocols, ((0, 1, 2), (0, 1, 2)), Rounds(2, (Query(),)), over)
     assert outer.sparsity == 2
-    _, found = play(outer, noise, row(1, 1, 0), Query())
-    assert found == [[0, 0, 0, 0, 0, 0]]
+    assert play(outer, ZeroNoise(), row(1, 1, 0), Query())[1] == [[0, 0, 0, 0, 0, 0]]

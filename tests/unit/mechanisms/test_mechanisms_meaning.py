@@ -1,4 +1,4 @@
-"""What the mechanisms mean, without noise or with chosen noise; their limits and their public bounds."""
+"""What alerts and sparse vectors mean with chosen noise; public thresholds and bounds, by their definitions."""
 
 import math
 from fractions import Fraction
@@ -7,39 +7,37 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.mechanisms.shifted_noise import answers
 
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.hss.hss import HSS, error_bound
 from stream_dp.mechanisms.hss.quantities import ErrorLaw
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.tree import TreeShape, sampled
+from stream_dp.mechanisms.hss.sparse_vector import (
+    LEAST,
+    NODES,
+    SHORTEST,
+    SelfTuned,
+    SparseVector,
+    ceil_root,
+)
+from stream_dp.mechanisms.linear.counter import HybridCounter
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.watches.kinds import Alerts
-from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
+from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)
 
 
-def alert_ticks(threshold: int, counts: list[int]) -> list[int]:
-    """The ticks that alert without noise, one key."""
-    mechanism, found = Alerts(1, ONE, ADD, threshold), []
-    state = mechanism.init(ZeroNoise())
-    for tick, count in enumerate(counts):
-        state, _ = mechanism.step(state, Update(np.array([count])), ZeroNoise())
-        state, answer = mechanism.step(state, Query(), ZeroNoise())
-        assert answer is not None
-        found += [tick] * int(answer[0])
-    return found
-
-
 def test_an_alert_comes_with_the_nth_event_and_starts_from_zero() -> None:
-    assert alert_ticks(3, [1, 1, 1, 1, 1, 1]) == [2, 5]
-    assert alert_ticks(3, [100, 1, 1, 0, 1]) == [0, 4]  # one alert per tick, no overshoot carried
-    assert alert_ticks(1, [0, 1, 0, 5]) == [1, 3]
+    for threshold, counts, ticks in (
+        (3, [1, 1, 1, 1, 1, 1], [2, 5]),
+        (3, [100, 1, 1, 0, 1], [0, 4]),  # one alert per tick, no overshoot carried
+        (1, [0, 1, 0, 5], [1, 3]),
+    ):
+        fired = answers(Alerts(1, ONE, ADD, threshold), ZeroNoise(), [[n] for n in counts])
+        assert np.flatnonzero(fired).tolist() == ticks
 
 
 def test_only_the_keys_that_alerted_get_a_new_threshold() -> None:
@@ -67,55 +65,6 @@ def test_a_sparse_vector_compares_strictly_with_both_noises() -> None:
         assert state.halted == bool(expected)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 13, 40])
-def test_a_counter_serves_its_whole_horizon_and_no_more(horizon: int) -> None:
-    mechanism, noise = Counter(1, ONE, ADD, horizon), ZeroNoise()
-    state = mechanism.init(noise)
-    for _ in range(horizon):
-        state, _ = mechanism.step(state, Update(np.array([1])), noise)
-    with pytest.raises(RejectedMessage, match="declare a longer horizon"):
-        mechanism.step(state, Update(np.array([1])), noise)
-    answer = mechanism.step(state, Query(), noise)[1]
-    assert answer is not None
-    assert answer.tolist() == [horizon]
-
-
-@pytest.mark.parametrize("horizon", [1, 2, 3, 9, 10, 40, 64, 300, 1_000, 2_999, 70_000])
-def test_the_best_shape_is_the_best(horizon: int) -> None:
-    """No other height, nor another arity near by, has a smaller error."""
-    shape, prefixes = TreeShape.best(horizon), sampled(horizon)
-    error = shape.height**2 * shape.variances(prefixes).mean()
-    near = [TreeShape(shape.arity + d, shape.height) for d in (-2, -1, 1, 2) if shape.arity + d > 1]
-    for other in [*near, TreeShape(2, 1), TreeShape(5, 4), TreeShape(12, 2), TreeShape(14, 3)]:
-        assert error <= other.height**2 * other.variances(prefixes).mean() * (1 + 1e-12)
-    digits = [shape.digit(level, horizon) for level in range(shape.height)]
-    assert sum(d * shape.arity**i for i, d in enumerate(digits)) == horizon
-
-
-@pytest.mark.parametrize("updates", [0, 1, 2, 3, 7, 8, 100, 1_000])
-def test_the_stated_noise_terms_are_those_of_the_answer(updates: int) -> None:
-    """Variance of the answers at width 4,000 against the stated terms, within 25% (error below 1e-6)."""
-    for mechanism in (
-        HybridCounter(4_000, ONE, ADD),
-        HandOverCounter(4_000, ONE, ADD),
-        Counter(4_000, ONE, ADD, 1_000),
-    ):
-        noise = SeededNoise(updates)
-        state: object = mechanism.init(noise)
-        row = np.zeros(4_000, dtype=np.int64)
-        for _ in range(updates):
-            state, _ = mechanism.step(state, Update(row), noise)  # type: ignore[arg-type]
-        _, answer = mechanism.step(state, Query(), noise)  # type: ignore[arg-type]
-        assert answer is not None
-        stated = sum(n * w**2 * variance(float(s)) for s, n, w in mechanism.noise_terms(updates))
-        assert float((answer**2).mean()) == pytest.approx(stated, rel=0.25, abs=0)
-
-
-def variance(scale: float) -> float:
-    """Of the discrete Laplace variable."""
-    return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
-
-
 def test_gamma_never_falls() -> None:
     shares = (Fraction(1, 10), Fraction(1, 10), Fraction(8, 10))
     endless = HSS(5, None, *shares, ADD, None)
@@ -139,15 +88,12 @@ def test_a_geometric_exceeds_its_tail_bound_rarely(scale: Fraction, probability:
     assert math.exp(-(bound + 1) / float(scale)) <= probability * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("probability", [0.3, 1e-2, 1e-5])
-@pytest.mark.parametrize("weight", [1.0, 0.3, 1.7])
-@pytest.mark.parametrize("number", [0, 1, 3, 12])
-def test_the_chernoff_bound_is_above_the_exact_quantile(
-    number: int, weight: float, probability: float
-) -> None:
+@pytest.mark.parametrize(("number", "weight"), [(0, 1.0), (1, 1.7), (3, 0.3), (12, 1.0)])
+def test_the_chernoff_bound_is_above_the_exact_quantile(number: int, weight: float) -> None:
     terms = [Term(Fraction(20), number, weight), Term(Fraction(7, 2), 2 * number)]
-    exact = laplace_quantile(tuple(terms), probability)
-    assert exact <= laplace_sum_tail(terms, probability) <= max(3.2 * exact, 1)
+    for probability in (0.3, 1e-5):
+        exact = laplace_quantile(tuple(terms), probability)
+        assert exact <= laplace_sum_tail(terms, probability) <= max(3.2 * exact, 1)
 
 
 def test_the_counter_bound_rises_and_does_not_depend_on_who_asks_first() -> None:
@@ -158,3 +104,51 @@ def test_the_counter_bound_rises_and_does_not_depend_on_who_asks_first() -> None
     assert rising == sorted(rising)
     assert rising[50] == late
     assert error_bound(other, 50, law, share) > late
+
+
+SCALES = st.fractions(Fraction(1, 100), 1_000, max_denominator=1_000)
+
+
+@given(st.fractions(0, 10**30, max_denominator=10**6))
+def test_the_root_is_the_least_integer_whose_square_is_enough(square: Fraction) -> None:
+    root = ceil_root(square)
+    assert root**2 >= square
+    assert root == 0 or (root - 1) ** 2 < square
+
+
+@given(SCALES, SCALES, st.integers(0, 10**6), st.integers(1, 1_000))
+def test_growth_by_its_definition(
+    node: Fraction, watch: Fraction, intervals: int, spread: int
+) -> None:
+    """The least integers not below 0.35 nodes * sqrt(spread (j + 1)) and 3/4 of the query noise."""
+    growth = SelfTuned(node, watch, 1_000, spread).growth(intervals)
+    square = (NODES * node) ** 2 * spread * (intervals + 1)
+    assert growth**2 >= square
+    assert growth >= LEAST * watch
+    assert growth - 1 < LEAST * watch or (growth - 1) ** 2 < square
+
+
+@given(SCALES, SCALES, st.integers(1, 10**6), st.integers(0, 10**6))
+def test_gamma_is_a_count_and_growth_plus_what_keeps_false_crossings_rare(
+    node: Fraction, watch: Fraction, horizon: int, intervals: int
+) -> None:
+    tuned = SelfTuned(node, watch, horizon)
+    gamma = tuned.gamma(1, intervals)
+    rare = max(0.0, math.log(horizon / (intervals + 1)))
+    assert isinstance(gamma, int)
+    assert gamma == max(0, tuned.growth(intervals) + math.ceil(float(watch) * (rare - 1)))
+    assert gamma == tuned.gamma(horizon, intervals)  # with a horizon the query does not matter
+
+
+def test_gamma_by_hand() -> None:
+    """Nodes and query noise of scale 10 over 1,000 queries: ceil(7.5) + ceil(10 (6.9078 - 1)) = 8 + 60."""
+    assert SelfTuned(Fraction(10), Fraction(10), 1_000).gamma(1, 0) == 68
+    assert SelfTuned(Fraction(10), Fraction(10), 1_000).gamma(1, 99) == 35 + 14
+    assert SelfTuned(Fraction(10), Fraction(10), 1_000).gamma(1, 999) == 111 - 10
+
+
+@pytest.mark.parametrize(("query", "horizon"), [(1, SHORTEST), (5_000, 8_192), (8_192, 16_384)])
+def test_without_a_horizon_it_is_the_next_power_of_two(query: int, horizon: int) -> None:
+    node, watch = Fraction(3), Fraction(7, 2)
+    known, unknown = (SelfTuned(node, watch, h) for h in (horizon, None))
+    assert unknown.gamma(query, 4) == known.gamma(query, 4)

@@ -1,31 +1,43 @@
 """Sums: what one event changes, found by trying every content; the loss of the real noise on it, exactly; broken twins.
 
-Independent of the code: contents are enumerated, the worst difference of rows is counted by hand. The loss of integer
-noise on a difference y is found on one tick in Fractions from the two-sided geometric law; that of all ticks is shown
-of counters, with which sums are one at what an event changes (test_linear).
+Independent of the code: contents are enumerated (`oracles.event_contents`, of means `oracles.mean_contents`), the worst
+difference of rows is counted by hand. Each unit of a difference costs what one unit costs in every level of a tree or a
+forest; that it is a shift of one noise a level is shown of counts (test_counters_exact, test_forest_exact), with which
+sums are one at what an event changes (test_linear).
 """
 
 import itertools
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from oracles.event_contents import differences
-from unit.mechanisms.broken_sums import EPSILON, TWINS
+from oracles.mean_contents import Row, pairs
+from unit.mechanisms import broken_sum_forests as broken
+from unit.mechanisms.broken_means import ScaleOfCounts
+from unit.mechanisms.shifted_noise import answers
 
-from stream_dp.core.mechanism import IntArray, Query, Update
+from stream_dp.core.guarantee import PureDP
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import MOST_UNITS
-from stream_dp.core.row_relations import AMOUNTS, AmountRows
+from stream_dp.core.row_relations import AMOUNTS, AmountRows, HalvedRows
 from stream_dp.errors import NotDerivable, RejectedMessage
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
-BIG = 1 << 20
-SMALL = [
+ONE, HALF, EPSILON = Fraction(1), Fraction(1, 2), Fraction(4, 5)
+PAIRS = ForestShape((2,), (HALF, HALF))
+Setting: TypeAlias = tuple[int, int, int, int]
+SMALL: list[Setting] = [
     (width, ones, lowest, highest)
     for width in (1, 2, 3)
     for ones in (1, 2)
@@ -33,98 +45,60 @@ SMALL = [
 ]
 
 
-def sums(relation: Neighbors, *setting: int, kind: type[SumCounter] = SumCounter) -> SumCounter:
-    """A sum counter for five ticks."""
-    width, ones, lowest, highest = setting
-    return kind(width, EPSILON, relation, 5, lowest, highest, ones)
+def sums(kind: Any, relation: Neighbors, setting: Setting) -> Any:
+    """A sum counter for five ticks, or a forest of two levels."""
+    width, ones, *amounts = setting
+    shape = (5,) if kind is SumCounter else ((1, 4), PAIRS)
+    return kind(width, EPSILON, relation, *shape, *amounts, ones)
 
 
-def loss(mechanism: SumCounter, difference: tuple[int, ...]) -> Fraction:
-    """What this difference in the last tick costs: each unit shifts one noise by one in each level of a tree."""
-    per_unit = sum((Fraction(t.shape.height) / t.scale for t in mechanism.trees), Fraction(0))
-    return per_unit * sum(map(abs, difference))
+def unit_cost(mechanism: Any) -> Fraction:
+    """What one unit costs: it shifts one noise by one in each level."""
+    if isinstance(mechanism, SumCounter | Counter):
+        return sum((t.shape.height / t.scale for t in mechanism.trees), Fraction(0))
+    return sum((1 / scale for scale in mechanism.scales), Fraction(0))
 
 
+@pytest.mark.parametrize("kind", [SumCounter, SumForest])
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
-def test_what_one_event_changes_is_what_the_noise_is_made_for(relation: Neighbors) -> None:
+def test_what_one_event_changes_is_what_the_noise_is_made_for(
+    relation: Neighbors, kind: type[Any]
+) -> None:
     for setting in SMALL:
-        mechanism, found = sums(relation, *setting), differences(relation, *setting)
-        assert mechanism.l1 == max(sum(map(abs, each)) for each in found), setting
-        assert max(loss(mechanism, each) for each in found) == EPSILON
+        mechanism, changes = sums(kind, relation, setting), differences(relation, *setting)
+        assert mechanism.l1 == max(sum(map(abs, change)) for change in changes), setting
+        assert mechanism.l1 * unit_cost(mechanism) == EPSILON
         rows = mechanism.rows.relation(relation)
         assert isinstance(rows, AmountRows)
-        assert rows.linf == max(max(map(abs, each)) for each in found)
+        assert rows.linf == max(max(map(abs, change)) for change in changes)
         zero = np.zeros(setting[0], np.int64)
-        for each in found:
-            assert rows.accept(zero, np.array(each)) is not None
-            assert rows.accept(np.array(each), zero) is not None
+        for change in changes:
+            assert rows.accept(zero, np.array(change)) is not None
+            assert rows.accept(np.array(change), zero) is not None
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_a_twin_loses_more_than_it_claims(name: str) -> None:
+@pytest.mark.parametrize("twin", broken.TOO_LITTLE_NOISE)
+def test_a_twin_loses_more_than_it_claims(twin: str) -> None:
     worst = max(
-        loss(sums(relation, *setting, kind=TWINS[name]), each) / EPSILON
+        sum(map(abs, change)) * unit_cost(sums(broken.TOO_LITTLE_NOISE[twin], relation, setting))
         for relation in (ADD, REPLACE)
         for setting in SMALL
-        for each in differences(relation, *setting)
+        for change in differences(relation, *setting)
     )
-    assert worst >= Fraction(3, 2)
-
-
-def test_the_range_alone_is_too_little_where_the_other_content_adds_nothing() -> None:
-    """Amounts from 2 to 3: a record that then fails `where` takes 3 away, and not 1."""
-    setting = (1, 1, 2, 3)
-    assert sums(REPLACE, *setting).l1 == 3
-    twin = sums(REPLACE, *setting, kind=TWINS["RangeAlone"])
-    assert max(loss(twin, each) for each in differences(REPLACE, *setting)) == 3 * EPSILON
-
-
-def answers(mechanism: SumCounter, noise: Any, rows: IntArray) -> IntArray:
-    """The answers after each row, shape (ticks, width)."""
-    state, found = mechanism.init(noise), []
-    for row in rows:
-        state, _ = mechanism.step(state, Update(row), noise)
-        _, answer = mechanism.step(state, Query(), noise)
-        assert answer is not None
-        found.append(answer)
-    return np.array(found)
-
-
-def geometric(scale_inverse: int, at: int, base: Fraction) -> Fraction:
-    """The two-sided geometric law with ratio `base` ** (1 / scale_inverse), at a multiple of it; up to a constant."""
-    return base ** abs(at * scale_inverse)
-
-
-@pytest.mark.parametrize(("lowest", "highest"), [(0, 1), (0, 2), (0, 3), (-3, 2), (-1, 2)])
-def test_one_tick_in_fractions(lowest: int, highest: int) -> None:
-    """One row, its sum with noise of ratio a = (2/3) per unit: the largest ratio of any answer is (3/2)^l1 exactly."""
-    ratio = Fraction(2, 3)
-    worst = Fraction(0)
-    every = [0, *range(lowest, highest + 1)]
-    for left, right in itertools.product(every, every):
-        if 0 not in (left, right):
-            continue  # add_remove: one of them is without the event
-        for answer in range(-12, 13):
-            worst = max(
-                worst, geometric(1, answer - left, ratio) / geometric(1, answer - right, ratio)
-            )
-    mechanism = SumCounter(1, EPSILON, ADD, 1, lowest, highest)
-    assert worst == (1 / ratio) ** mechanism.l1
-    (tree,) = mechanism.trees
-    assert (tree.shape.height, tree.scale) == (1, mechanism.l1 / EPSILON)
+    assert worst >= Fraction(3, 2) * EPSILON
 
 
 def test_relation_of_amounts_counts_the_fewest_events() -> None:
     """Every small difference, against dealing out units to events by search."""
     l1, linf = 3, 2
     events = [
-        each
-        for each in itertools.product(range(-linf, linf + 1), repeat=2)
-        if 0 < sum(map(abs, each)) <= l1
+        event
+        for event in itertools.product(range(-linf, linf + 1), repeat=2)
+        if 0 < sum(map(abs, event)) <= l1
     ]
     reached: dict[tuple[int, ...], int] = {(0, 0): 0}
     for number in (1, 2, 3):
-        for base in [each for each, least in reached.items() if least == number - 1]:
+        for base in [gap for gap, least in reached.items() if least == number - 1]:
             for event in events:
                 reached.setdefault((base[0] + event[0], base[1] + event[1]), number)
     zero = np.zeros(2, np.int64)
@@ -132,17 +106,16 @@ def test_relation_of_amounts_counts_the_fewest_events() -> None:
         for most in (1, 2, 3):
             taken = AmountRows(l1, linf, most).accept(np.array(gap), zero)
             assert (taken is not None) == (reached.get(gap, 99) <= most)
-    one = AmountRows(l1, linf).accept(np.array([2, -1]), zero)
-    assert one is not None
-    assert one.accept(zero, zero) is one
-    assert one.accept(np.array([1, 0]), zero) is None
+    after = AmountRows(l1, linf).accept(np.array([2, -1]), zero)
+    assert after is not None
+    assert after.accept(zero, zero) is after
+    assert after.accept(np.array([1, 0]), zero) is None
     assert AmountRows(l1, linf).accept(np.array([0.5, 0]), zero) is None
-    assert not one.first_pair_consistent
+    assert not after.first_pair_consistent
 
 
 def test_a_moved_replacement_is_two_events() -> None:
-    mechanism = SumCounter(2, EPSILON, ADD, 5, -1, 3)
-    rows, zero = mechanism.rows.relation(MOVES), np.zeros(2, np.int64)
+    rows, zero = SumCounter(2, EPSILON, ADD, 5, -1, 3).rows.relation(MOVES), np.zeros(2, np.int64)
     first = rows.accept(np.array([3, 0]), zero)
     assert first is not None
     second = first.accept(zero, np.array([0, 3]))
@@ -150,9 +123,11 @@ def test_a_moved_replacement_is_two_events() -> None:
     assert second.accept(zero, np.array([0, 1])) is None
     with pytest.raises(NotDerivable):
         _ = SumCounter(2, EPSILON, MOVES, 5, -1, 3).l1
+    with pytest.raises(NotDerivable, match="two rows"):
+        SumForest(2, EPSILON, MOVES, (1, 4), PAIRS, 0, 9)
 
 
-def test_answers_are_exact_sums_with_that_noise_and_signed_rows_are_taken() -> None:
+def test_answers_are_exact_sums_with_noise_that_no_row_changes() -> None:
     rows = np.random.default_rng(3).integers(-50, 50, (12, 2))
     for horizon in (12, None):
         mechanism = SumCounter(2, EPSILON, ADD, horizon, -50, 50)
@@ -163,33 +138,64 @@ def test_answers_are_exact_sums_with_that_noise_and_signed_rows_are_taken() -> N
         assert not state.noise.total.any()  # the counter inside has counted nothing
 
 
-def test_it_is_derived_and_says_what_it_is_made_for() -> None:
-    mechanism = SumCounter(3, EPSILON, ADD, None, -7, 5, ones=2)
-    found = derived(mechanism, "volume")
-    assert found.guarantee == mechanism.guarantee
-    assert "14 * " in found.conditions[0].why
-    assert (mechanism.rows.weight, mechanism.rows.ones) == (7, 2)
-    twin = TWINS["HalfTheNoise"](3, EPSILON, ADD, None, -7, 5, ones=2)
-    with pytest.raises(NotDerivable):
-        derived(twin, "volume")
+def with_ever(horizon: int | None, ones: int = 1) -> SumsAndEver:
+    """Windows at two thirds, the sum so far at a third."""
+    windows = SumForest(2, EPSILON * 2 / 3, REPLACE, (1, 4), PAIRS, -7, 5, ones)
+    return SumsAndEver(windows, SumCounter(2, EPSILON / 3, REPLACE, horizon, -7, 5, ones))
 
 
-@pytest.mark.parametrize("amounts", [(3, 2), (0, 0), (0, MOST_UNITS + 1), (-MOST_UNITS - 1, 0)])
-def test_amounts_that_are_none_are_refused(amounts: tuple[int, int]) -> None:
-    with pytest.raises(NotDerivable, match="a sum needs amounts"):
-        SumCounter(1, EPSILON, ADD, 5, *amounts)
+def test_sums_are_derived_and_say_what_they_are_made_for() -> None:
+    for made, l1 in (
+        (SumCounter(3, EPSILON, ADD, None, -7, 5, ones=2), 14),
+        (SumForest(3, EPSILON, REPLACE, (1, 4), FLAT, -7, 5), 14),
+        (with_ever(None, 2), 24),
+    ):
+        assert derived(made, "volume").guarantee == made.guarantee
+        assert made.guarantee.measure.epsilon == EPSILON  # type: ignore[union-attr]
+        law, relation = made.rows, made.rows.relation(made.neighbors)
+        assert (law.weight, law.l1, law.lowest, law.highest) == (7, l1, -7, 5)
+        assert isinstance(relation, AmountRows)
+        assert relation.l1 == l1
+    assert with_ever(None, 2).rows.ones == 2
+
+
+def test_what_is_not_proven_of_sums_is_not_derived() -> None:
+    twin = broken.ForestOfOnes(1, EPSILON, ADD, (1, 4), PAIRS, 0, 9)
+    with pytest.raises(NotDerivable, match="not proven of a subclass"):
+        derived(twin, "it")
+    with pytest.raises(NotDerivable, match="another class than what is proven"):
+        derived(SumsAndEver(twin, SumCounter(1, EPSILON, ADD, 9, 0, 9)), "it")
+    counted: Any = Counter(1, EPSILON, ADD, 9)
+    mixed = WindowsAndEver(SumForest(1, EPSILON, ADD, (1, 4), PAIRS, 0, 9), counted)  # type: ignore[arg-type]
+    assert mixed.rows.weight == 1  # so that no series with amounts takes it
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SumCounter(2, EPSILON, ADD, 9, -1, 3), SumCounter(2, EPSILON, ADD, 9, 0, 2),
+        SumCounter(1, EPSILON, ADD, 9, 0, 3), SumCounter(2, EPSILON, REPLACE, 9, 0, 3),
+        SumCounter(2, EPSILON, ADD, 9, 0, 3, 2),
+    ],
+)  # fmt: skip
+def test_sums_for_different_events_are_not_put_together(other: SumCounter) -> None:
+    windows = SumForest(2, EPSILON, ADD, (1, 4), PAIRS, 0, 3)
+    with pytest.raises(NotDerivable, match="differ in"):
+        SumsAndEver(windows, other)
+
+
+def test_amounts_that_are_none_are_refused() -> None:
+    for amounts in ((3, 2), (0, 0), (0, MOST_UNITS + 1), (-MOST_UNITS - 1, 0)):
+        with pytest.raises(NotDerivable, match="a sum needs amounts"):
+            SumCounter(1, EPSILON, ADD, 5, *amounts)
+        with pytest.raises(NotDerivable, match="a sum needs amounts"):
+            SumForest(1, EPSILON, ADD, (1, 4), PAIRS, *amounts)
 
 
 def test_bad_rows_are_refused_without_their_content() -> None:
     mechanism = SumCounter(2, EPSILON, ADD, 5, -1, 1)
     state = mechanism.init(ZeroNoise())
-    bad: list[Any] = [
-        np.zeros(3, np.int64),
-        np.zeros(2),
-        np.array([1 << 61, 0]),
-        np.array([-(1 << 61), 0]),
-    ]
-    for row in bad:
+    for row in (np.zeros(3, np.int64), np.array([1 << 61, 0]), np.array([-(1 << 61), 0])):
         with pytest.raises(RejectedMessage) as caught:
             mechanism.step(state, Update(row), ZeroNoise())
         assert str(1 << 61) not in str(caught.value)
@@ -197,3 +203,96 @@ def test_bad_rows_are_refused_without_their_content() -> None:
     assert mechanism.takes(Update(np.array([-5, 5])))
     assert mechanism.takes(Query())
     assert AMOUNTS.holds(np.array([-(1 << 60)]))
+
+
+# --- sums beside counts: what a mean is read off ---------------------------------------------------
+
+MEANS: list[Setting] = [
+    (keys, ones, low, high)
+    for keys in (1, 2, 3)
+    for ones in (1, 2)
+    for low, high in ((0, 1), (0, 4), (7, 10), (-2, 2))
+]
+
+
+def mean(relation: Neighbors, setting: Setting, kind: type[SumForest] = SumForest) -> SumsAndCounts:
+    """Windows of one tick and of two, and so far: 3 units of epsilon for sums, 2 for counts."""
+    keys, ones, low, high = setting
+    middle = (low + high) // 2
+    amounts = low - middle, high - middle
+    added = SumsAndEver(
+        kind(keys, 2 * ONE, relation, (1, 2), PAIRS, *amounts, ones),
+        SumCounter(keys, ONE, relation, 5, *amounts, ones),
+    )
+    counted = WindowsAndEver(
+        WindowForest(keys, ONE, relation, (1, 2), PAIRS, ones),
+        Counter(keys, ONE, relation, 5, ones),
+    )
+    return SumsAndCounts(added, counted)
+
+
+def loss(both: Any, pair: tuple[Row, Row]) -> Fraction:
+    """What this difference in one tick costs."""
+    gap = np.abs(np.array(pair[0]) - np.array(pair[1]))
+    added, counted = (int(half.sum()) for half in np.split(gap, 2))
+    costs = [unit_cost(h.forest) + unit_cost(h.ever) for h in (both.sums, both.counts)]
+    return added * costs[0] + counted * costs[1]
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_no_record_of_a_mean_costs_more_than_is_claimed(relation: Neighbors) -> None:
+    """Under replace with one key never both at once: a changed amount changes no count."""
+    for setting in MEANS:
+        both, records = mean(relation, setting), pairs(relation, *setting)
+        assert both.guarantee.measure == PureDP(Fraction(5))
+        assert derived(both, "it").guarantee == both.guarantee
+        worst = max(loss(both, pair) for pair in records)
+        assert worst <= 5
+        if relation is ADD or (setting[:2] == (2, 1) and (setting[2] + setting[3]) % 2 == 0):
+            assert worst == 5, setting
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_the_relation_of_a_mean_takes_every_record_and_not_two(relation: Neighbors) -> None:
+    for setting in MEANS:
+        both, records = mean(relation, setting), pairs(relation, *setting)
+        rows = both.rows.relation(relation)
+        assert isinstance(rows, HalvedRows)
+        for left, right in records:
+            assert rows.accept(np.array(left), np.array(right)) is not None
+            assert both.takes(Update(np.array(left)))
+        nothing = np.zeros(both.width, np.int64)
+        beyond, twice = nothing.copy(), nothing.copy()
+        beyond[0] = both.sums.rows.l1 + 1
+        twice[setting[0]] = 2
+        record = next(np.array(row) for pair in records for row in pair if any(row))
+        after = rows.accept(nothing, record)
+        assert after is not None
+        assert after.accept(nothing, record) is None
+        assert rows.accept(nothing, beyond) is None
+        assert rows.accept(nothing, twice) is None
+        assert rows.accept(nothing[1:], nothing[1:]) is None
+        assert not both.takes(Update(-twice))
+
+
+def test_twins_of_a_mean_lose_more_and_are_not_derived() -> None:
+    setting = (1, 1, 3, 8)
+    twin = mean(ADD, setting, ScaleOfCounts)
+    assert max(loss(twin, pair) for pair in pairs(ADD, *setting)) > 7
+    forgetful = pairs(ADD, *setting, centred=False)
+    assert max(loss(mean(ADD, setting), pair) for pair in forgetful) > 8
+    with pytest.raises(NotDerivable):
+        derived(twin, "it")
+
+
+def test_the_share_of_sums_is_the_best_of_twenty() -> None:
+    """By hand, of the mean square error over the clamp; its neighbours are worse."""
+    for l1, touched, half in ((120, 1, 120), (240, 2, 120), (3, 5, 3)):
+        best = sums_share(l1, touched, Fraction(half))
+
+        def error(share: float, l1: int = l1, touched: int = touched, half: int = half) -> float:
+            return (l1 / share) ** 2 + (touched * half / (1 - share)) ** 2 / 3
+
+        assert error(float(best)) <= min(error(float(best) + 0.05), error(float(best) - 0.05))
+        right = 1 / (1 + (touched * half / l1) ** (2 / 3) * 3 ** (-1 / 3))
+        assert abs(float(best) - right) <= 0.05

@@ -1,4 +1,8 @@
-"""The band of all differences, against exact laws by brute force, and its shares over pairs and views."""
+"""Bands from the law of the noise: of each mechanism whose noise is added, and of all differences of its values.
+
+A mechanism's own band comes out of the law of its answers. The band of all differences is checked against exact laws by
+brute force, with its shares over pairs and views.
+"""
 
 import itertools
 import math
@@ -9,18 +13,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
-from stream_dp.mechanisms.serving import Bands, Differences, all_at_once
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import (
+    GaussianAndEver,
+    SumsAndEver,
+    WindowsAndEver,
+)
+from stream_dp.mechanisms.noise_law import NOTHING, contrast_widths
+from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, Differences, all_at_once
 
-ADD = Neighbors.ADD_REMOVE
-HALF = Fraction(1, 2)
+ADD, HALF = Neighbors.ADD_REMOVE, Fraction(1, 2)
+TENTH, SMALL = Fraction(1, 10), Fraction(1, 500)
 
 
 def laplace(scale: float, reach: int = 400) -> np.ndarray[Any, Any]:
@@ -37,26 +50,19 @@ def range_exceeds(law: np.ndarray[Any, Any], width: int, bound: int) -> float:
     return 1 - float((top[: len(without)] ** width - without**width).sum())
 
 
-def brute_range_exceeds(law: np.ndarray[Any, Any], width: int, bound: int) -> float:
-    """The same by all outcomes."""
-    found = 0.0
-    for noises in itertools.product(range(len(law)), repeat=width):
-        if max(noises) - min(noises) > bound:
-            found += float(np.prod(law[list(noises)]))
-    return found
-
-
-@pytest.mark.parametrize("bound", [0, 1, 3])
-def test_the_oracle_of_the_range_is_right(bound: int) -> None:
+def test_the_oracle_of_the_range_is_right() -> None:
+    """By all outcomes of three noises."""
     law = laplace(1.0, 6)
     law /= law.sum()
-    assert range_exceeds(law, 3, bound) == pytest.approx(
-        brute_range_exceeds(law, 3, bound), abs=1e-12
-    )
+    for bound in (0, 1, 3):
+        exact = 0.0
+        for noises in itertools.product(range(len(law)), repeat=3):
+            if max(noises) - min(noises) > bound:
+                exact += float(np.prod(law[list(noises)]))
+        assert range_exceeds(law, 3, bound) == pytest.approx(exact, abs=1e-12)
 
 
-@pytest.mark.parametrize("width", [2, 5, 40])
-@pytest.mark.parametrize("scale", [1, 5])
+@pytest.mark.parametrize(("width", "scale"), [(2, 1), (5, 5), (40, 5)])
 def test_the_order_of_any_two_is_told_wrongly_as_rarely_as_stated(width: int, scale: int) -> None:
     """Where all counts are equal every order is wrong; of single noises the law is known: an eighth is lost at most."""
     counter = Counter(width, Fraction(1, scale), ADD, 1)
@@ -126,3 +132,73 @@ def test_each_window_has_its_own_and_the_count_so_far_that_of_its_counter() -> N
 def test_where_there_is_one_name_or_nothing_was_counted_no_order_is_in_doubt() -> None:
     assert Differences(Counter(1, HALF, ADD, 9)).band(3, 0.95) == 0
     assert Differences(GaussianCounter(3, Fraction(1, 50), ADD, 9)).band(0, 0.95) == 0
+
+
+WINDOWS = (1, 6)
+FOREST = WindowForest(2, TENTH, ADD, WINDOWS, FLAT)
+SUMS = SumForest(2, TENTH, ADD, WINDOWS, FLAT, -3, 9)
+NORMAL = GaussianForest(2, SMALL, ADD, WINDOWS, FLAT)
+SO_FAR = {
+    "counter": Counter(2, TENTH, ADD, 90),
+    "hybrid": HybridCounter(2, TENTH, ADD),
+    "sums": SumCounter(2, TENTH, ADD, 90, -3, 9),
+    "arrivals": ArrivalCounter(TENTH, ADD, 90, Arrivals(window=7)),
+    "gaussian": GaussianCounter(2, SMALL, ADD, 90),
+}
+VIEWED = {
+    "windows": FOREST,
+    "windows of sums": SUMS,
+    "gaussian windows": NORMAL,
+    "and ever": WindowsAndEver(FOREST, Counter(2, TENTH, ADD, 90)),
+    "sums and ever": SumsAndEver(SUMS, SumCounter(2, TENTH, ADD, 90, -3, 9)),
+    "gaussian and ever": GaussianAndEver(NORMAL, GaussianCounter(2, SMALL, ADD, 90)),
+    "cut off": CutOffCounter(TENTH, ADD, 90, Users(20, 7)),
+}
+
+
+def width_of(answer: Answer, updates: int) -> float:
+    """How far the noise is from 0 at most, with 0.95."""
+    law = answer.law(answer.public(updates))
+    return float(contrast_widths(law, NOTHING, 0.05).at(Fraction(0)))
+
+
+@pytest.mark.parametrize("name", [*SO_FAR, *VIEWED])
+def test_its_band_comes_out_of_the_law_of_an_answer(name: str) -> None:
+    mechanism: Any = SO_FAR.get(name) or VIEWED[name]
+    places = [None] if name in SO_FAR else range(2 + ("ever" in name))
+    for place, updates in itertools.product(places, (1, 4, 5, 6, 7, 41, 90)):
+        answer = Answer(mechanism, place)
+        band = answer.band(answer.public(updates), 0.95)
+        assert band - 0.5 <= width_of(answer, updates) <= 1.01 * band + 1.5, (place, updates)
+
+
+def test_another_window_or_time_has_another_law() -> None:
+    ever = VIEWED["and ever"]
+    widths = [width_of(Answer(ever, place), 90) for place in range(3)]
+    assert len(set(widths)) == 3
+    assert width_of(Answer(SO_FAR["counter"]), 90) > width_of(Answer(SO_FAR["counter"]), 1)
+    assert Answer(SO_FAR["counter"]).law(0) == NOTHING
+
+
+def test_widths_are_those_of_the_tick_and_kept() -> None:
+    above, below = Answer(SO_FAR["sums"]), Answer(SO_FAR["arrivals"])
+    contrasts = Contrasts(above, below, 0.95)
+    laws = [each.law(each.public(9)) for each in (above, below)]
+    assert contrasts(8) == contrast_widths(laws[0], laws[1], 1 - 0.95)
+    assert contrasts(8) is contrasts(8)
+    assert contrasts(8) != contrasts(9)
+    near = Contrasts(above, below, 0.95, Fraction(2))
+    assert near(8) == contrast_widths(laws[0], laws[1], 1 - 0.95, Fraction(2)) != contrasts(8)
+
+
+def test_of_gaussian_counts_the_roundings_inside_are_a_part() -> None:
+    counter = GaussianCounter(1, Fraction(2), ADD, 5_000)
+    drift = counter.lattice.drift(4_000)
+    assert drift > 0
+    assert Answer(counter).law(4_000).rest == 0.5 + drift
+
+
+def test_what_decides_has_no_law_of_its_own() -> None:
+    hss = HSS(2, None, TENTH, TENTH, TENTH, ADD, 90)
+    with pytest.raises(NotDerivable, match="noise of HSS depends on what it has decided"):
+        Answer(hss).law((1, 2))

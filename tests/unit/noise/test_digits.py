@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.noise.words import LAST, SEED, Script, middle_word
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream
@@ -23,19 +24,7 @@ from stream_dp.noise.samplers import (
     laplace_sampler,
 )
 
-SEED = bytes(range(32))
 WIDTH = 320
-LARGE = [Fraction(200), Fraction(1000), Fraction(10**6, 7), Fraction(10**9), Fraction(MAX_SCALE)]
-
-
-class Script:
-    """A hand-made source of words."""
-
-    def __init__(self, *words: int) -> None:
-        self._words = list(words)
-
-    def word(self) -> int:
-        return self._words.pop(0)
 
 
 def parts(sampler: Sampler) -> list[Table]:
@@ -48,13 +37,6 @@ def cell_mass(table: Table, cell: int) -> Decimal:
     low = Decimal(cuts.cut(cell - 1, WIDTH)[0]) if cell else Decimal(0)
     high = Decimal(cuts.cut(cell, WIDTH)[0]) if cell < cuts.size else Decimal(1 << WIDTH)
     return (high - low) / (1 << WIDTH)
-
-
-def middle_word(table: Table, cell: int) -> int:
-    floors = table._floors
-    low = floors[cell - 1] if cell else 0
-    high = floors[cell] if cell < len(floors) else 1 << 64
-    return (low + high) // 2
 
 
 def digit_cells(sampler: Sampler, x: int) -> list[int]:
@@ -73,7 +55,10 @@ def mass(scale: Fraction, x: int, *, two_sided: bool) -> Decimal:
     return power * (1 - a) / (1 + a) if two_sided else power * (1 - a)
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(5, 2), Fraction(100), *LARGE])
+@pytest.mark.parametrize(
+    "scale",
+    [Fraction(1, 3), Fraction(5, 2), Fraction(200), Fraction(10**6, 7), Fraction(MAX_SCALE)],
+)
 @pytest.mark.parametrize("two_sided", [True, False])
 def test_every_integer_has_its_probability(scale: Fraction, two_sided: bool) -> None:
     make = laplace_sampler if two_sided else geometric_sampler
@@ -107,11 +92,11 @@ def test_every_integer_of_a_split_scale_is_met_once() -> None:
     assert found == list(range(-len(seconds) * reach, len(seconds) * reach))
 
 
-@pytest.mark.parametrize("scale", [Fraction(3), Fraction(1000), Fraction(10**9)])
+@pytest.mark.parametrize("scale", [Fraction(3), Fraction(10**9)])
 def test_a_tail_restarts_beyond_the_table(scale: Fraction) -> None:
     both = laplace_sampler(scale.numerator, scale.denominator)
     side = geometric_sampler(scale.numerator, scale.denominator)
-    last = (1 << 64) - 2
+    last = LAST - 1
     reach = Split.of(scale).reach
     for sampler, signs in ((both, ((last, 1), (1, -1))), (side, ((last, 1),))):
         top = parts(sampler)[0]
@@ -139,7 +124,7 @@ def test_both_ways_of_drawing_agree_on_rare_words(scale: Fraction) -> None:
         words = words.copy()
         for place, table in enumerate(parts(sampler)):
             words[5 * place : 5 * place + 40 : 3, place] = table._sorted[len(table._sorted) // 2]
-        words[50:60, 0] = (1 << 64) - 2
+        words[50:60, 0] = LAST - 1
         words[60:70, 0] = 1
         spare, same = BitStream(SEED, 2), BitStream(SEED, 2)
         assert sampler.many(words, spare).tolist() == [

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.gaussian import exp_enclosed, floor_exp, mass, weight, weights
+from unit.noise.words import LAST, SEED, Script, middle_word
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream
@@ -25,26 +26,14 @@ from stream_dp.noise.samplers import (
     Blocks,
     GaussianCuts,
     GaussianSampler,
-    Table,
     below_exp_neg,
     gaussian_sampler,
 )
 
-SEED = bytes(range(32))
 WIDTH = 256
 FINE = Fraction(1, 10**50)
-ONE_BLOCK = [Fraction(1, 10**6), Fraction(1, 20), Fraction(1, 3), Fraction(7, 2), Fraction(40)]
-SPLIT = [Fraction(BLOCKS**2 + 1), Fraction(10**9), Fraction(3 * 10**20, 7), Fraction(MAX_VARIANCE)]
-
-
-class Script:
-    """A hand-made source of words."""
-
-    def __init__(self, *words: int) -> None:
-        self.words = list(words)
-
-    def word(self) -> int:
-        return self.words.pop(0)
+ONE_BLOCK = [Fraction(1, 10**6), Fraction(1, 3), Fraction(40)]
+SPLIT = [Fraction(BLOCKS**2 + 1), Fraction(3 * 10**20, 7), Fraction(MAX_VARIANCE)]
 
 
 def cell_mass(cuts: GaussianCuts, cell: int) -> Fraction:
@@ -53,13 +42,6 @@ def cell_mass(cuts: GaussianCuts, cell: int) -> Fraction:
     low = every[cell - 1][0] if cell else 0
     high = every[cell][0] if cell < cuts.size else 1 << WIDTH
     return Fraction(high - low, 1 << WIDTH)
-
-
-def middle_word(table: Table, cell: int) -> int:
-    floors = table._floors
-    low = floors[cell - 1] if cell else 0
-    high = floors[cell] if cell < len(floors) else 1 << 64
-    return (low + high) // 2
 
 
 @pytest.mark.parametrize("variance", ONE_BLOCK)
@@ -113,7 +95,7 @@ def check_coin(make: Callable[[Fraction], GaussianSampler], variance: Fraction) 
             if (
                 border < 1 << bits
             ):  # the first bits of the coin are those of exp(-y): one word more decides
-                after = floor_exp(y, bits + 64) & ((1 << 64) - 1)
+                after = floor_exp(y, bits + 64) & (LAST)
                 for more, taken in ((after - 1, True), (after + 1, False)):
                     found = sampler._proposed([word, low << bits | border], Script(more))
                     assert found == (x if taken else None)
@@ -158,7 +140,7 @@ def test_a_tail_is_its_envelope_and_a_coin(variance: Fraction, sign: int) -> Non
     expected = unit * weight(least, variance)[0] / (1 - again)
     length = cell_mass(cuts, 0 if sign else cuts.size)
     assert abs(length / expected - 1) < Fraction(1, 10**30)
-    word = 1 if sign else (1 << 64) - 2
+    word = 1 if sign else LAST - 1
     low = (1 << shift) // 5
     words = [word, low << (64 - shift)] if shift else [word]
     for beyond in (0, 1, 4):
@@ -167,7 +149,7 @@ def test_a_tail_is_its_envelope_and_a_coin(variance: Fraction, sign: int) -> Non
             Fraction(least << shift) / variance
         )
         assert missing >= 0
-        geometric = [0] * beyond + [(1 << 64) - 1]
+        geometric = [0] * beyond + [LAST]
         found = sampler._proposed(words, Script(*geometric, 0))  # the coin at its lowest: taken
         assert found == (~(x - 1) if sign else x)
         if missing and not shift:
@@ -189,10 +171,10 @@ def test_both_ways_of_drawing_agree_on_rare_words(variance: Fraction) -> None:
     sampler = gaussian_sampler(variance.numerator, variance.denominator)
     words = BitStream(SEED, 1).array(200 * sampler.digits).reshape(200, sampler.digits).copy()
     words[:40:3, 0] = sampler._top._sorted[len(sampler._top._sorted) // 2]
-    words[50:60, 0] = (1 << 64) - 2
+    words[50:60, 0] = LAST - 1
     words[60:70, 0] = 1
     words[100:130, -1] |= np.uint64((1 << 27) - 1)
-    words[150:170, -1] = (1 << 64) - 1
+    words[150:170, -1] = LAST
     spare, same = BitStream(SEED, 2), BitStream(SEED, 2)
     assert sampler.many(words, spare).tolist() == [sampler.one(row, same) for row in words.tolist()]
     assert spare.word() == same.word()
@@ -217,7 +199,7 @@ def test_the_coin_compares_with_the_exponential(y: Fraction, bits: int, words: l
 def test_the_coin_draws_until_it_is_decided() -> None:
     y = Fraction(1, 3)
     border = floor_exp(y, 128)
-    first, second = border >> 64, border & ((1 << 64) - 1)
+    first, second = border >> 64, border & (LAST)
     assert below_exp_neg(y, 0, 0, Script(first, second - 1))
     assert not below_exp_neg(y, 0, 0, Script(first, second + 1))
     assert below_exp_neg(Fraction(0), 0, 0, Script())

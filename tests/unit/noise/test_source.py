@@ -9,15 +9,7 @@ import pytest
 import stream_dp.noise
 
 FILES = sorted(Path(str(stream_dp.noise.__file__)).parent.glob("*.py"))
-NAMES = {
-    "float",
-    "complex",
-    "float64",
-    "float32",
-    "true_divide",
-    "round",
-    "as_integer_ratio",
-}
+NAMES = {"float", "complex", "float64", "float32", "true_divide", "round", "as_integer_ratio"}
 IMPORTS = {
     "array", "bisect", "collections", "cryptography", "dataclasses", "fractions", "functools",
     "numpy", "os", "struct", "typing",

@@ -93,7 +93,7 @@ def test_a_replaced_record_meets_the_claim() -> None:
 def test_two_keys_meet_the_claim(relation: Neighbors, ones: int, pair: Any) -> None:
     """A record that moves to another key, and one at two keys: what costs most of all that records do.
 
-    With four noises a radius of 1 leaves 6 % out; that no smaller claim holds is in test_sums_and_counts.
+    With four noises a radius of 1 leaves 6 % out; that no smaller claim holds is in test_sum_exact.
     """
     both = made(relation, 2, ones, (0, 2), (2, 2))
     assert pair in pairs(relation, 2, ones, 0, 2)
