@@ -13,7 +13,6 @@ SKIPPED = {".git", ".venv", "build", "dist", "node_modules", "__pycache__"}
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """Return the repository's folder."""
     return ROOT
 
 
@@ -60,7 +59,6 @@ def tracked() -> list[Path]:
 
 
 def is_cache(path: Path) -> bool:
-    """Say whether a tool made this file."""
     return any(
         part in SKIPPED or part.endswith((".egg-info", "_cache")) or part == ".hypothesis"
         for part in path.parts

@@ -8,10 +8,7 @@ from architecture.test_architecture_source import Syntax, findings, under
 
 
 def inheritable(tree: ast.Module) -> Iterator[str]:
-    """Find derivations that a subclass would inherit, in classes that are no protocols.
-
-    One that is that of another class and nothing else is checked there.
-    """
+    """Find derivations that a subclass would inherit, unless they are those of another class, in no protocols."""
     for each in ast.walk(tree):
         if not isinstance(each, ast.ClassDef) or "Protocol" in map(ast.unparse, each.bases):
             continue

@@ -45,12 +45,8 @@ def knows_too_much(tree: ast.Module) -> Iterator[str]:
 
 
 def test_operate_prints_nothing(syntax: Syntax) -> None:
-    assert (
-        findings(
-            printing_libraries, syntax, lambda path: under(path, "operate") or under(path, "python")
-        )
-        == []
-    )
+    quiet = findings(printing_libraries, syntax, lambda path: under(path, "operate", "python"))
+    assert quiet == []
 
 
 def test_the_command_line_asks_operate(syntax: Syntax) -> None:
@@ -60,19 +56,12 @@ def test_the_command_line_asks_operate(syntax: Syntax) -> None:
 @pytest.mark.parametrize(
     ("rule", "bad"),
     [
-        (printing_libraries, "from rich.console import Console"),
         (printing_libraries, "def f():\n    import typer"),
         (knows_too_much, "from stream_dp.pipeline.builder import build"),
-        (knows_too_much, "from stream_dp.accounting.amounts_of import text"),
         (knows_too_much, "def f():\n    from stream_dp.engine import engine"),
     ],
 )
 def test_what_is_imported_too_high_is_found(rule: Rule, bad: str) -> None:
     assert len(list(rule(ast.parse(bad)))) == 1
-
-
-def test_right_imports_pass() -> None:
-    tree = ast.parse(
-        "import json\nfrom stream_dp import __version__\nfrom stream_dp.operate.run.run_pipeline import served"
-    )
-    assert list(knows_too_much(tree)) + list(printing_libraries(tree)) == []
+    good = "import json\nfrom stream_dp import __version__\nfrom stream_dp.operate.a import b"
+    assert list(rule(ast.parse(good))) == []

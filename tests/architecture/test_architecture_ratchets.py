@@ -110,7 +110,6 @@ def own_imports(syntax: Syntax) -> list[Path]:
 
 
 def figures(syntax: Syntax) -> dict[str, int]:
-    """Return all figures of a source tree."""
     folders = entries(syntax)
     files = [path for path in syntax if path.name != "__init__.py"]
     alone = [name for name, count in importers(syntax).items() if count == 1]

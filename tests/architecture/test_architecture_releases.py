@@ -75,17 +75,12 @@ def test_releases_have_one_reader(syntax: Syntax) -> None:
     "twin",
     [
         "import json\ndef tick(release): return json.loads(release.body)['tick']",
-        "import json as plain\nfinal = lambda body: plain.loads(body)",
-        "from json import loads\nfinal = map(loads, bodies)",
         "from json import loads as parsed\nparsed(body)",
         "import msgspec\nHEAD = msgspec.json.Decoder(Head)",
-        "import msgspec\ndef head(body): return msgspec.json.decode(body, type=Head)",
         "from msgspec import json\njson.decode(body)",
         "from msgspec.json import decode\ndecode(body)",
         "import msgspec.json as fast\nfast.Decoder(Head)",
-        "from pydantic import TypeAdapter\nTypeAdapter(dict).validate_json(body)",
         "Answer.model_validate_json(body)",
-        "from stream_dp.journal.public_body import decoded_body\ndecoded_body(body, Mine, 1, 'release', '')",
         "from stream_dp.journal import public_body\npublic_body.decoded_body(body, Mine, 1, 'release', '')",
     ],
 )
@@ -97,9 +92,7 @@ def test_a_second_reader_is_found(syntax: Syntax, twin: str) -> None:
 @pytest.mark.parametrize(
     "good",
     [
-        "import json\njson.dumps({})",
         "import msgspec\nmsgspec.json.encode(1)\nmsgspec.msgpack.decode(sealed)",
-        "from stream_dp.journal.commit import decode\ndecode(plain)",
         "from stream_dp.journal.release import read\nread(body)",
     ],
 )

@@ -16,15 +16,8 @@ Rule = Callable[[ast.Module], Iterator[str]]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 SYNCHRONOUS = (
-    "core",
-    "noise",
-    "mechanisms",
-    "accounting",
-    "journal",
-    "records",
-    "statistics",
-    "pipeline",
-)
+    "core", "noise", "mechanisms", "accounting", "journal", "records", "statistics", "pipeline",
+)  # fmt: skip
 MAX_LINES = 900
 RANDOMNESS = ("random", "secrets", "numpy.random")
 SYSTEM_SOURCE = ("urandom", "getrandom")
@@ -32,7 +25,6 @@ NOUNS = re.compile(
     r" (older |dead )?(answers|asks|columns|creations|entries|events|files|games|halts|keys|letters|lines|messages|"
     r"partitions|places|records|releases|rows|snapshots|ticks|updates|users|watches)\b"
 )
-LEANING = ("The same", "So many", "Likewise", "See above", "Ditto", "As above", "As ever")
 
 
 def under(path: Path, *packages: str) -> bool:
@@ -99,7 +91,6 @@ def system_source(tree: ast.Module) -> Iterator[str]:
 
 
 def printing(tree: ast.Module) -> Iterator[str]:
-    """Find calls of print."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="print")):
@@ -117,22 +108,11 @@ def bare_plurals(tree: ast.Module) -> Iterator[str]:
 
 
 def undocumented(tree: ast.Module) -> Iterator[str]:
-    """Find a module without a docstring."""
     if ast.get_docstring(tree) is None:
         yield "the module has no docstring"
 
 
-def leaning(tree: ast.Module) -> Iterator[str]:
-    """Find docstrings that begin by leaning on another one: each is read alone."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | Definition):
-            opening = (ast.get_docstring(node) or "").partition("\n")[0]
-            if re.match(rf"({'|'.join(LEANING)})\b", opening):
-                yield f"{getattr(node, 'name', 'module')}: {opening}"
-
-
 def oversized(lines: Mapping[Path, int]) -> list[str]:
-    """Return which files are too long."""
     return [f"{path}: {count} lines" for path, count in lines.items() if count > MAX_LINES]
 
 
@@ -163,13 +143,10 @@ def test_every_module_says_what_it_is(syntax: Syntax) -> None:
     assert findings(undocumented, syntax, lambda _: True) == []
 
 
-def test_docstrings_stand_alone(syntax: Syntax) -> None:
-    assert findings(leaning, syntax, lambda _: True) == []
-
-
 def test_files_are_small(modules: Mapping[Path, str]) -> None:
     lines = {path: len(source.splitlines()) for path, source in modules.items()}
     assert oversized(lines) == []
+    assert oversized({Path("a"): MAX_LINES, Path("b"): MAX_LINES + 1}) == ["b: 901 lines"]
 
 
 @pytest.mark.parametrize(
@@ -177,22 +154,15 @@ def test_files_are_small(modules: Mapping[Path, str]) -> None:
     [
         (event_loop, "async def f(): ..."),
         (event_loop, "def f():\n    import asyncio.queues"),
-        (event_loop, "from asyncio import Queue"),
         (randomness, "import random"),
-        (randomness, "from secrets import token_bytes"),
         (randomness, "from numpy import random"),
         (randomness, "from numpy.random import default_rng"),
         (randomness, "import numpy as np\nx = np.random.default_rng()"),
         (system_source, "from os import urandom"),
-        (system_source, "import os\nos.urandom(32)"),
         (system_source, "import os\nf = os.getrandom"),
         (printing, "def f():\n    print(1)"),
         (bare_plurals, "f'{done.ticks:,} ticks, {1} release'"),
         (undocumented, ""),
-        (leaning, '"""The same for nightly runs."""'),
-        (leaning, 'def f():\n    """So many creations."""'),
-        (leaning, 'async def _f():\n    """Likewise, later."""'),
-        (leaning, 'class A:\n    def f(self):\n        """See above."""'),
     ],
 )
 def test_rules_can_fail(rule: Rule, bad: str) -> None:
@@ -208,22 +178,7 @@ def test_rules_can_fail(rule: Rule, bad: str) -> None:
         (printing, "console.print(1)"),
         (bare_plurals, "f'{how_many(ticks, noun)}: {name} ends'"),
         (undocumented, '"""M."""\ndef f(): ...'),
-        (
-            leaning,
-            'def f():\n    """Return the same object.\n\n    The same for all."""\ndef g(): ...',
-        ),
     ],
 )
 def test_rules_leave_good_code_alone(rule: Rule, good: str) -> None:
     assert list(rule(ast.parse(good))) == []
-
-
-def test_packages_are_told_apart() -> None:
-    bad = {Path("stream_dp/core/x.py"): ast.parse("import asyncio")}
-    assert findings(event_loop, bad, lambda path: under(path, "core")) != []
-    assert findings(event_loop, bad, lambda path: under(path, "engine")) == []
-    assert not under(Path("stream_dp/core.py"), "core.py")
-
-
-def test_sizes_can_fail() -> None:
-    assert oversized({Path("a"): 900, Path("b"): 901}) == ["b: 901 lines"]

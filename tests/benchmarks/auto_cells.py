@@ -63,16 +63,13 @@ class Cell:
 
     @property
     def runs(self) -> int:
-        """How many are affordable."""
         return 10 if self.ticks < 1 << 16 else 4
 
     @property
     def stream(self) -> Stream:
-        """Its events."""
         return _stream(self.kind, self.width, self.ticks)
 
     def measured(self) -> dict[str, Summary]:
-        """The errors of all forms."""
         truth = _truth(self.kind, self.width, self.ticks)
         return {form: errors(form, self.stream, truth, self.epsilon, self.runs) for form in FORMS}
 
@@ -118,7 +115,6 @@ def regret(found: dict[str, Summary], chosen: str) -> float:
 
 
 def line(cell: Cell, found: dict[str, Summary]) -> tuple[str, list[float]]:
-    """A line of the table, and the regrets."""
     shown = "".join(f"{found[form].rmse:8.1f}/{found[form].largest:<6.0f}" for form in FORMS)
     events, shape = cell.stream.events, SHAPES.get(cell.kind, "zipf")
     chosen = [cell.chosen(*told) for told in ((events, shape), (events, None), (None, None))]

@@ -142,12 +142,10 @@ async def lists(_: str) -> float:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file."""
     file.write_text(text)
 
 
 async def plan(place: str) -> float:
-    """Plan three files of many series."""
     import yaml
 
     from stream_dp.operate.budget_view import PlanView
@@ -252,7 +250,6 @@ async def compared(cases: list[str], trees: list[Path], rounds: int) -> None:
 
 
 def main() -> None:
-    """Read the arguments."""
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE")
     parser.add_argument("--against", type=Path)

@@ -40,8 +40,6 @@ AIRLINES = [f"A{i}" for i in range(16)]
 
 
 class Flight(msgspec.Struct):
-    """What the bare consumer decodes."""
-
     time: str
     airline: str
     destination: str
@@ -56,7 +54,6 @@ class Speed(NamedTuple):
 
     @classmethod
     def of(cls, records: int, began: tuple[float, float], ended: tuple[float, float]) -> "Speed":
-        """So many records between two moments."""
         return cls(*(records / (to - at) for at, to in zip(began, ended, strict=True)))
 
 
@@ -94,7 +91,6 @@ async def produce(bootstrap: str, records: int, size: int) -> tuple[int, int]:
 
 
 async def bare(bootstrap: str, records: int) -> Speed:
-    """The speed of `getmany` and msgspec."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -119,7 +115,6 @@ class Timed:
         self.began: tuple[float, float] | None = None
 
     async def read(self) -> Sequence[Batch]:
-        """Read, and note the first time."""
         self.began = self.began or moment()
         return await self._source.read()
 
@@ -216,7 +211,6 @@ def specification(bootstrap: str, start: int, name: str, conditions: int) -> Pip
 
 
 async def compare(records: int, pairs: int, conditions: int, size: int) -> None:
-    """Print each pair and the median ratios."""
     with tempfile.TemporaryDirectory() as folder:
         async with LocalKafka(Path(folder)) as kafka:
             stamping = {"message.timestamp.type": "LogAppendTime"}
@@ -239,7 +233,6 @@ async def compare(records: int, pairs: int, conditions: int, size: int) -> None:
 
 
 def main() -> None:
-    """Parse arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=3_000_000)
     parser.add_argument("--pairs", type=int, default=7)

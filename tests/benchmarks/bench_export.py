@@ -36,7 +36,6 @@ series: [{name: orders, statistic: histogram, by: country, epsilon: 0.5}]
 
 
 def body(tick: int, totals: np.ndarray) -> bytes:
-    """A release of all bins."""
     end = (START + timedelta(hours=tick + 1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     told = content(Shape.HISTOGRAM, KEYS, totals) | {"band": 137, "confidence": 0.95}
     return write(Released(v=1, sequence=tick, series="orders", tick=tick, end=end, **told))

@@ -66,7 +66,6 @@ def steps() -> None:
 
 
 def main() -> None:
-    """Print both."""
     errors()
     steps()
 

@@ -64,7 +64,6 @@ def missed(name: str, form: str, found: Summary, tree: Summary) -> bool:
 
 
 def line(name: str, form: str, found: Summary, tree: Summary, step: float) -> str:
-    """A line of the table."""
     rmse = f"{found.rmse:8.1f} +-{found.spread:5.1f}{found.rmse / tree.rmse:9.2f}"
     largest = f"{found.largest:9.0f} +-{found.largest_spread:4.0f}"
     bad = "   MISSED" if missed(name, form, found, tree) else ""

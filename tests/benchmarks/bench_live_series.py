@@ -48,14 +48,11 @@ Definition = Mapping[str, Any]
 
 
 class Held(WrappedSource):
-    """Gives nothing before `go` is set."""
-
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self.go = asyncio.Event()
 
     async def read(self) -> Sequence[Batch]:
-        """Wait, then read."""
         await self.go.wait()
         return await super().read()
 
@@ -74,7 +71,6 @@ def alike(number: int, **more: Any) -> list[Definition]:
 
 
 def sets() -> Iterator[tuple[str, list[Definition]]]:
-    """What an analyst may ask for."""
     yield "nothing", []
     yield "100 counts", alike(100, statistic="count")
     yield "100 counts over 8 windows", alike(100, statistic="count", windows=WINDOWS)
@@ -112,7 +108,6 @@ async def measured(folder: Path, definitions: Sequence[Definition], ticks: int) 
 
 
 def released(folder: Path) -> int:
-    """The bytes of all releases."""
     return (folder / "cost.releases.jsonl").stat().st_size
 
 
@@ -124,7 +119,6 @@ def sealed(folder: Path, created: int) -> int:
 
 
 def main() -> None:
-    """Print a table."""
     ticks = int(sys.argv[1]) if len(sys.argv) > 1 else 240
     print(f"{'':34} {'ms':>8} {'released':>12} {'journal':>12}   a tick")
     for name, definitions in sets():

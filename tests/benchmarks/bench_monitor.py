@@ -94,7 +94,6 @@ class Tick:
         )
 
     def alone(self) -> None:
-        """The mechanism."""
         drawn = noise()
         self.state, _ = self.monitor.step(self.state, Update(self.row), drawn)
         self.state, _ = self.monitor.step(self.state, Query(), drawn)
@@ -104,13 +103,10 @@ class Tick:
         self.state, _ = step(self.series, GRID, self.state, 1, 1, self.row, noise())
 
     def asked(self) -> None:
-        """A threshold between two ticks."""
         self.state, _ = self.monitor.step(self.state, ThresholdQuery(10**6, place=17), noise())
 
 
 class Record:
-    """What a decoder makes."""
-
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -199,7 +195,6 @@ def files(watches: int) -> None:
 
 
 def main() -> None:
-    """Print a table."""
     if sys.argv[1:2] == ["files"]:
         return files(int(sys.argv[2]) if len(sys.argv) > 2 else 100_000)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 21

@@ -58,7 +58,6 @@ def thousand_streams(seed: bytes, scale: Fraction) -> None:
 
 
 def main() -> None:
-    """Print microseconds per sample, and the ratio."""
     print(f"samples per batch {SIZE}, best of {REPEATS}; microseconds")
     print(f"{'scale':>12} {'ours':>8} {'OpenDP':>8} {'ratio':>7} {'draw of 1':>10} {'new + 1':>8}")
     seed = fresh_seed()

@@ -41,7 +41,6 @@ class Seconds(Engine):
         self.log.append(release_of(body.encode()))
 
     def step(self) -> None:
-        """Publish one tick of all of them."""
         drawn = random.Random(self.tick)
         for place in range(COUNTS):
             self.publish(f"s{place}", {"value": self.tick + drawn.randint(-9, 9), "band": 12})
@@ -57,7 +56,6 @@ class Seconds(Engine):
 
 
 def public(hours: int) -> dict[str, Any]:
-    """What the API says of them."""
     clock = {**pipeline()["clock"], "step": 1, "horizon": HOUR * hours}
     counts = [described("count", f"s{place}") for place in range(COUNTS)]
     rate = described("count", "rate", windows=["1m", "1h"])
@@ -66,7 +64,6 @@ def public(hours: int) -> dict[str, Any]:
 
 
 async def heap(page: Page) -> float:
-    """What the page's JavaScript holds, in MB."""
     session = await page.context.new_cdp_session(page)
     await session.send("Performance.enable")
     for _ in range(2):  # what the first frees may free more
@@ -80,7 +77,6 @@ async def heap(page: Page) -> float:
 
 
 async def main(hours: int, shown: str) -> None:
-    """Print what the page holds hour by hour."""
     engine = Seconds()
     engine.step()
     async with async_playwright() as playwright, serving(engine.log, public(hours)) as server:

@@ -63,7 +63,6 @@ def ours(rho: Fraction, steps: int) -> Iterator[tuple[str, bool, Measured]]:
 
 
 def line(name: str, pure: bool, found: Measured) -> str:
-    """One line of the table."""
     rmse = math.sqrt(float(np.mean(found.errors**2)))
     worst = float(np.abs(found.errors).max(axis=1).mean())
     runs, claim = len(found.errors), "pure" if pure else "(1, 1e-6)"
@@ -71,7 +70,6 @@ def line(name: str, pure: bool, found: Measured) -> str:
 
 
 def main(all_steps: tuple[int, ...]) -> None:
-    """Print a table for each number of steps."""
     mu = gaussian_budget(ApproxDP(Fraction(EPSILON), Fraction("1e-6")))
     print(f"epsilon {EPSILON:g}, delta {DELTA:g} (mu {float(mu):.5f})")
     rho = mu**2 / 2

@@ -32,8 +32,6 @@ START = datetime(2013, 2, 1, tzinfo=UTC)
 
 
 class Flight(msgspec.Struct, gc=False):
-    """What the bare decoder reads."""
-
     time: str
     airline: str
     destination: str
@@ -59,7 +57,6 @@ def pipeline(conditions: int, *, wall: bool) -> PipelineSpec:
 
 
 def payloads(spec: PipelineSpec) -> list[bytes]:
-    """Flight-like records, 40 per hour."""
     rng, made = random.Random(1), []
     for number in range(RECORDS):
         when = START + timedelta(hours=number // PER_TICK)

@@ -51,7 +51,6 @@ SPEC = PipelineSpec.model_validate(
 
 
 def batches(users: list[int]) -> Iterator[Batch]:
-    """A record of each of these users."""
     for begin in range(0, len(users), AT_ONCE):
         some = users[begin : begin + AT_ONCE]
         values = [

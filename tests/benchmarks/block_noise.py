@@ -23,15 +23,12 @@ class BlockNoise:
         self._left: dict[tuple[str, Fraction], IntArray] = {}
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Draw discrete Laplace noise."""
         return self._taken("laplace", self._stream.laplace, scale, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Draw geometric noise."""
         return self._taken("geometric", self._stream.geometric, scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Draw discrete Gaussian noise."""
         return self._taken("gaussian", self._stream.gaussian, variance, size)
 
     def _taken(

@@ -34,7 +34,6 @@ class Truth:
 
     @property
     def ticks(self) -> int:
-        """How many there are."""
         return len(self.counts)
 
     def held(self, starts: IntArray, values: IntArray, columns: Any) -> tuple[int, int]:

@@ -58,7 +58,6 @@ class Summary:
 
     @classmethod
     def of(cls, found: list[Errors]) -> "Summary":
-        """The summary of some runs."""
         rmses, largest = [one.rmse for one in found], [one.largest for one in found]
         spreads = [
             float(np.std(each, ddof=1)) if len(found) > 1 else 0.0 for each in (rmses, largest)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import accumulate, count
-from pathlib import Path
 from typing import Any
 
 from browser.page_worlds import PATIENCE_MS, Console, port_of
@@ -133,14 +132,14 @@ def batches() -> list[Batch]:
 class Shop:
     """An engine, its page server, and what outlives both."""
 
-    def __init__(self, home: Path, pipeline: dict[str, Any] = SHOP) -> None:
-        """Nothing runs yet; the list of tokens is named by the environment, in `home`."""
+    def __init__(self, pipeline: dict[str, Any] = SHOP) -> None:
+        """Nothing runs yet; the environment names the list of tokens."""
         numbers = count()
         self.world = World(pipeline, seeds=lambda: sha256(b"%d" % next(numbers)).digest())
         self.built = build(PipelineSpec.model_validate(pipeline))
         self.answers: list[bytes] = []
         self.port = free_port()
-        self.home = home
+        self.url = f"http://127.0.0.1:{self.port}/"
         self.tick = 1
 
     def token(self, analyst: str, days: int = 30, made: int = NOW) -> str:
@@ -176,7 +175,6 @@ class Shop:
         await self.public(self.tick)
 
     async def stop(self) -> None:
-        """End the engine, then the page."""
         self.run.stop()
         await self._task
         await self.server.stop()
@@ -188,12 +186,10 @@ class Shop:
         await self.public(self.tick)
 
     async def public(self, tick: int) -> None:
-        """Wait until a tick is public."""
         while self.run.ticks <= tick:  # noqa: ASYNC110 - steps of the loop, no time
             await asyncio.sleep(0)
 
     def latest(self, series: str) -> Any:
-        """The last release of a series."""
         told = [json.loads(body) for body in self.world.bodies]
         return [each for each in told if each["series"] == series][-1]
 
@@ -217,19 +213,20 @@ class Tab:
 
     @classmethod
     async def opened(
-        cls, browser: Browser, shop: Shop, width: int = 1280, height: int = 900
+        cls, browser: Browser, shop: Shop, analyst: str = "", width: int = 1280
     ) -> "Tab":
-        """A tab of its own, which shows the numbers."""
-        context = await browser.new_context(viewport={"width": width, "height": height})
+        """A tab of its own, which shows the numbers; the analyst has logged in."""
+        context = await browser.new_context(viewport={"width": width, "height": 900})
         page = await context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         tab = cls(page)
-        await page.goto(f"http://127.0.0.1:{shop.port}/")
+        await page.goto(shop.url)
         await page.wait_for_selector("#ask-token")
+        if analyst:
+            await tab.enters(shop.token(analyst))
         return tab
 
     async def enters(self, token: str) -> None:
-        """Log in, by keyboard."""
         await self.page.focus("#ask-token")
         await self.page.keyboard.type(token)
         await self.page.keyboard.press("Enter")
@@ -245,8 +242,13 @@ class Tab:
             else:
                 await field.fill(value)
 
+    async def only_gifts(self, which: str) -> None:
+        """Ask about some records only."""
+        await self.page.click("text=Only some records")
+        await self.page.select_option("[name=where-field]", "gift")
+        await self.page.select_option("[name=where-value]", which)
+
     async def by(self, which: str, value: str) -> None:
-        """Choose an error or a price."""
         await self.page.check(f"#ask-exact-{which}")
         await self.page.fill(f".ask-form [name={which}]", value)
 
@@ -265,15 +267,15 @@ class Tab:
         assert await self.asks() == name
 
     async def left(self, epsilon: str) -> None:
-        """Wait until so much is left."""
         await self.page.locator(
             "[data-ask=left]", has_text=re.compile(f"^ε {epsilon} left$")
         ).wait_for()
 
-    async def knows(self, name: str) -> None:
-        """Wait until the tab has heard who asked this."""
-        await self.page.evaluate(LOOK)
-        await self.page.wait_for_selector(f"[data-query='{name}']", state="attached")
+    async def ends(self, name: str) -> None:
+        card = self.page.locator(f".card[data-series={name}]")
+        await card.get_by_role("button", name="End this question").click()
+        await card.get_by_role("button", name="End it for good").click()
+        await self.page.wait_for_selector(f"[data-query={name}].halted", state="attached")
 
     async def asks(self) -> str:
         """Confirm, and return the name of the series."""

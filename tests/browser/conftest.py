@@ -11,10 +11,8 @@ from typing import Final
 import pytest
 import pytest_asyncio
 from browser.ask_worlds import MANY, Shop
-from browser.page_worlds import FLAGS, HISTORY, PATIENCE_MS, Engine, chromium, serving
+from browser.page_worlds import FLAGS, PATIENCE_MS, Engine, chromium, past
 from playwright.async_api import Browser, async_playwright
-
-from stream_dp.server.server import PageServer
 
 _HERE = Path(__file__).parent
 _LOOP: Final = "session"
@@ -29,7 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(loop_scope=_LOOP, scope="session")
 async def chromium_of_session() -> AsyncIterator[Browser]:
-    """One headless Chromium."""
     path = chromium()
     async with async_playwright() as playwright:
         opened = await playwright.chromium.launch(
@@ -50,24 +47,14 @@ async def browser(chromium_of_session: Browser) -> AsyncIterator[Browser]:
 @pytest.fixture
 def engine() -> Engine:
     """An engine with a history."""
-    made = Engine()
-    for _ in range(HISTORY):
-        made.step()
-    return made
-
-
-@pytest_asyncio.fixture(loop_scope=_LOOP)
-async def server(engine: Engine) -> AsyncIterator[PageServer]:
-    """A server of that engine's log."""
-    async with serving(engine.log) as made:
-        yield made
+    return past().again()
 
 
 @pytest_asyncio.fixture(loop_scope=_LOOP)
 async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
     """An engine of which analysts ask, with its page and its list of tokens."""
     monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
-    async with Shop(tmp_path) as made:
+    async with Shop() as made:
         yield made
 
 
@@ -75,5 +62,5 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
     """As `shop`, with many series to compare with."""
     monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
-    async with Shop(tmp_path, MANY) as made:
+    async with Shop(MANY) as made:
         yield made

@@ -1,20 +1,22 @@
 """What the tests of the page share: synthetic pipelines and engines, a server of them, what a tab is asked.
 
 Rules: everything the browser shows comes over HTTP from a `PageServer`; waits are for conditions in the page, never
-for a time. `STREAM_DP_REQUIRE=browser` turns a missing browser into a failure; `STREAM_DP_SCREENSHOT` names a file
-for the desktop picture.
+for a time. `STREAM_DP_REQUIRE=browser` turns a missing browser into a failure.
 """
 
 import asyncio
+import csv
+import io
 import json
 import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,7 +26,7 @@ from pydantic import TypeAdapter
 
 from stream_dp.journal.release import release_of
 from stream_dp.server.server import PageServer
-from stream_dp.server.view import PublicView, ReleaseLog
+from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
 from stream_dp.statistics import Series
 
 START = datetime(2013, 1, 1, 10, tzinfo=UTC)
@@ -56,6 +58,8 @@ AIRLINES = [
     for line in ("UA,B6,EV,DL,AA,MQ,US,9E", "WN,VX,FL,AS,F9,YV,HA,OO")
     for pair in line.split(",")
 ]
+BLUE = (59, 91, 219)
+"""What lines are drawn in."""
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -101,31 +105,25 @@ def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
 
 def described(statistic: str, name: str, **more: Any) -> dict[str, Any]:
     """What the API says of a series of the file."""
-    spec = TypeAdapter(Series).validate_python(
-        {"statistic": statistic, "name": name, "epsilon": "1", **more}
-    )
-    return spec.described()
+    entry = {"statistic": statistic, "name": name, "epsilon": "1", **more}
+    return _adapter().validate_python(entry).described()
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(Series)  # dear, so no module makes it when it is imported
 
 
 def plan() -> dict[str, Any]:
-    """What `stream-dp plan --json` says, in short."""
-    mechanisms = {
-        "departures": "counter (3-ary tree)",
-        "busiest_destination": "HSS of a maximum",
-        "by_destination": "HSS",
-        "late_departures": "multi-SVT, re-armed",
-    }
-    epsilon = {"departures": 0.1, "busiest_destination": 0.2}
-    leaves = [
-        node(
-            name,
-            f"{mechanism} is ε-DP for continual input",
-            "[HSV] Section 7",
-            [{"name": "sensitivity 1", "holds": True, "why": "one event changes one row by 1"}],
-            epsilon.get(name, 0.3),
-        )
-        for name, mechanism in mechanisms.items()
-    ]
+    leaves, series = [], []
+    for name, mechanism, epsilon in (
+        ("departures", "counter (3-ary tree)", 0.1), ("busiest_destination", "HSS of a maximum", 0.2),
+        ("by_destination", "HSS", 0.3), ("late_departures", "multi-SVT, re-armed", 0.3),
+    ):  # fmt: skip
+        held = {"name": "sensitivity 1", "holds": True, "why": "one event changes one row by 1"}
+        rule = f"{mechanism} is ε-DP for continual input"
+        leaves.append(node(name, rule, "[HSV] Section 7", [held], epsilon))
+        series.append({**planned(name, 160, HORIZON), "mechanism": mechanism, "epsilon": epsilon})
     conditions = [
         {"name": "same neighbour relation", "holds": True, "why": "add_remove everywhere"},
         {"name": "parameters fixed before the first tick", "holds": True, "why": ""},
@@ -138,20 +136,16 @@ def plan() -> dict[str, Any]:
         "unit": "event",
         "neighbors": "add_remove",
         "horizon": HORIZON,
-        "series": [
-            {
-                "name": name,
-                "mechanism": mechanism,
-                "why": "",
-                "epsilon": epsilon.get(name, 0.3),
-                "delta": 0,
-                "predicted_error": [{"tick": HORIZON, "error": 160, "confidence": 0.95}],
-            }
-            for name, mechanism in mechanisms.items()
-        ],
+        "series": series,
         "derivation": tree,
         "promise": {"epsilon": 1, "delta": 0, "filter": "pure", "derivation": tree},
     }
+
+
+def planned(name: str, error: float, tick: int) -> dict[str, Any]:
+    errors = [{"tick": tick, "error": error, "confidence": 0.95}]
+    known = {"mechanism": "M", "why": "", "epsilon": 0.1, "delta": 0}
+    return {"name": name, **known, "predicted_error": errors}
 
 
 def node(
@@ -162,7 +156,6 @@ def node(
     epsilon: float,
     premises: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """A node of a derivation."""
     return {
         "subject": subject,
         "rule": rule,
@@ -193,7 +186,6 @@ class Engine:
     """Publishes releases like an engine would; its log outlives the server."""
 
     def __init__(self) -> None:
-        """Start at tick 0."""
         self.log = ReleaseLog()
         self.tick = 0
         self._sequence = 0
@@ -201,8 +193,15 @@ class Engine:
         self._weights = [400 / (rank + 4) ** 1.3 for rank in range(len(DESTINATIONS))] + [0.02]
         self._counts = [0.0] * (len(DESTINATIONS) + 1)
 
+    def again(self) -> "Engine":
+        """An engine with the same history and a future of its own; a history is made once for many tests."""
+        made = copy(self)
+        made.log, made._counts = restored(self.log), list(self._counts)
+        made._random = random.Random()
+        made._random.setstate(self._random.getstate())
+        return made
+
     def step(self) -> None:
-        """Publish the releases of one tick."""
         busy = 0.15 + max(0.0, 1 - abs((self.tick + 10) % 24 - 14) / 9)
         for index, weight in enumerate(self._weights):
             self._counts[index] += weight * busy * self._random.uniform(0.02, 0.14)
@@ -256,6 +255,23 @@ class Engine:
                 await task
 
 
+def restored(log: ReleaseLog) -> ReleaseLog:
+    """The log that a restarted engine makes from its sink: the same bytes."""
+    made = ReleaseLog()
+    for release in log.since(NOTHING):
+        made.append(release)
+    return made
+
+
+@cache
+def past() -> Engine:
+    """The one engine with a history; `again` has it for a test."""
+    made = Engine()
+    for _ in range(HISTORY):
+        made.step()
+    return made
+
+
 class Console:
     """Everything the page complained about."""
 
@@ -269,6 +285,8 @@ class Console:
     def _hear(self, message: ConsoleMessage) -> None:
         if self.tolerant and "net::ERR_" in message.text:
             return  # the browser's own words on a connection that was cut
+        if "willReadFrequently" in message.text:
+            return  # that is about the tests, which read pixels
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 
@@ -326,9 +344,30 @@ async def opened(
     return page
 
 
+@asynccontextmanager
+async def showing(
+    browser: Browser,
+    engine: Engine,
+    public: dict[str, Any] | None = None,
+    query: str = "",
+    script: str = "",
+    width: int = 1280,
+    **view: Any,
+) -> AsyncIterator[Page]:
+    """A page of this engine, all drawn, that complains of nothing; `script` runs before its own."""
+    async with serving(engine.log, public, **view) as server:
+        page = await blank(browser, viewport={"width": width, "height": 900})
+        console = Console(page)
+        await page.add_init_script(script)
+        await page.goto(server.url + query)
+        await drawn(page)
+        yield page
+        assert console.complaints == []
+
+
 async def drawn(page: Page) -> None:
     """Wait until there are cards, and all of them show their releases, with what was released before."""
-    await page.wait_for_selector(".card.scalar[data-tick]")
+    await page.wait_for_selector(".card[data-tick]")
     await page.evaluate(BOARD)
     await page.wait_for_function(ALL_DRAWN)
 
@@ -355,13 +394,48 @@ async def no_gaps(page: Page) -> None:
 
 
 async def text(page: Page, selector: str) -> str:
-    """The text of an element."""
     return await page.inner_text(selector)
 
 
-async def picture(page: Page, name: str) -> None:
-    """Further pictures beside the one of `STREAM_DP_SCREENSHOT`, for the eye."""
-    target = os.environ.get("STREAM_DP_SCREENSHOT")
-    if target:
-        path = Path(target)
-        await page.screenshot(path=path.with_stem(f"{path.stem}-{name}"), full_page=True)
+async def texts(page: Page, selector: str) -> list[str]:
+    return await page.locator(selector).all_inner_texts()
+
+
+async def readout(page: Page, card: str, key: str) -> str:
+    """What a chart says of the moment that this key leads to."""
+    await page.focus(f"{card} .chart")
+    await page.keyboard.press(key)
+    return await text(page, f"{card} .readout")
+
+
+async def pixels(page: Page, card: str, *colours: tuple[int, ...]) -> list[int]:
+    """How many pixels of a card's chart have each colour: red, green, blue, least and most opacity."""
+    found: list[int] = await page.evaluate(
+        """([card, colours]) => {
+            const canvas = document.querySelector(card + " canvas");
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const many = colours.map(() => 0);
+            for (let at = 0; at < data.length; at += 4) colours.forEach(([red, green, blue, least, most], place) => {
+                const near = [red, green, blue].every((part, offset) => Math.abs(data[at + offset] - part) <= 6);
+                if (near && data[at + 3] >= least && data[at + 3] <= most) many[place] += 1;
+            });
+            return many;
+        }""",
+        [card, colours],
+    )
+    return found
+
+
+async def saved(page: Page, series: str, what: str) -> tuple[str, bytes]:
+    """Press a card's button and return the file's name and content."""
+    async with page.expect_download() as waits:
+        await page.click(f"[data-series={series}] .card-tools button >> text={what}")
+    download = await waits.value
+    content = await asyncio.to_thread((await download.path()).read_bytes)
+    return download.suggested_filename, content
+
+
+async def saved_rows(page: Page, series: str) -> list[dict[str, str]]:
+    name, content = await saved(page, series, "CSV")
+    assert name == f"{series}.csv"
+    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))

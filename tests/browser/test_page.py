@@ -1,151 +1,207 @@
-"""The page in a real Chromium, fed by a task that publishes synthetic releases."""
+"""The page in a real Chromium, fed by a task that publishes releases: what a reader sees first, and restarts."""
 
 import json
-import os
+from typing import Any
 
 import pytest
 from browser.page_worlds import (
+    BLUE,
     HISTORY,
     HORIZON,
     Console,
     Engine,
-    blank,
-    drawn,
+    described,
     no_gaps,
     opened,
-    picture,
+    past,
     pipeline,
+    pixels,
+    plan,
     port_of,
     reaches,
+    restored,
     serving,
+    showing,
     shows,
     text,
+    texts,
 )
-from playwright.async_api import Browser, CDPSession
-
-from stream_dp.journal.release import release_of
-from stream_dp.server.server import PageServer
-from stream_dp.server.view import ReleaseLog
+from playwright.async_api import Browser
 
 pytestmark = pytest.mark.browser
 
-FRAMES = """number => new Promise(done => {
-    const frame = () => number-- > 0 ? requestAnimationFrame(frame) : done();
-    frame();
-})"""
+DEPARTURES, DESTINATIONS, LATE = (
+    f"[data-series={name}]" for name in ("departures", "by_destination", "late_departures")
+)
+TOLD = {
+    "title": "Departures so far",
+    "description": "Scheduled departures of three airports, by local hour.",
+    "unit": "flights",
+    "where": ["delay at least 15", "airline one of AA, UA"],
+}
 
-WHOLE = """() => {
-    const { tick, received } = document.querySelector("[data-series=departures]").dataset;
-    return Number(received) === Number(tick) + 1;
-}"""
-"""Whether a line has all there is."""
+
+async def test_values_move_with_bands_and_budget(browser: Browser, engine: Engine) -> None:
+    async with showing(browser, engine) as page:
+        before = await text(page, f"{DEPARTURES} .value")
+        async with engine.running():
+            await reaches(page, HISTORY + 20)
+        await shows(page, "live")
+
+        assert await text(page, f"{DEPARTURES} .value") != before
+        assert await text(page, f"{DEPARTURES} .band") == "± 45"
+        assert await text(page, "#promise .plain") == (
+            "No single event can be told from these numbers: with or without it each picture is at most "
+            "2.72 times as likely."
+        )
+        await page.click("#promise .exactly summary")
+        assert "(ε = 1, δ = 0)-DP" in await text(page, ".dp")
+        assert "add or remove one event" in await text(page, "#promise")
+        assert await text(page, "[data-budget=spent]") == "ε 0.9"
+        assert await text(page, "[data-budget=left]") == "0.1 left"
+        assert await page.locator(".budget-bar .piece").count() == 4
+        await no_gaps(page)
 
 
-async def test_values_move_with_bands_and_budget(
-    browser: Browser, server: PageServer, engine: Engine
+async def test_bands_are_drawn(browser: Browser, engine: Engine) -> None:
+    async with showing(browser, engine) as page:
+        line, shaded = await pixels(page, DEPARTURES, (*BLUE, 201, 255), (*BLUE, 31, 79))
+        assert line > 300
+        assert shaded > 2 * line
+        whiskers = page.locator(f"{DESTINATIONS} .whisker")
+        assert await whiskers.count() == 15
+        box = await whiskers.first.bounding_box()
+        assert box is not None
+        assert box["width"] > 2
+
+
+async def test_an_open_table_has_the_newest_values_and_says_what_is_noise(
+    browser: Browser, engine: Engine
 ) -> None:
-    page = await blank(browser, viewport={"width": 1280, "height": 900})
-    console = Console(page)
-    await page.goto(server.url)
-    await drawn(page)
-    before = await text(page, "[data-series=departures] .value")
-
-    async with engine.running():
-        await reaches(page, HISTORY + 20)
-    await shows(page, "live")
-
-    assert await text(page, "[data-series=departures] .value") != before
-    assert await text(page, "[data-series=departures] .band") == "± 45"
-    assert await text(page, "#promise .plain") == (
-        "No single event can be told from these numbers: with or without it each picture is at most "
-        "2.72 times as likely."
-    )
-    await page.click("#promise .exactly summary")
-    assert "(ε = 1, δ = 0)-DP" in await text(page, ".dp")
-    assert "add or remove one event" in await text(page, "#promise")
-    assert await text(page, "[data-budget=spent]") == "ε 0.9"
-    assert await text(page, "[data-budget=left]") == "0.1 left"
-    assert await page.locator(".budget-bar .piece").count() == 4
-    await no_gaps(page)
-    assert console.complaints == []
+    async with showing(browser, engine) as page:
+        # the values come within the second in which the table is filled once, and nothing after them
+        await page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
+        await page.click(f"{DESTINATIONS} summary")
+        row = page.locator(f"{DESTINATIONS} tbody tr", has_text="ORD")
+        await row.wait_for()
+        before = await row.inner_text()
+        engine.step()
+        value = json.loads(engine.log.latest()["by_destination"].body)["values"]["ORD"]
+        assert f"{value:,}" not in before
+        await row.filter(has_text=f"{value:,}").wait_for()
+        await page.fill(f"{DESTINATIONS} input", "other")
+        (rest,) = await texts(page, f"{DESTINATIONS} tbody tr")
+        assert "noise" in rest
 
 
-async def test_bands_are_drawn(browser: Browser, server: PageServer) -> None:
-    page = await opened(browser, server.url)
-
-    band = await page.evaluate(
-        """() => {
-            const canvas = document.querySelector("[data-series=departures] canvas");
-            const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            let shaded = 0, line = 0;
-            for (let at = 0; at < data.length; at += 4) {
-                if (data[at] !== 59 && Math.abs(data[at] - 59) > 4 || data[at + 2] < 200) continue;
-                if (data[at + 3] > 200) line += 1;
-                else if (data[at + 3] > 30 && data[at + 3] < 80) shaded += 1;
-            }
-            return {shaded, line};
-        }"""
-    )
-    assert band["line"] > 300
-    assert band["shaded"] > 2 * band["line"]
-    whiskers = page.locator("[data-series=by_destination] .whisker")
-    assert await whiskers.count() == 15
-    box = await whiskers.first.bounding_box()
-    assert box is not None
-    assert box["width"] > 2
-
-
-async def test_noise_is_labelled_and_all_keys_can_be_filtered(
-    browser: Browser, server: PageServer
-) -> None:
-    page = await opened(browser, server.url)
-
-    await page.click("[data-series=by_destination] summary")
-    await page.fill("[data-series=by_destination] input", "other")
-
-    row = page.locator("[data-series=by_destination] tbody tr")
-    assert await row.count() == 1
-    assert "noise" in await row.inner_text()
-
-
-async def test_an_open_table_has_the_newest_values(
-    browser: Browser, server: PageServer, engine: Engine
-) -> None:
-    """Also where they come within the second in which it is filled once, and nothing after them."""
-    page = await opened(browser, server.url)
-    await page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
-    card = "[data-series=by_destination]"
-    await page.click(f"{card} summary")
-    row = page.locator(f"{card} tbody tr", has_text="ORD")
-    await row.wait_for()
-    before = await row.inner_text()
-    engine.step()
-    value = json.loads(engine.log.latest()["by_destination"].body)["values"]["ORD"]
-    assert f"{value:,}" not in before
-    await row.filter(has_text=f"{value:,}").wait_for()
-
-
-async def test_alerts_count_and_explain_their_band(
-    browser: Browser, server: PageServer, engine: Engine
-) -> None:
-    page = await opened(browser, server.url)
+async def test_alerts_count_and_explain_their_band(browser: Browser, engine: Engine) -> None:
     releases = engine.log.series_between("late_departures", 0, HORIZON)
-    exact = sum("AA" in json.loads(release.body)["fired"] for release in releases)
+    fired = sum("AA" in json.loads(release.body)["fired"] for release in releases)
+    async with showing(browser, engine) as page:
+        row = page.locator(f"{LATE} tbody tr", has_text="AA")
+        assert await row.locator(".number").first.inner_text() == str(fired)
+        assert "about 100 ± 17 events" in await text(page, f"{LATE} .note")
 
-    row = page.locator("[data-series=late_departures] tbody tr", has_text="AA")
-    assert await row.locator(".number").first.inner_text() == str(exact)
-    assert "about 100 ± 17 events" in await text(page, "[data-series=late_departures] .note")
+
+async def test_alerts_of_active_keys_come_first(browser: Browser) -> None:
+    series = [described("alerts", "late_departures", by="airline", threshold=100)]
+    engine = Engine()
+    for key in ("OO", "HA"):
+        engine.publish("late_departures", {"fired": [key], "band": 17})
+        engine.tick += 1
+    async with showing(browser, engine, {**pipeline(), "series": series}) as page:
+        assert (await texts(page, f"{LATE} tbody th"))[:2] == ["HA", "OO"]
 
 
-async def test_the_derivation_can_be_read(browser: Browser, server: PageServer) -> None:
-    page = await opened(browser, server.url)
+async def test_content_comes_before_privacy_and_privacy_before_its_proof(
+    browser: Browser, engine: Engine
+) -> None:
+    async with showing(browser, engine) as page:
+        top = "part => document.querySelector(part).getBoundingClientRect().top"
+        tops = [await page.evaluate(top, part) for part in (".card", "#promise", "#proof")]
+        assert tops == sorted(tops)
+        for hidden in (".dp", ".legend", "#proof .step >> nth=0"):
+            assert not await page.locator(hidden).is_visible(), hidden
+        meter = page.get_by_role("meter")
+        assert await meter.get_attribute("aria-valuenow") == "90.0"
+        spent = "Privacy budget: ε 0.9 of 1 spent, 0.1 left"
+        assert await meter.get_attribute("aria-valuetext") == spent
 
-    await page.click("#proof summary")
 
-    assert await page.locator("#proof .step").count() == 5
-    assert await page.locator("#proof .conditions .ok").count() == 6
-    assert "[HSV] Thm 4.10" in await text(page, "#proof")
-    assert await page.locator("#proof .subject").first.inner_text() == "flights"
+async def test_the_derivation_is_one_click_away_and_on_no_card(
+    browser: Browser, engine: Engine
+) -> None:
+    async with showing(browser, engine) as page:
+        assert "HSS" not in await text(page, "#cards")
+        row = page.locator("#made-by_destination")
+        assert not await row.is_visible()
+        await page.click(f"{DESTINATIONS} .card-foot a")
+        await row.wait_for()
+        assert (await row.locator("td").first.inner_text()).startswith("HSS")
+        assert await page.locator("#proof .made tbody tr").count() == len(plan()["series"])
+        assert await page.locator("#proof .step").count() == 5
+        assert await page.locator("#proof .conditions .ok").count() == 6
+        assert "[HSV] Thm 4.10" in await text(page, "#proof")
+        assert await page.locator("#proof .subject").first.inner_text() == "flights"
+
+
+async def test_a_card_says_what_its_operator_says_under_one_name(
+    browser: Browser, engine: Engine
+) -> None:
+    first = {**pipeline()["series"][0], **TOLD}
+    async with showing(browser, engine, {**pipeline(), "series": [first]}) as page:
+        assert await text(page, f"{DEPARTURES} .description") == TOLD["description"]
+        assert await texts(page, f"{DEPARTURES} .where li") == TOLD["where"]
+        figure = (await text(page, f"{DEPARTURES} .figure")).split()
+        assert figure == ["14,896", "flights", "±", "45"]
+        await page.click("#budget summary")
+        await page.click("#proof summary")
+        for place in (f"{DEPARTURES} h3", "#budget .legend-name", "#made-departures th"):
+            assert await page.locator(place).first.inner_text() == "Departures so far", place
+
+
+USERS = {"name": "(user, day)", "field": "customer", "max_events": 3, "per": "1d"}
+PROMISES: list[tuple[dict[str, Any], dict[str, str], str]] = [
+    ({}, {"epsilon": "2.48", "delta": "0"},
+     "No single event can be told from these numbers: with or without it each picture is at most 12 times "
+     "as likely."),
+    ({"neighbors": "replace"}, {"epsilon": "0.5", "delta": "0"},
+     "No single event can be told from these numbers: with it or with another in its place each picture is "
+     "at most 1.65 times as likely."),
+    ({"unit": "user", "users": USERS}, {"epsilon": "1", "delta": "0.000000001"},
+     "No single customer's events of one day can be told from these numbers: with or without them "
+     "each picture is at most 2.72 times as likely, apart from a probability of 1.0e-9."),
+    ({"unit": "user", "users": {**USERS, "name": "(user, 36h)", "per": "36h"}}, {"epsilon": "1", "delta": "0"},
+     "No single customer's events of one window of 36 hours can be told from these numbers: with or without them "
+     "each picture is at most 2.72 times as likely."),
+    ({"unit": "user", "users": {**USERS, "per": None}, "neighbors": "replace_any_tick"},
+     {"epsilon": "3", "delta": "0"},
+     "No single customer's events can be told from these numbers: with them or with others in their place "
+     "each picture is at most 20.1 times as likely."),
+    ({}, {"epsilon": "10", "delta": "0"},
+     "One event may show in these numbers: with or without it each picture is at most 2.21e+4 times as "
+     "likely."),
+]  # fmt: skip
+
+
+async def test_the_plain_line_says_what_is_promised_and_rounds_up(browser: Browser) -> None:
+    plainly = "async ([pipeline, plan]) => (await import('./promise.js')).plainly(pipeline, plan)"
+    never_below = """async () => {
+        const { atMost } = await import('./format.js');
+        const wrong = [];
+        for (let epsilon = 0; epsilon < 40; epsilon += 0.0137) {
+            const told = Number(atMost(Math.exp(epsilon)).replaceAll(',', ''));
+            const excess = told / Math.exp(epsilon) - 1;
+            if (!(excess >= -1e-9 && excess <= 0.0101)) wrong.push([epsilon, told]);
+        }
+        return wrong;
+    }"""
+    async with showing(browser, past()) as page:
+        for public, promise, line in PROMISES:
+            neighbors = {key: public[key] for key in public.keys() & {"neighbors"}}
+            told = [{**pipeline(), **public}, {**plan(), **neighbors, "promise": promise}]
+            assert await page.evaluate(plainly, told) == line
+        assert await page.evaluate(never_below) == []
 
 
 async def test_the_page_survives_an_engine_restart(browser: Browser, engine: Engine) -> None:
@@ -159,33 +215,19 @@ async def test_the_page_survives_an_engine_restart(browser: Browser, engine: Eng
     for _ in range(30):
         engine.step()  # committed before the crash, published after it
 
-    async with serving(restored(engine.log), port=port_of(page)):
+    async with serving(restored(engine.log), port=port_of(page)), engine.running():
         await reaches(page, engine.tick - 1)
         await shows(page, "live")
-
         await no_gaps(page)
     assert console.complaints == []
 
 
-async def test_values_move_on_after_a_restart(browser: Browser, engine: Engine) -> None:
+async def test_another_pipeline_loads_everything_anew(browser: Browser, engine: Engine) -> None:
     async with serving(engine.log) as first:
         page = await opened(browser, first.url)
-    await shows(page, "reconnecting")
-    async with serving(engine.log, port=port_of(page)), engine.running():
-        await reaches(page, HISTORY + 10)
-
-        await no_gaps(page)
-
-
-async def test_another_fingerprint_loads_everything_anew(browser: Browser, engine: Engine) -> None:
-    async with serving(engine.log) as first:
-        page = await opened(browser, first.url)
-
-    other = {**pipeline("f2"), "name": "other_flights"}
-    async with serving(engine.log, other, port_of(page)):
-        await page.wait_for_function(
-            "() => document.getElementById('name').textContent === 'other flights'"
-        )
+    async with serving(engine.log, {**pipeline("f2"), "name": "other_flights"}, port_of(page)):
+        renamed = "() => document.getElementById('name').textContent === 'other flights'"
+        await page.wait_for_function(renamed)
 
 
 async def test_a_log_that_begins_again_loads_everything_anew(
@@ -193,14 +235,12 @@ async def test_a_log_that_begins_again_loads_everything_anew(
 ) -> None:
     async with serving(engine.log) as first:
         page = await opened(browser, first.url)
-
     young = Engine()
     for _ in range(20):
         young.step()
     async with serving(young.log, port=port_of(page)):
-        await page.wait_for_function(
-            "() => [...document.querySelectorAll('.card')].every(card => Number(card.dataset.tick) === 19)"
-        )
+        ticks = "() => [...document.querySelectorAll('.card')].every(card => card.dataset.tick === '19')"
+        await page.wait_for_function(ticks)
         young.step()
         await reaches(page, 20)
         await no_gaps(page)
@@ -208,63 +248,27 @@ async def test_a_log_that_begins_again_loads_everything_anew(
 
 async def test_the_end_is_shown(browser: Browser, engine: Engine) -> None:
     short = {**pipeline(), "clock": {**pipeline()["clock"], "horizon": HISTORY}}
-    async with serving(engine.log, short) as server:
-        page = await opened(browser, server.url)
+    async with showing(browser, engine, short) as page:
         await shows(page, "ended")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_phone_needs_no_sideways_scroll(
-    browser: Browser, server: PageServer, scheme: str
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+async def test_the_first_chart_is_above_the_fold(
+    browser: Browser, engine: Engine, width: int, height: int
 ) -> None:
-    page = await opened(browser, server.url, 360, 740, color_scheme=scheme)
-    await page.click("#proof summary")
-    await page.click("[data-series=by_destination] summary")
-    await page.wait_for_selector("[data-series=by_destination] tbody tr")
-
-    width = await page.evaluate("document.documentElement.scrollWidth")
-    assert width <= 360
-    await picture(page, "phone-" + scheme)
-
-
-async def test_a_year_of_ticks_stays_smooth(browser: Browser, engine: Engine) -> None:
-    while engine.tick < HORIZON - 60:
-        engine.step()
-    async with serving(engine.log) as server, engine.running():
-        page = await opened(browser, server.url)
-        await page.click("#windows button:last-child")
-        await reaches(page, HORIZON - 40)
-        await page.wait_for_function(WHOLE)
-        session = await page.context.new_cdp_session(page)
-        await session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        before = await busy(session)
-        await page.evaluate(FRAMES, 60)
-        spent = await busy(session) - before
-        await picture(page, "year")
-    assert 0 < spent < 60 * 0.05  # of the processor, not of the clock: 50 ms for a frame
+    first, *others = pipeline()["series"]
+    public = {**pipeline(), "series": [{**first, **TOLD}, *others]}
+    async with serving(engine.log, public) as server:
+        page = await opened(browser, server.url, width, height)
+        box = await page.locator(".card .chart canvas").first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= height
+        assert await page.evaluate("scrollY") == 0
 
 
-async def test_the_screenshot_for_the_readme(
-    browser: Browser, server: PageServer, engine: Engine
-) -> None:
-    page = await opened(browser, server.url, 1280, 1000)
-    async with engine.running():
-        await reaches(page, HISTORY + 5)
-    await shows(page, "live")
-    target = os.environ.get("STREAM_DP_SCREENSHOT")
-    taken = await page.screenshot(path=target, full_page=True)
-    assert taken.startswith(b"\x89PNG")
-
-
-async def busy(session: CDPSession) -> float:
-    """The seconds of processor time that the page's main thread has used."""
-    answer = await session.send("Performance.getMetrics")
-    return next(float(m["value"]) for m in answer["metrics"] if m["name"] == "TaskDuration")
-
-
-def restored(log: ReleaseLog) -> ReleaseLog:
-    """The log a restarted engine makes from its sink: the same bytes."""
-    made = ReleaseLog()
-    for release in log.since(-1):
-        made.append(release_of(release.body))
-    return made
+async def test_a_phone_needs_no_sideways_scroll(browser: Browser, engine: Engine) -> None:
+    async with showing(browser, engine, width=360) as page:
+        await page.click("#proof summary")
+        await page.click(f"{DESTINATIONS} summary")
+        await page.wait_for_selector(f"{DESTINATIONS} tbody tr")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360

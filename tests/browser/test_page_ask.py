@@ -5,7 +5,7 @@ import re
 
 import pytest
 from browser.ask_worlds import Shop, Tab, nothing_exact
-from browser.page_worlds import blank, picture
+from browser.page_worlds import blank
 from playwright.async_api import Browser, Route
 
 from stream_dp.pipeline.spec import PipelineSpec
@@ -15,14 +15,12 @@ pytestmark = pytest.mark.browser
 
 
 async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
     await tab.fills("count", {"windows": "3h"})
     await tab.by("error", "60")
-    told = await tab.prices()
-    assert "It costs ε" in told
-    assert "Left after it" in told
-    await picture(tab.page, "ask-price")
+    price = await tab.prices()
+    assert "It costs ε" in price
+    assert "Left after it" in price
     first = await tab.asks()
     assert first == "count"
 
@@ -34,9 +32,7 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     second = await tab.asks()
 
     await tab.fills("sum", {"of": "amount", "clamp": "0", "clamp-2": "999999999"})
-    await tab.page.click("text=Only some records")
-    await tab.page.select_option("[name=where-field]", "gift")
-    await tab.page.select_option("[name=where-value]", "false")
+    await tab.only_gifts("false")
     await tab.by("epsilon", "0.1")
     await tab.prices()
     third = await tab.asks()
@@ -47,108 +43,83 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
         await tab.page.wait_for_selector(f".card[data-series='{name}'][data-tick='{shop.tick}']")
         await tab.page.wait_for_selector(f"[data-query='{name}']")
     rows = tab.page.locator("#queries tbody tr")
-    assert await rows.locator("td:first-of-type").all_inner_texts() == [
-        *("Pipeline file",) * 2,
-        *("ann",) * 3,
-    ]
-    asked = await tab.page.locator(f"[data-query='{second}'] > *").all_inner_texts()
-    assert asked[:4] == ["Histogram by country", "ann", "histogram", "0.2"]
-    assert (asked[4].split()[0], asked[5]) == (
-        "3",
-        "runs",
-    )  # a long tick: it began with the next one
+    askers = await rows.locator("td:first-of-type").all_inner_texts()
+    assert askers == ["Pipeline file"] * 2 + ["ann"] * 3
+    cells = await tab.page.locator(f"[data-query='{second}'] > *").all_inner_texts()
+    assert cells[:4] == ["Histogram by country", "ann", "histogram", "0.2"]
+    # its ticks are long: it began with the next one
+    assert (cells[4].split()[0], cells[5]) == ("3", "runs")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
 
 
-NOTHING_BESIDE = "No series here tells such numbers yet"
+COMPARED: list[tuple[str, dict[str, str], str, str | None]] = [
+    ("count", {"windows": "3h"}, "", "rate"),
+    ("count", {"windows": "6h"}, "", None),
+    ("count", {"windows": "3h"}, "true", None),
+    ("count", {"windows": "3h"}, "false", "rate_no_gift"),
+    ("count", {}, "false", "orders_no_gift"),
+    ("sum", {"of": "amount", "clamp": "0", "clamp-2": "100"}, "", "amounts"),
+    ("sum", {"of": "amount", "clamp": "0", "clamp-2": "90"}, "", None),
+    ("sum", {"of": "items", "clamp": "0", "clamp-2": "100"}, "", None),
+    ("histogram", {"by": "country"}, "", "by_country"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("statistic", "fields", "gift", "beside"),
-    [
-        ("count", {}, "false", "orders_no_gift"),
-        ("count", {"windows": "3h"}, "", "rate"),
-        ("count", {"windows": "6h"}, "", None),
-        ("count", {"windows": "3h"}, "true", None),
-        ("count", {"windows": "3h"}, "false", "rate_no_gift"),
-        ("sum", {"of": "amount", "clamp": "0", "clamp-2": "100"}, "", "amounts"),
-        ("sum", {"of": "amount", "clamp": "0", "clamp-2": "90"}, "", None),
-        ("sum", {"of": "items", "clamp": "0", "clamp-2": "100"}, "", None),
-        ("histogram", {"by": "country"}, "", "by_country"),
-        ("histogram", {"by": "country"}, "true", None),
-    ],
-)  # fmt: skip
 async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
-    browser: Browser,
-    many: Shop,
-    statistic: str,
-    fields: dict[str, str],
-    gift: str,
-    beside: str | None,
+    browser: Browser, many: Shop
 ) -> None:
     """The same window, field and condition, in the window whose error is told; its number is that of its release."""
-    tab = await Tab.opened(browser, many)
-    await tab.enters(many.token("ann"))
-    await tab.fills(statistic, fields)
-    if gift:
-        await tab.page.click("text=Only some records")
-        await tab.page.select_option("[name=where-field]", "gift")
-        await tab.page.select_option("[name=where-value]", gift)
-    await tab.by("epsilon", "0.2")
-    told = await tab.prices()
-    if beside is None:
-        assert NOTHING_BESIDE in told
-        return
-    found = re.search(r"Beside ([^,]+)(?:, (\w+))?, which shows ([\d,]+) now", told)
-    assert found is not None, told
-    name, key, number = found.groups()
-    assert name.replace(" ", "_") == beside
-    released = many.latest(beside)
-    part = released["windows"][fields["windows"]] if "windows" in released else released
-    value = part["value"] if key is None else max(part["values"].values())
-    assert number.replace(",", "") == str(value)
+    tab = await Tab.opened(browser, many, "ann")
+    for case in COMPARED:
+        statistic, fields, gift, beside = case
+        await tab.page.reload()
+        await tab.page.wait_for_selector(".ask-form")
+        await tab.fills(statistic, fields)
+        if gift:
+            await tab.only_gifts(gift)
+        await tab.by("epsilon", "0.2")
+        price = await tab.prices()
+        if beside is None:
+            assert "No series here tells such numbers yet" in price, case
+            continue
+        found = re.search(r"Beside ([^,]+)(?:, (\w+))?, which shows ([\d,]+) now", price)
+        assert found is not None, case
+        name, key, number = found.groups()
+        assert name.replace(" ", "_") == beside, case
+        released = many.latest(beside)
+        part = released["windows"][fields["windows"]] if "windows" in released else released
+        value = part["value"] if key is None else max(part["values"].values())
+        assert number.replace(",", "") == str(value), case
 
 
 async def test_what_is_mostly_noise_is_asked_by_a_second_button(
     browser: Browser, shop: Shop
 ) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
+    await tab.fills("alerts", {"by": "country", "threshold": "500"})
+    await tab.by("epsilon", "0.9")
+    assert re.search(r"False alarm per key and day\s+below", await tab.prices())
+    clear = await tab.asks()  # by one button
     await tab.fills("alerts", {"by": "country", "threshold": "50", "name": "noisy"})
     await tab.by("epsilon", "0.01")
-    told = await tab.prices()
-    assert re.search(
-        r"False alarm per key and day\s+at most \d+(\.\d+)?%, while the count stays at 25", told
-    )
+    alarm = r"False alarm per key and day\s+at most \d+(\.\d+)?%, while the count stays at 25"
+    assert re.search(alarm, await tab.prices())
     again = tab.page.get_by_role("button", name="Ask it all the same")
     assert not await again.is_visible()
     await tab.page.click(".ask-answer button.primary")
     await again.wait_for()
-    warned = await tab.page.inner_text(".ask-noise")
-    assert re.search(
-        r"This would be mostly noise: .* the band of ± \d+ is not less than the threshold", warned
-    )
-    assert shop.running == {}
-    await picture(tab.page, "ask-noise")
+    why = r"This would be mostly noise: .* the band of ± \d+ is not less than the threshold"
+    assert re.search(why, await tab.page.inner_text(".ask-noise"))
+    assert shop.running == {clear: "ann"}
     await again.click()
     await tab.page.wait_for_selector(".ask-done")
-    assert shop.running == {"noisy": "ann"}
+    assert shop.running == {clear: "ann", "noisy": "ann"}
     assert tab.console.complaints == []
 
 
-async def test_what_is_no_noise_is_asked_by_one_button(browser: Browser, shop: Shop) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
-    await tab.fills("alerts", {"by": "country", "threshold": "500"})
-    await tab.by("epsilon", "0.9")
-    assert re.search(r"False alarm per key and day\s+below", await tab.prices())
-    name = await tab.asks()
-    assert shop.running == {name: "ann"}
-
-
 async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, shop: Shop) -> None:
-    """Before, it would propose one of them, and compare a number with none."""
+    # before, it would propose a taken name, and compare a number with nothing
     page = await blank(browser)
     asked, held, given = list[Route](), asyncio.Event(), asyncio.Event()
 
@@ -160,7 +131,7 @@ async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, sh
         await route.continue_()
 
     await page.route("**/api/queries", hold)
-    await page.goto(f"http://127.0.0.1:{shop.port}/")
+    await page.goto(shop.url)
     await held.wait()
     assert await page.is_hidden("#ask")
     given.set()
@@ -168,14 +139,12 @@ async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, sh
 
 
 async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, shop: Shop) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("bob"))
+    tab = await Tab.opened(browser, shop, "bob")
     await tab.fills("count", {})
     await tab.by("error", "2")
-    told = await tab.prices()
-    assert "It does not fit; nothing was spent" in told
-    assert "Of your ε 0.5 you have spent ε 0, and ε 0.5 is left" in told
-    await picture(tab.page, "ask-refusal")
+    refusal = await tab.prices()
+    assert "It does not fit; nothing was spent" in refusal
+    assert "Of your ε 0.5 you have spent ε 0, and ε 0.5 is left" in refusal
     await tab.page.click("text=Take ε 0.5")
     await tab.page.wait_for_selector("text=It costs ε 0.5")
     assert await tab.page.input_value("[name=epsilon]") == "0.5"
@@ -189,12 +158,10 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     assert tab.console.complaints == []
 
 
-async def test_a_price_is_gone_once_the_question_is_another_one(
+async def test_a_price_is_gone_once_the_question_is_another_question(
     browser: Browser, shop: Shop
 ) -> None:
-    """Else its button would ask what the form does not show any more."""
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
     for change in (tab.fills("sum", {}), tab.by("epsilon", "0.3")):
         await tab.fills("count", {})
         await tab.by("epsilon", "0.2")
@@ -205,8 +172,7 @@ async def test_a_price_is_gone_once_the_question_is_another_one(
 
 
 async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
     await tab.question("count", "short_lived", "0.75")
     await shop.go(2)
     await tab.left("0.25")
@@ -214,9 +180,7 @@ async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> No
     await card.get_by_role("button", name="End this question").click()
     await card.get_by_role("button", name="Keep it").click()
     assert shop.running == {"short_lived": "ann"}
-    await card.get_by_role("button", name="End this question").click()
-    await card.get_by_role("button", name="End it for good").click()
-    await tab.page.wait_for_selector("[data-query=short_lived].halted", state="attached")
+    await tab.ends("short_lived")
     assert shop.running == {}
     await tab.left("1")
     await tab.question("count", "next", "0.9")
@@ -228,8 +192,7 @@ async def test_what_has_no_room_says_what_to_end(
     browser: Browser, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PipelineSpec, "live_room", property(lambda _: LiveRoom(1, 99)))
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
     await tab.question("count", "first", "0.1")
     await tab.fills("count", {"name": "second"})
     await tab.by("epsilon", "0.1")
@@ -237,12 +200,8 @@ async def test_what_has_no_room_says_what_to_end(
         "Live series: second is one series more, and analyst ann has 1 of the 1 that may run at once (queries.series), "
         "so none fits; halt first"
     )
-    await picture(tab.page, "ask-no-room")
     await shop.go()
-    card = tab.page.locator(".card[data-series=first]")
-    await card.get_by_role("button", name="End this question").click()
-    await card.get_by_role("button", name="End it for good").click()
-    await tab.page.wait_for_selector("[data-query=first].halted", state="attached")
+    await tab.ends("first")
     assert "It costs ε 0.1" in await tab.prices()
     assert await tab.asks() == "second"
     assert shop.running == {"second": "ann"}
@@ -251,14 +210,11 @@ async def test_what_has_no_room_says_what_to_end(
 async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     browser: Browser, shop: Shop
 ) -> None:
-    """That of the window that is asked for is on the card what it was in the preview."""
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
     await tab.fills("count", {"windows": "3 hours"})
     await tab.by("epsilon", "0.5")
-    found = re.search(
-        r"± (\d+) events in a single tick, ± (\d+) events in 3 hours", await tab.prices()
-    )
+    errors = r"± (\d+) events in a single tick, ± (\d+) events in 3 hours"
+    found = re.search(errors, await tab.prices())
     assert found is not None
     single, three = map(int, found.groups())
     assert single < three
@@ -271,47 +227,41 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
 
 
 async def test_what_an_error_is_for_is_told_with_it(browser: Browser, shop: Shop) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("bob"))
+    tab = await Tab.opened(browser, shop, "bob")
     await tab.fills("mean", {"of": "amount", "clamp": "0", "clamp-2": "600"})
-    for epsilon, said in (("0.2", "95% of the time, at tick"), ("0.9", "95% of the time, for")):
+    for epsilon, words in (("0.2", "95% of the time, at tick"), ("0.9", "95% of the time, for")):
         await tab.by("epsilon", epsilon)
-        told = await tab.prices()
-        assert said in told
-        assert re.search(r"% of the time[^\n]*, for 1,000 records", told)
-    assert tab.console.complaints == []
+        price = await tab.prices()
+        assert words in price
+        assert re.search(r"% of the time[^\n]*, for 1,000 records", price)
 
 
-@pytest.mark.parametrize(
-    ("statistic", "fields", "said", "where"),
-    [
-        ("count", {"windows": "soon"}, "Over the last: must be a duration", "windows"),
-        ("quantiles", {"of": "amount"}, "Numbers count from … to …: is missing", "clamp"),
-        ("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "9", "at": "most"}, "Which shares: must be", "at"),
-    ],
-)  # fmt: skip
-async def test_a_complaint_names_the_field_and_leads_to_it(
-    browser: Browser, shop: Shop, statistic: str, fields: dict[str, str], said: str, where: str
-) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
-    await tab.fills(statistic, fields)
-    told = await tab.prices()
-    assert told.startswith(said)
-    assert "column" not in told
-    assert await tab.page.evaluate("document.activeElement.name") == where
-    assert await tab.page.locator("[aria-invalid]").count() == 1
-    assert "`" not in await tab.page.inner_text("#ask-about")
+COMPLAINTS: list[tuple[str, dict[str, str], str, str]] = [
+    ("count", {"windows": "soon"}, "Over the last: must be a duration", "windows"),
+    ("quantiles", {"of": "amount"}, "Numbers count from … to …: is missing", "clamp"),
+    ("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "9", "at": "most"}, "Which shares: must be", "at"),
+]  # fmt: skip
+
+
+async def test_a_complaint_names_the_field_and_leads_to_it(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop, "ann")
+    for statistic, fields, words, where in COMPLAINTS:
+        await tab.fills(statistic, fields)
+        complaint = await tab.prices()
+        assert complaint.startswith(words)
+        assert "column" not in complaint
+        assert await tab.page.evaluate("document.activeElement.name") == where
+        assert await tab.page.locator("[aria-invalid]").count() == 1
+        assert "`" not in await tab.page.inner_text("#ask-about")
 
 
 async def test_an_error_that_no_price_reaches_leads_to_prices(browser: Browser, shop: Shop) -> None:
-    tab = await Tab.opened(browser, shop)
-    await tab.enters(shop.token("ann"))
+    tab = await Tab.opened(browser, shop, "ann")
     await tab.fills("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "1000", "at": "50%"})
     assert "events in rank" in await tab.prices()
     await tab.fills("sum", {"of": "amount", "clamp": "0", "clamp-2": "999999999"})
     assert "no epsilon up to 100" in await tab.prices()
     await tab.page.click("text=See how far off ε 0.1 is")
-    told = tab.page.locator(".ask-answer", has_text="It costs ε 0.1")
-    await told.wait_for()
-    assert "of amount" in await told.inner_text()
+    price = tab.page.locator(".ask-answer", has_text="It costs ε 0.1")
+    await price.wait_for()
+    assert "of amount" in await price.inner_text()

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from live_acts import create_series
-from unit.journal.runtime_worlds import HORIZON, WIDTH, Router, World, batches, plan
+from unit.journal.runtime_worlds import HORIZON, WIDTH, Router, World, plan
 from unit.journal.seed_worlds import definition
 from unit.live.live_series_worlds import Stopping
 from unit.live.live_series_worlds import World as LiveWorld
@@ -41,7 +41,6 @@ class _WideRouter(Router):
         self._row = np.full(WIDE, count)
 
     def route(self, batch: Batch) -> Routed:
-        """Route one batch."""
         assert batch.mark is not None
         return Routed({batch.mark: self._row}, (), {batch.mark: 1})
 
@@ -50,7 +49,6 @@ class _AtOnce(MemorySource):
     """Gives all it has with the first read."""
 
     async def read(self) -> Sequence[Batch]:
-        """Everything, then the end."""
         left, self._left = self._left, []
         return left
 
@@ -76,7 +74,6 @@ class _AllThatMayBe(Stopping):
     """Gives with one read all that it may."""
 
     async def read(self) -> Sequence[Batch]:
-        """Batches up to the limit."""
         found = [*await super().read()]
         while found and self._left and (self._left[0].mark or 0) <= self.limit:
             found += await super().read()
@@ -108,7 +105,6 @@ async def test_the_bound_holds_after_a_series_was_created(monkeypatch: pytest.Mo
 async def test_a_reader_that_begins_again_without_the_bound_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The twin."""
     again = Reader.again
 
     async def all_at_once(self: Reader, cut: Cut) -> None:
@@ -122,7 +118,6 @@ async def test_a_reader_that_begins_again_without_the_bound_is_seen(
 async def test_without_the_bound_a_commit_is_as_large_as_all_its_ticks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The twin, and that the check sees it."""
     monkeypatch.setattr(run_config, "COMMIT_BYTES", 10**9)
     sizes = await commit_sizes(monkeypatch, MANY)
     assert [ticks for ticks, _ in sizes] == [0, HORIZON]
@@ -139,7 +134,6 @@ def test_the_number_of_ticks_comes_from_width_and_keys() -> None:
 
 
 def closed(tick: int) -> ClosedTick:
-    """A tick without anything."""
     return ClosedTick(tick, np.zeros(1, np.int64), {}, {}, {}, dead_letters.DeadLetters(), 0, 0)
 
 
@@ -178,13 +172,3 @@ def test_a_cut_keeps_of_pending_rows_what_is_not_zero() -> None:
     assert {tick: row.tolist() for tick, row in again.pending.items()} == {
         tick: row.tolist() for tick, row in rows.items()
     }
-
-
-async def test_a_journal_with_pending_rows_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as without a restart: see `test_recovery`; here that there was something pending."""
-    world = World(plan(group=3), batches(5))
-    await asyncio.wait_for(world.run(), 60)
-    assert any(commit.pending for commit in world.commits())
-    assert all(
-        count for c in world.commits() for row in c.pending.values() for count in row.values()
-    )

@@ -2,24 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from unit.journal.runtime_worlds import HORIZON, HeldJournal, Router, Waiting, World, batches, plan
+from unit.journal.runtime_worlds import HORIZON, HeldJournal, Router, Waiting, World, batches
 
-from stream_dp.core.time import TickGrid
-from stream_dp.engine.actor import Actor, Halt, Snapshot
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Routed
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySource
 from stream_dp.journal.commit import DeadLetter
-from stream_dp.mechanisms.states import STATES
-from stream_dp.noise import NoiseStream
 
 
 async def test_stop_before_the_start_charges_and_reads_nothing() -> None:
@@ -65,6 +60,8 @@ async def test_a_failure_of_the_source_comes_as_itself(error: Exception) -> None
         await world.run(source=source)
     assert caught.value is error
     assert source.closed
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_failure_elsewhere_does_not_cancel_the_commit() -> None:
@@ -101,36 +98,6 @@ async def test_a_cancelled_engine_finishes_its_commit() -> None:
     assert len(world.store.commits) == 3
     await world.run()
     assert len(world.bodies) == 3 * HORIZON
-
-
-async def test_cancelled_while_a_mechanism_works() -> None:
-    world = World()
-    one, *others = world.plan.series
-    tasks: list[asyncio.Task[None]] = []
-
-    def band(tick: int, state: Any) -> int:
-        if tick == 3:
-            tasks[0].cancel()
-        return 7
-
-    world.plan = replace(world.plan, series=(replace(one, band=band), *others))
-    tasks.append(asyncio.create_task(world.run()))
-    with pytest.raises(asyncio.CancelledError):
-        await tasks[0]
-    world.plan = replace(world.plan, series=(one, *others))
-    await world.run()
-
-
-async def test_no_task_outlives_the_engine() -> None:
-    world = World()
-    source = Waiting(world.batches[:6])
-    task = asyncio.create_task(world.run(source=source))
-    await source.reached.wait()
-    source.release.set_exception(WorldError("no broker"))
-    with pytest.raises(WorldError):
-        await task
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_failing_mechanism_ends_the_run() -> None:
@@ -185,13 +152,6 @@ async def test_a_second_engine_fences_the_first() -> None:
     assert world.bodies == bodies
 
 
-async def test_no_series_reads_anothers_columns() -> None:
-    world = World()
-    await world.run()
-    names = [release.series for release in world.commits()[1].releases]
-    assert names == ["total", "by_key", "alerts"]
-
-
 async def test_an_empty_source_is_a_valid_stream() -> None:
     given = [Batch(p, (), (), 1, mark=23) for p in (0, 1)]
     world = World(batches=given)
@@ -204,26 +164,6 @@ async def test_the_end_of_a_source_before_the_horizon_ends_the_run() -> None:
     world = World(batches=[batch for batch in batches() if (batch.mark or 0) < 10])
     await world.run()
     assert 0 < len(world.bodies) < 72
-
-
-async def test_commits_are_grouped_when_the_engine_is_behind() -> None:
-    world = World(plan(group=5), batches=[Batch(p, (), (), 1, mark=23) for p in (0, 1)])
-    await world.run()
-    sizes = [len(commit.ticks) for commit in world.commits()]
-    assert max(sizes) < 2 * 5
-    assert len(sizes) < 1 + 24
-
-
-async def test_an_actor_answers_in_order_and_halts() -> None:
-    plan = World().plan
-    one = plan.series[0]
-    state = one.mechanism.init(NoiseStream(bytes(32), 0))
-    actor = Actor(one, TickGrid(0, 1000, None), state)
-    reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    await actor.send(Snapshot(STATES.encode, reply))
-    await actor.send(Halt())
-    await actor.run()
-    assert await reply == STATES.encode(state)
 
 
 async def test_logs_stay_empty(caplog: pytest.LogCaptureFixture) -> None:
@@ -250,10 +190,3 @@ async def test_what_the_world_knows_of_the_journal_is_asked_first() -> None:
     with pytest.raises(FailClosed, match="set back"):
         await world.run(journal=_Unread(world.store))
     assert world.store.commits == []
-
-
-def test_the_batches_of_these_tests_are_not_trivial() -> None:
-    given: Sequence[Batch] = batches()
-    assert any(b"junk" in batch.payloads for batch in given)
-    marks = [batch.mark for batch in given if batch.partition == 0]
-    assert len(marks) < 24

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +91,6 @@ def commit(sequence: int, *ticks: int) -> Commit:
 
 
 async def committed(gate: Gate, one: Commit) -> None:
-    """Seal and commit."""
     await gate.commit(one, gate.seal(one)[0])
 
 
@@ -152,14 +150,6 @@ async def test_blocks_are_cut_by_tick_numbers_alone(
     assert [release.body for release in made.told] == made.sink.bodies
 
 
-async def test_the_end_of_the_horizon_flushes_a_partial_block() -> None:
-    made = await world(block=4, horizon=6)
-    await committed(made.gate, commit(0, 0, 1, 2, 3, 4))
-    assert made.sink.blocks == [[0, 0, 1, 1, 2, 2, 3, 3]]
-    await committed(made.gate, commit(1, 5))
-    assert made.sink.blocks[1:] == [[4, 4, 5, 5]]
-
-
 async def test_a_block_is_held_until_its_time() -> None:
     made = await world(block=2, hold=500)
     task = asyncio.create_task(committed(made.gate, commit(0, 0, 1, 2, 3)))
@@ -172,13 +162,6 @@ async def test_a_block_is_held_until_its_time() -> None:
         assert len(made.sink.blocks) == visible
     await task
     assert made.sink.blocks == [[0, 0, 1, 1], [2, 2, 3, 3]]
-
-
-async def test_what_is_already_due_is_not_held() -> None:
-    made = await world(hold=500)
-    made.clock.advance(10 * STEP)
-    await committed(made.gate, commit(0, 0, 1))
-    assert made.sink.blocks == [[0, 0], [1, 1]]
 
 
 async def test_what_an_earlier_engine_did_not_publish_comes_first() -> None:
@@ -225,28 +208,3 @@ async def test_the_manual_clock() -> None:
         await settle()
         last.cancel()
     assert (woken, clock.sleepers, clock.now()) == ([5, 20, 30, 40], (), 40)
-
-
-class _Looked:
-    """A release that counts how often its tick is looked at."""
-
-    looks = 0
-
-    def __init__(self, release: Release) -> None:
-        self._release = release
-
-    @property
-    def tick(self) -> int:
-        _Looked.looks += 1
-        return self._release.tick
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._release, name)
-
-
-async def test_many_blocks_that_wait_are_looked_at_a_few_times_each() -> None:
-    made = await world()
-    waiting: list[Any] = [_Looked(each) for each in releases(*range(500))]
-    await made.gate.publish(waiting)
-    assert [len(block) for block in made.sink.blocks] == [2] * 500
-    assert _Looked.looks <= 10 * len(waiting)

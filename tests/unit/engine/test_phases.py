@@ -19,7 +19,6 @@ from stream_dp.files.memory import MemoryJournal, MemorySource
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TABLES: list[Table[Any]] = [ENGINE, LEASE]
 KINDS: list[type[Enum]] = [EnginePhase, LeasePhase]
-MOVES = [(table, phase, then) for table in TABLES for phase, then in product(table, table)]
 
 
 def standing(table: Table[Any], phase: Enum) -> Lifecycle[Any]:
@@ -36,42 +35,24 @@ def standing(table: Table[Any], phase: Enum) -> Lifecycle[Any]:
 
 
 @pytest.mark.parametrize(("table", "kind"), list(zip(TABLES, KINDS, strict=True)), ids=lambda x: "")
-def test_a_table_is_complete(table: Table[Any], kind: type[Enum]) -> None:
-    """Every phase has its line, can be reached, and may end somewhere."""
+def test_a_move_is_in_the_table_or_changes_nothing(table: Table[Any], kind: type[Enum]) -> None:
     assert set(table) == set(kind)
-    for phase in kind:
-        assert standing(table, phase).phase is phase
     assert any(not after for after in table.values())
-
-
-@pytest.mark.parametrize(("table", "phase", "then"), MOVES, ids=lambda x: getattr(x, "name", ""))
-def test_a_move_is_in_the_table_or_changes_nothing(
-    table: Table[Any], phase: Enum, then: Enum
-) -> None:
-    lifecycle = standing(table, phase)
-    reached = {one for one in table if lifecycle.reached(one).is_set()}
-    if then in table[phase]:
-        lifecycle.move(then)
-        assert lifecycle.phase is then
-        assert lifecycle.reached(then).is_set()
-        return
-    with pytest.raises(IllegalMove, match=f"{then.name} does not follow {phase.name}"):
-        lifecycle.move(then)
-    assert lifecycle.phase is phase
-    assert {one for one in table if lifecycle.reached(one).is_set()} == reached
-    assert lifecycle.over == (not table[phase])
-    assert phase.name in repr(lifecycle)
-
-
-async def test_what_was_reached_stays_reached() -> None:
-    lifecycle = Lifecycle(ENGINE)
-    waiting = asyncio.create_task(lifecycle.reached(EnginePhase.RECOVERING).wait())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    lifecycle.move(EnginePhase.RECOVERING)
-    lifecycle.move(EnginePhase.FAILED)
-    assert await waiting
-    assert not lifecycle.reached(EnginePhase.RUNNING).is_set()
+    for phase, then in product(table, table):
+        lifecycle = standing(table, phase)
+        assert lifecycle.phase is phase
+        reached = {each for each in table if lifecycle.reached(each).is_set()}
+        if then in table[phase]:
+            lifecycle.move(then)
+            assert lifecycle.phase is then
+            assert lifecycle.reached(then).is_set()
+            continue
+        with pytest.raises(IllegalMove, match=f"{then.name} does not follow {phase.name}"):
+            lifecycle.move(then)
+        assert lifecycle.phase is phase
+        assert {each for each in table if lifecycle.reached(each).is_set()} == reached
+        assert lifecycle.over == (not table[phase])
+        assert phase.name in repr(lifecycle)
 
 
 def test_the_page_is_the_tables() -> None:
@@ -97,18 +78,15 @@ class Seen(MemorySource):
         self.phases: list[EnginePhase] = []
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Note the phase."""
         self.phases.append(self.engine.phase)
         return await super().open(origin)
 
     async def read(self) -> Any:
-        """Note the phase of the first read."""
         if len(self.phases) == 1:
             self.phases.append(self.engine.phase)
         return await super().read()
 
     async def close(self) -> None:
-        """Note the phase."""
         self.phases.append(self.engine.phase)
 
 
@@ -132,22 +110,8 @@ async def test_an_engine_goes_through_its_phases_once() -> None:
             await asked
 
 
-async def test_an_engine_that_is_stopped_first_still_recovers_and_is_ready() -> None:
-    world = World()
-    engine = world.engine()
-    engine.stop()
-    assert phase_of(engine) is EnginePhase.NEW
-    assert not engine.ready.is_set()
-    await engine.run()
-    assert engine.ready.is_set()
-    assert phase_of(engine) is EnginePhase.ENDED
-
-
 class Deaf(MemoryJournal):
-    """Its world is gone."""
-
     async def open(self) -> None:
-        """Fail."""
         raise WorldError("no broker")
 
 

@@ -1,4 +1,4 @@
-"""Ids, rates and numbers of answers: an id is used once for ever, and what is remembered has a bound."""
+"""Ids, rates and numbers of answers: an id is used once for ever, memory is bounded, an answer is given again."""
 
 import json
 from dataclasses import replace
@@ -9,10 +9,12 @@ from live_acts import drained
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.messages.addressed import Addressed
+from stream_dp.engine.messages.answering import recorded
 from stream_dp.engine.messages.conversation import (
     LONGEST_MS,
     PLACES,
     Conversation,
+    body_of,
     error_of,
     not_accepted,
     refusal_of,
@@ -26,6 +28,7 @@ from stream_dp.errors import (
     UnknownMechanism,
     UsageError,
 )
+from stream_dp.files.memory import MemoryAnswers
 from stream_dp.journal.answer_body import (
     AnswerCut,
     RefusalKind,
@@ -44,7 +47,6 @@ AT = AnswerCut.before(5, TickGrid(0, HOUR))
 def message(
     name: str, until: int = NOW + HOUR, analyst: str = "", text: bytes = b"{}"
 ) -> Addressed:
-    """A message."""
     return Addressed(name, analyst, operator=True, until=until, do="list", text=text)
 
 
@@ -67,7 +69,6 @@ def test_an_id_is_used_once_also_for_another_text() -> None:
 
 
 def test_the_same_message_is_the_one_with_the_same_content() -> None:
-    """Whatever else its text says, and also after a restart."""
     conversation, first = Conversation(), replace(message("a", text=b"first"), content=b"what")
     assert kind_of(conversation, first) == ""
     again = Conversation()
@@ -80,6 +81,8 @@ def test_the_same_message_is_the_one_with_the_same_content() -> None:
 
 def test_a_refusal_says_what_is_wrong_with_the_time_and_what_to_do() -> None:
     conversation = Conversation()
+    for until in (NOW, NOW + LONGEST_MS):
+        assert kind_of(Conversation(), message("a", until)) == ""
     for until, why in (
         (NOW - 1, "until: lay before the moment at which the message arrived; send it again with"),
         (NOW + LONGEST_MS + 1, "until: lies more than 24 hours after the moment at which it"),
@@ -89,16 +92,7 @@ def test_a_refusal_says_what_is_wrong_with_the_time_and_what_to_do() -> None:
         assert refused.value.kind == "expired"
 
 
-@pytest.mark.parametrize(
-    ("until", "kind"),
-    [(NOW - 1, "expired"), (NOW, ""), (NOW + LONGEST_MS, ""), (NOW + LONGEST_MS + 1, "expired")],
-)
-def test_a_message_is_valid_for_a_day_at_most(until: int, kind: str) -> None:
-    assert kind_of(Conversation(), message("a", until)) == kind
-
-
 def test_what_is_remembered_lies_within_two_days() -> None:
-    """Whatever the stamps and the ends; also of a queue that was not read for long."""
     random = Random(5)
     conversation, stamp = Conversation(per_tick=10**9), NOW
     for number in range(5000):
@@ -111,7 +105,6 @@ def test_what_is_remembered_lies_within_two_days() -> None:
 
 
 def test_the_very_same_copy_is_never_accepted_again() -> None:
-    """A copy keeps its text, and so its `until`: at any later stamp it is used or expired."""
     random = Random(6)
     conversation, sent, stamp = Conversation(per_tick=10**9), list[Addressed](), NOW
     for number in range(3000):
@@ -126,7 +119,6 @@ def test_the_very_same_copy_is_never_accepted_again() -> None:
 
 @pytest.mark.parametrize(("later", "kind"), [(LONGEST_MS - 1, "repeated"), (LONGEST_MS, "expired")])
 def test_what_is_just_forgotten_has_just_expired(later: int, kind: str) -> None:
-    """To the millisecond: no moment lies between the two at which a late copy would be accepted."""
     conversation, said = Conversation(), message("a", NOW)
     assert kind_of(conversation, said) == ""
     assert kind_of(conversation, message("b", NOW + LONGEST_MS), NOW + later) == ""
@@ -171,11 +163,8 @@ def test_a_restart_remembers_at_least_as_much() -> None:
 
 def test_the_rate_is_of_each_analyst_and_each_tick_also_after_a_restart() -> None:
     conversation = Conversation(per_tick=2)
-    assert [kind_of(conversation, message(f"a{n}", analyst="ann")) for n in range(3)] == [
-        "",
-        "",
-        "rate",
-    ]
+    kinds = [kind_of(conversation, message(f"a{n}", analyst="ann")) for n in range(3)]
+    assert kinds == ["", "", "rate"]
     assert kind_of(conversation, message("b", analyst="bob")) == ""
     answers = drained(conversation, AT)
     conversation.ticked()
@@ -210,22 +199,6 @@ def test_all_refusals_between_two_ticks_share_an_answer_with_a_count_of_each_rea
     assert conversation.waits
 
 
-def test_refusals_of_one_kind_for_two_reasons_are_counted_apart() -> None:
-    conversation = Conversation()
-    for place, until in enumerate((NOW - 1, NOW - 2, NOW + 2 * LONGEST_MS)):
-        with pytest.raises(NotAccepted) as refused:
-            conversation.admit(message("a", until), NOW)
-        conversation.refuse(refused.value, place)
-    (answer,) = drained(conversation, AT)
-    found = read_answer(answer.body)
-    assert found.places == (0, 1)
-    assert isinstance(found.refused, RefusedMessage)
-    assert found.also
-    (other,) = found.also
-    assert (other.places, other.kind) == ((2,), found.refused.kind)
-    assert other.detail != found.refused.detail
-
-
 def test_refusals_that_wait_outlive_a_restart_with_the_place_up_to_which_was_read() -> None:
     conversation = Conversation()
     conversation.refuse(not_accepted(RefusalKind.USED), 0)
@@ -248,16 +221,6 @@ def test_refusals_that_wait_outlive_a_restart_with_the_place_up_to_which_was_rea
     assert not again.waits
 
 
-def test_an_answer_says_where_in_the_queue_its_message_lay() -> None:
-    conversation, said = Conversation(), message("a")
-    conversation.admit(said, NOW)
-    answer = conversation.answer(said, {}, AT, places=(17,))
-    assert places_in(answer.body) == (17,)
-    other = message("b")
-    conversation.admit(other, NOW)
-    assert places_in(conversation.answer(other, {}, AT).body) == ()
-
-
 def test_an_answer_to_many_names_the_places_of_some_and_tells_what_became_of_each() -> None:
     conversation = Conversation()
     for place in range(3000):
@@ -270,35 +233,28 @@ def test_an_answer_to_many_names_the_places_of_some_and_tells_what_became_of_eac
     assert [
         len(places) for places in (found.places or (), *(one.places for one in found.also or ()))
     ] == [PLACES] * 2
-    kinds = [
-        refused and refused.kind for refused in map(found.refusal, (0, 1, 38, 39, 40, 2999, 3000))
-    ]
-    assert kinds == [
-        "signature",
-        "unreadable",
-        "signature",
-        "unreadable",
-        "signature",
-        "unreadable",
-        None,
-    ]
+    refusals = [found.refusal(place) for place in (0, 1, 40, 2999, 3000)]
+    kinds = [refused and refused.kind for refused in refusals]
+    assert kinds == ["signature", "unreadable", "signature", "unreadable", None]
     assert found.names(2999)
     assert not found.names(3000)
 
 
 def test_the_form_of_an_answer() -> None:
-    conversation = Conversation()
-    said = message("a")
+    conversation, said = Conversation(), message("a")
     conversation.admit(said, NOW)
     answer = conversation.answer(said, {"b": 1}, AT)
     assert answer.body == (
         b'{"v":1,"number":1,"id":"a","do":"list","tick":4,"end":"1970-01-01T05:00:00Z","answer":{"b":1}}'
     )
+    assert places_in(answer.body) == ()
+    conversation.admit(message("b"), NOW)
+    assert places_in(conversation.answer(message("b"), {}, AT, places=(17,)).body) == (17,)
     first = AnswerCut.before(0, TickGrid(0, HOUR))
     conversation.refuse(NotAccepted("used", "id: why"), 17)
-    (_, refused) = drained(conversation, first)
+    *_, refused = drained(conversation, first)
     assert refused.body == (
-        b'{"v":1,"number":2,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
+        b'{"v":1,"number":3,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
         b'"refused":{"kind":"used","exit_code":2,"detail":"id: why"}}'
     )
     assert answer_head(refused.body).end_ms == 0
@@ -320,3 +276,23 @@ def test_a_refusal_tells_the_error_that_it_was(error: UsageError, kind: str, cod
     assert isinstance(again, NotAccepted)
     assert (again.kind, again.exit_code) == ("used", 2)
     assert "with an id of its own" in str(again)
+
+
+FIRST = AnswerCut.before(0, TickGrid(0, 1000))
+BODIES = [body_of(number, f"m{number}", "list", FIRST, {"queries": []}) for number in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_the_answer_of_a_number_is_given_again(number: int) -> None:
+    assert await recorded(MemoryAnswers(list(BODIES)), number) == BODIES[number - 1]
+
+
+@pytest.mark.parametrize("kept", [BODIES[2:], BODIES[:1], []])
+async def test_another_one_is_not_given_in_its_place(kept: list[bytes]) -> None:
+    with pytest.raises(NotAccepted, match="id: this very message came before"):
+        await recorded(MemoryAnswers(list(kept)), 2)
+
+
+async def test_where_no_answers_are_kept_it_is_on_record_only() -> None:
+    with pytest.raises(NotAccepted, match="its answer is in the topic"):
+        await recorded(None, 1)

@@ -83,7 +83,7 @@ async def test_a_run_that_is_over_changes_nothing() -> None:
     assert world.told == [release_of(body) for body in bodies]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("snapshots", [1000, 5])
 async def test_crashes_anywhere(seed: int, snapshots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
@@ -119,7 +119,7 @@ def stop_after(engine: Engine, told: list[Release], number: int) -> None:
     engine._audience = replace(engine._audience, published=published)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 async def test_stops_anywhere(seed: int) -> None:
     random = Random(seed)
     world = World(batches=batches(seed))
@@ -170,7 +170,6 @@ async def test_an_attempt_that_was_not_committed_leaves_no_trace() -> None:
 
 
 async def test_a_mark_that_skipped_ahead_before_the_stop() -> None:
-    """What closed together with a committed tick closes again without another record, and late stays late."""
     given = [Batch(0, [b"0 0"], [0], 2, mark=5), Batch(1, (), (), 1, mark=HORIZON - 1),
              Batch(0, [b"3 0", b"7 1"], [2, 3], 5, mark=HORIZON - 1)]  # fmt: skip
     world = World(batches=given)

@@ -20,18 +20,15 @@ class Noting:
         self.rewound = list[int]()
 
     def replay(self, commit: Commit) -> None:
-        """Take a commit."""
         self.ticks += commit.ticks
         self.records += commit.records
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """Take the next ticks."""
         self.ticks += [closed.tick for closed in ticks]
         self.records += sum(closed.records for closed in ticks)
         return ticks, {}
 
     def rewind(self, cut: Cut) -> Cut:
-        """Note the cut."""
         self.rewound.append(cut.next_tick)
         return cut
 

@@ -28,8 +28,6 @@ class Event:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in a partition."""
-
     tick: int
 
 
@@ -73,7 +71,6 @@ def batches(partition: int, items: Items, begin: int, size: int) -> list[Batch]:
 
 
 def route(batch: Batch) -> Routed:
-    """A router for payloads `tick column`."""
     routed = Routed({}, (), {})
     refused = []
     for payload, label in zip(batch.payloads, batch.labels, strict=True):
@@ -88,7 +85,6 @@ def route(batch: Batch) -> Routed:
 
 
 def flat(closed: ClosedTick) -> Flat:
-    """A closed tick as plain values."""
     pending = {tick: row.tolist() for tick, row in closed.pending.items()}
     letters = closed.dead_letters.sealed()
     dead = sorted((d.partition, n) for d in letters for a, b in d.ranges for n in range(a, b + 1))
@@ -253,17 +249,6 @@ def test_a_late_record_and_a_mark_that_skips() -> None:
     assert [each[6] for each in closed] == [0, 0, 0, 0, 1]
     assert closed[0][3] == {0: 3, 1: 0}
     assert run(TickAssembler, partitions, [], after=1) == closed
-
-
-def test_a_tick_waits_for_every_partition_and_a_repeated_mark_is_nothing() -> None:
-    assembler = TickAssembler((0, 1), WIDTH)
-    for batch in (Batch(0, (), (), 1, mark=2), Batch(0, (), (), 2, mark=2)):
-        assembler.add(batch, route(batch))
-    assert assembler.closed(9) == []
-    last = Batch(1, (), (), 1, mark=1)
-    assembler.add(last, route(last))
-    assert [closed.tick for closed in assembler.closed(1)] == [0]
-    assert [closed.positions for closed in assembler.closed(9)] == [{0: 1, 1: 1}]
 
 
 def test_rows_handed_out_are_not_the_assemblers_own() -> None:

@@ -1,4 +1,4 @@
-"""Kafka settings and error texts, without a broker."""
+"""Clients without a broker: settings, secrets, how a connection ends, what errors tell, topics of a slow cluster."""
 
 import asyncio
 import builtins
@@ -6,42 +6,42 @@ import logging
 import socket
 import ssl
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.certificates import Authority
 
 from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
 from stream_dp.kafka.client import clients as kafka_client
+from stream_dp.kafka.client import topics as kafka_topics
 from stream_dp.kafka.client.clients import KafkaSettings, disconnect, library, patiently, speaking
-from stream_dp.kafka.client.security import KafkaSecurity
-from stream_dp.kafka.client.topics import warnings
+from stream_dp.kafka.client.security import BearerTokens, KafkaSecurity, TokenFile
+from stream_dp.kafka.client.topics import UNCOMPACTED, ensure, warnings
 from stream_dp.kafka.log.lease import KafkaLease
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
 IN_TIME = 60  # seconds; what is not done then would go on for ever
-SECRET = "swordfish"  # noqa: S105 - of this test only
+SECRET = "swordfish"  # noqa: S105 - of these tests only
+TOKEN = "aaa.bbb-_~+/.cc=="  # noqa: S105 - of these tests only
 
 
-def test_passwords_come_from_files_and_show_in_no_repr(tmp_path: Path) -> None:
-    secret = tmp_path / "password"
-    secret.write_text(f"{SECRET}\n")
-    secret.chmod(0o600)
-    settings = KafkaSettings(
-        "k:9092", KafkaSecurity("SASL_PLAINTEXT", "SCRAM-SHA-512", "engine", secret)
-    )
-    assert settings.client()["sasl_plain_password"] == SECRET
-    assert SECRET not in repr(settings)
+def secret(folder: Path, content: str, mode: int = 0o600) -> Path:
+    path = folder / "secret"
+    path.write_text(content)
+    path.chmod(mode)
+    return path
 
 
-def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
-    settings = KafkaSettings(
-        "k:9092", KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "engine", tmp_path / "gone")
-    )
-    with pytest.raises(WorldError, match=r"security\.password_file .*gone cannot be read"):
-        settings.client()
+def password(path: Path) -> KafkaSecurity:
+    return KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "engine", path)
+
+
+# --- secrets ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,139 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
         KafkaSecurity(**wrong)
 
 
+def test_a_password_is_read_anew_for_each_client_and_never_shown(tmp_path: Path) -> None:
+    settings = KafkaSettings("k:9092", password(secret(tmp_path, "old")))
+    secret(tmp_path, f"{SECRET}\r\n", 0o640)  # a group may read it
+    assert settings.client()["sasl_plain_password"] == SECRET
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602])
+def test_a_secret_that_everybody_may_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(UsageError, match=r"security\.password_file .*open to others") as caught:
+        password(secret(tmp_path, SECRET, mode)).arguments()
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"\n", b"\xff\xfe"])
+def test_a_secret_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = secret(tmp_path, "")
+    path.write_bytes(content)
+    with pytest.raises(WorldError, match=r"security\.password_file .*holds no text"):
+        password(path).arguments()
+
+
+def test_a_certificate_comes_with_its_key_and_the_keys_password(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    own = authority.sign("engine", password=SECRET.encode())
+    tls = {"ca_file": authority.file, "certificate_file": own.certificate, "key_file": own.key}
+    security = KafkaSecurity("SSL", **tls, key_password_file=secret(tmp_path, SECRET))
+    context = security.arguments()["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    secret(tmp_path, "wrong")
+    with pytest.raises(WorldError, match=r"engine\.key, or that key has another password"):
+        security.arguments()
+    with pytest.raises(WorldError, match=r"key has a password \(security\.key_password_file\)"):
+        KafkaSecurity("SSL", **tls).arguments()  # and nobody is asked for it
+
+
+def test_a_key_that_everybody_may_read_is_refused_also_within_its_certificate(
+    tmp_path: Path,
+) -> None:
+    own = Authority(tmp_path, "authority").sign("engine")
+    own.key.chmod(0o644)
+    with pytest.raises(UsageError, match=r"security\.key_file .*open to others"):
+        KafkaSecurity("SSL", certificate_file=own.certificate, key_file=own.key).arguments()
+    both = tmp_path / "both.pem"
+    both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
+    both.chmod(0o644)
+    with pytest.raises(UsageError, match=r"security\.certificate_file .*open to others"):
+        KafkaSecurity("SSL", certificate_file=both).arguments()
+    both.chmod(0o600)
+    KafkaSecurity("SSL", certificate_file=both).arguments()
+
+
+def test_files_that_cannot_be_used_name_their_key(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path, "authority"), tmp_path / "other.pem"
+    other.write_text("nothing")
+    own, second = authority.sign("engine"), authority.sign("second")
+    gone = tmp_path / "gone"
+    unusable: list[tuple[KafkaSecurity, str]] = [
+        (password(gone), r"security\.password_file .*gone cannot be read"),
+        (KafkaSecurity("SSL", ca_file=gone), r"security\.ca_file .*gone cannot be read: No such"),
+        (KafkaSecurity("SSL", ca_file=other), r"security\.ca_file .*other.pem holds no certific"),
+        (KafkaSecurity("SSL", certificate_file=gone), r"security\.certificate_file .*cannot be"),
+        (
+            KafkaSecurity("SSL", certificate_file=own.certificate, key_file=second.key),
+            r"no certificate \(PEM\) whose key is in .*second.key",
+        ),
+    ]
+    for security, says in unusable:
+        with pytest.raises(WorldError, match=says):
+            security.arguments()
+
+
+async def test_a_token_file_is_read_at_each_connection(tmp_path: Path) -> None:
+    path = secret(tmp_path, f"{TOKEN}\n")
+    security = KafkaSecurity("SASL_PLAINTEXT", "OAUTHBEARER", token_file=path)
+    provider = KafkaSettings("k:9092", security).client()["sasl_oauth_token_provider"]
+    assert await provider.token() == TOKEN
+    secret(tmp_path, "next")
+    assert await provider.token() == "next"
+
+
+async def test_a_token_that_is_none_is_not_repeated(tmp_path: Path) -> None:
+    provider = BearerTokens(TokenFile(secret(tmp_path, f"{SECRET}\x01evil=1")))
+    with pytest.raises(OSError, match="no bearer token") as caught:
+        await provider.token()
+    assert SECRET not in str(caught.value)
+    (tmp_path / "secret").unlink()
+    with pytest.raises(OSError, match=r"security\.token failed \(WorldError\)"):
+        await provider.token()
+
+
+async def test_a_token_may_come_from_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def later() -> str:
+        return TOKEN
+
+    def broken() -> str:
+        raise ValueError(SECRET)
+
+    module = ModuleType("own_tokens")
+    vars(module).update(now=lambda: TOKEN, later=later, broken=broken, nothing=3)
+    monkeypatch.setitem(sys.modules, "own_tokens", module)
+
+    def provider(named: str) -> BearerTokens:
+        security = KafkaSecurity("SASL_PLAINTEXT", "OAUTHBEARER", token=named)
+        made = security.arguments()["sasl_oauth_token_provider"]
+        assert isinstance(made, BearerTokens)
+        return made
+
+    assert await provider("own_tokens:now").token() == TOKEN
+    assert await provider("own_tokens:later").token() == TOKEN
+    with pytest.raises(OSError, match=r"failed \(ValueError\)") as caught:
+        await provider("own_tokens:broken").token()
+    assert SECRET not in str(caught.value)
+    with pytest.raises(UsageError, match="own_tokens has no function nothing"):
+        provider("own_tokens:nothing")
+    with pytest.raises(UsageError, match=r"no_such_module cannot be imported \(ModuleNotFound"):
+        provider("no_such_module:now")
+
+
+# --- the client library -------------------------------------------------------------------------
+
+
 def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [one for one in sys.modules if one.split(".")[0] == "aiokafka"]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "aiokafka"]:
         monkeypatch.delitem(sys.modules, name)
-    found = builtins.__import__
+    real = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:
         if name.split(".")[0] == "aiokafka":
             raise ModuleNotFoundError(name)
-        return found(name, *args, **kwargs)
+        return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.setitem(sys.modules, "aiokafka", None)
@@ -89,10 +213,65 @@ def test_offsets_in_the_librarys_errors_do_not_come_through() -> None:
     assert caught.value.__suppress_context__
 
 
-async def test_an_unreachable_broker_is_one_line_in_time() -> None:
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (library(".errors").TopicAuthorizationFailedError("t"), WorldError, "grant this user"),
+        (library(".errors").SaslAuthenticationFailed("no"), WorldError, "user name and password"),
+        (library(".errors").UnsupportedSaslMechanismError("no"), WorldError, "mechanism"),
+        (ssl.SSLCertVerificationError(1, "CERTIFICATE_VERIFY_FAILED"), WorldError, "no TLS"),
+        (ssl.SSLEOFError(8, "EOF"), Outage, "did not answer"),
+        (socket.gaierror(-2, "unknown"), Outage, "name of no Kafka broker"),
+        (library(".errors").InvalidTopicError("t"), WorldError, "InvalidTopicError"),
+        (library(".errors").NotLeaderForPartitionError("t"), Outage, "did not answer"),
+        (TimeoutError(), Outage, "did not answer"),
+    ],
+)
+def test_what_may_pass_is_told_from_what_does_not(
+    error: Exception, kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(WorldError, match=says) as caught, speaking(NOWHERE, "topic 't'"):
+        raise error
+    assert type(caught.value) is kind
+
+
+async def test_a_look_up_is_repeated_while_that_may_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its clock stands still: of the waits, 50 ms and twice as long, the first is within 70 ms on any machine.
+    monkeypatch.setattr(kafka_client, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    answers: list[Any] = [TimeoutError(), library(".errors").NotLeaderForPartitionError("t"), 7]
+
+    async def look_up() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert await patiently(NOWHERE, "topic 't'", look_up) == 7
+    answers += [TimeoutError(), TimeoutError(), 7]
+    with pytest.raises(Outage):
+        await patiently(replace(NOWHERE, retry_s=0.07), "topic 't'", look_up)
+    assert answers == [7]
+    answers.insert(0, library(".errors").TopicAuthorizationFailedError("t"))
+    with pytest.raises(WorldError, match="denies access"):
+        await patiently(NOWHERE, "topic 't'", look_up)
+    assert answers == [7]
+
+
+# --- connections --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (KafkaSettings("no-such-host.invalid:9092", patience_s=9), "can be resolved"),
+        (NOWHERE, r"127\.0\.0\.1:1.* no Kafka broker answers|no Kafka broker answers.*127\.0\.0\.1:1"),
+    ],
+)  # fmt: skip
+async def test_why_no_connection_came_about_is_one_line(settings: KafkaSettings, says: str) -> None:
     async with asyncio.timeout(IN_TIME):
-        with pytest.raises(WorldError, match=r"127\.0\.0\.1:1") as caught:
-            await KafkaLease(NOWHERE, "p").start()
+        with pytest.raises(WorldError, match=says) as caught:
+            await KafkaLease(settings, "p").start()
+    assert type(caught.value) is Outage
     assert "\n" not in str(caught.value)
 
 
@@ -105,13 +284,26 @@ async def test_a_server_that_is_no_broker_is_noticed_in_time() -> None:
 
     left = asyncio.Event()
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    async with server:
+    async with server, asyncio.timeout(IN_TIME):
         port = server.sockets[0].getsockname()[1]
-        settings = KafkaSettings(f"127.0.0.1:{port}", patience_s=1)
-        async with asyncio.timeout(IN_TIME):
-            with pytest.raises(WorldError):
-                await KafkaLease(settings, "p").start()
+        with pytest.raises(WorldError):
+            await KafkaLease(KafkaSettings(f"127.0.0.1:{port}", patience_s=1), "p").start()
         await left.wait()
+
+
+async def test_a_listener_without_tls_is_told_from_one_that_is_silent() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"this is no TLS record, whatever it is")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    async with server, asyncio.timeout(IN_TIME):
+        port = server.sockets[0].getsockname()[1]
+        settings = KafkaSettings(f"127.0.0.1:{port}", KafkaSecurity("SSL"), patience_s=3)
+        with pytest.raises(WorldError, match="no TLS connection") as caught:
+            await KafkaLease(settings, "p").start()
+    assert type(caught.value) is WorldError
 
 
 class Stubborn:
@@ -164,84 +356,54 @@ async def test_a_disconnection_that_is_cancelled_ends_and_stays_cancelled(
     assert client._client.closed
 
 
-def test_one_warning_is_one_line_for_all_its_topics() -> None:
+# --- topics -------------------------------------------------------------------------------------
+
+
+def test_a_warning_is_one_line_for_all_its_topics() -> None:
     assert warnings({"a": "one copy", "b": "one copy", "c": ""}) == ("a and b: one copy",)
     assert warnings({"a": "x", "b": "y"}) == ("a: x", "b: y")
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (library(".errors").TopicAuthorizationFailedError("t"), WorldError, "grant this user"),
-        (library(".errors").SaslAuthenticationFailed("no"), WorldError, "user name and password"),
-        (library(".errors").UnsupportedSaslMechanismError("no"), WorldError, "mechanism"),
-        (ssl.SSLCertVerificationError(1, "CERTIFICATE_VERIFY_FAILED"), WorldError, "no TLS"),
-        (ssl.SSLEOFError(8, "EOF"), Outage, "did not answer"),
-        (socket.gaierror(-2, "unknown"), Outage, "name of no Kafka broker"),
-        (library(".errors").InvalidTopicError("t"), WorldError, "InvalidTopicError"),
-        (library(".errors").NotLeaderForPartitionError("t"), Outage, "did not answer"),
-        (library(".errors").KafkaTimeoutError(), Outage, "did not answer"),
-        (library(".errors").KafkaError("went away"), Outage, "did not answer"),
-        (TimeoutError(), Outage, "did not answer"),
-        (ConnectionResetError(), Outage, "did not answer"),
-    ],
-)
-def test_what_may_pass_is_told_from_what_does_not(
-    error: Exception, kind: type[Exception], says: str
-) -> None:
-    with pytest.raises(WorldError, match=says) as caught, speaking(NOWHERE, "topic 't'"):
-        raise error
-    assert type(caught.value) is kind
+UNKNOWN, DENIED, FINE = 3, 29, 0
 
 
-async def test_a_look_up_is_repeated_while_that_may_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its clock stands still: of the waits, 50 ms and twice as long, the first is within 70 ms on any machine."""
-    monkeypatch.setattr(kafka_client, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    answers: list[Any] = [TimeoutError(), library(".errors").NotLeaderForPartitionError("t"), 7]
+class Cluster:
+    """Has the topic; of its settings it gives these answers, one after the other."""
 
-    async def look_up() -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    codes: list[int]
 
-    assert await patiently(NOWHERE, "topic 't'", look_up) == 7
-    answers += [TimeoutError(), TimeoutError(), 7]
-    with pytest.raises(Outage):
-        await patiently(replace(NOWHERE, retry_s=0.07), "topic 't'", look_up)
-    assert answers == [7]
-    answers.insert(0, library(".errors").TopicAuthorizationFailedError("t"))
-    with pytest.raises(WorldError, match="denies access"):
-        await patiently(NOWHERE, "topic 't'", look_up)
-    assert answers == [7]
+    async def describe_topics(self) -> list[dict[str, Any]]:
+        partition = {"partition": 0, "leader": 1, "replicas": [1, 2, 3]}
+        return [{"topic": "t", "partitions": [partition]}]
+
+    async def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": [{"host": name} for name in "abc"]}
+
+    async def describe_configs(self, _: object) -> list[Any]:
+        entries = [("cleanup.policy", "delete"), ("min.insync.replicas", "2")]
+        return [SimpleNamespace(resources=[(self.codes.pop(0), "", 2, "t", entries)])]
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind", "says"),
-    [
-        (KafkaSettings("no-such-host.invalid:9092", patience_s=9), Outage, "can be resolved"),
-        (NOWHERE, Outage, "no Kafka broker answers"),
-    ],
-)
-async def test_why_no_connection_came_about_is_told(
-    settings: KafkaSettings, kind: type[Exception], says: str
-) -> None:
-    async with asyncio.timeout(IN_TIME):
-        with pytest.raises(WorldError, match=says) as caught:
-            await KafkaLease(settings, "p").start()
-    assert type(caught.value) is kind
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+
+    @asynccontextmanager
+    async def administering(*_: object) -> AsyncIterator[Cluster]:
+        yield made
+
+    monkeypatch.setattr(kafka_topics, "administering", administering)
+    return made
 
 
-async def test_a_listener_without_tls_is_told_from_one_that_is_silent() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"this is no TLS record, whatever it is")
-        await writer.drain()
-        writer.close()
+async def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again(cluster: Cluster) -> None:
+    cluster.codes = [UNKNOWN, UNKNOWN, FINE]
+    assert await ensure(KafkaSettings("kafka:9092"), "t", UNCOMPACTED) == ""
+    assert cluster.codes == []
 
-    server = await asyncio.start_server(plain, "127.0.0.1", 0)
-    async with server, asyncio.timeout(IN_TIME):
-        port = server.sockets[0].getsockname()[1]
-        settings = KafkaSettings(f"127.0.0.1:{port}", KafkaSecurity("SSL"), patience_s=3)
-        with pytest.raises(WorldError, match="no TLS connection") as caught:
-            await KafkaLease(settings, "p").start()
-    assert type(caught.value) is WorldError
+
+async def test_a_broker_that_denies_is_not_asked_again(cluster: Cluster) -> None:
+    cluster.codes = [DENIED, FINE]
+    with pytest.raises(WorldError, match="grant this user the rights"):
+        await ensure(KafkaSettings("kafka:9092"), "t", UNCOMPACTED)
+    assert cluster.codes == [FINE]

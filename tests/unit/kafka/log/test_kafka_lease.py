@@ -26,7 +26,6 @@ class Producer:
         """Begin nothing."""
 
     async def commit_transaction(self) -> None:
-        """Wait, then succeed or fail."""
         await self.go.wait()
         if self.error is not None:
             raise self.error
@@ -99,12 +98,10 @@ async def test_a_lease_that_could_not_be_had_may_be_asked_for_again(
 
 
 def fails(producer: Producer) -> None:
-    """The next transaction fails."""
     producer.error = RuntimeError("fenced, perhaps")
 
 
 def hangs(producer: Producer) -> None:
-    """The next transaction gets no answer."""
     producer.go.clear()
 
 

@@ -19,7 +19,6 @@ Headers = Sequence[tuple[bytes, bytes | None]]
 
 
 def varint(number: int) -> bytes:
-    """The zigzag form of a number."""
     left, found = (number << 1) ^ (number >> 63), bytearray()
     while left > 0x7F:
         found.append(0x80 | (left & 0x7F))
@@ -75,7 +74,6 @@ def marker(base: int, stamp: int, producer: int, what: int = COMMIT) -> bytes:
 
 
 def old(base: int, value: bytes, magic: int = 1) -> bytes:
-    """A message of an older format."""
     content = struct.pack(">bb", magic, 0) + (struct.pack(">q", 1_000) if magic else b"")
     content += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     return struct.pack(">qiI", base, 4 + len(content), 0) + content
@@ -95,7 +93,6 @@ class Log:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
         return sum(map(len, self.batches))
 
     def fetched(self, position: int, most: int) -> bytes:
@@ -117,7 +114,6 @@ def _next(raw: bytes) -> int:
 
 
 def parsed(raw: bytes, position: int = 0) -> RecordBatch:
-    """The one batch of these bytes."""
     (found,) = record_batches(raw, position)
     return found
 

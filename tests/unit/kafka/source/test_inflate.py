@@ -4,7 +4,6 @@ import gzip
 import struct
 import subprocess
 import sys
-import textwrap
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -47,11 +46,20 @@ def test_what_the_client_library_packs_is_unpacked(codec: int, data: bytes, time
     assert inflate(codec, memoryview(packed(codec, data)), len(data)) == data
 
 
+@cache
+def filled(how: str, size: int) -> bytes:
+    """So many bytes, which shrink well or not at all."""
+    if how == "random":
+        return b"".join(zlib.crc32(b"%d" % n).to_bytes(4) for n in range(size // 4 + 1))[:size]
+    fill = b"\0" if how == "zeros" else b"0123456789abcdef"
+    return (fill * (size // len(fill) + 1))[:size]
+
+
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [1, 1_000, 65_535, 65_536, 65_537, 300_000, 5 * MIB])
-@pytest.mark.parametrize("fill", [b"\0", b"0123456789abcdef"])
-def test_the_limit_is_exact(codec: int, size: int, fill: bytes) -> None:
-    data = (fill * (size // len(fill) + 1))[:size]
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, 300_000])
+@pytest.mark.parametrize("fill", ["zeros", "digits", "random"])
+def test_the_limit_is_exact(codec: int, size: int, fill: str) -> None:
+    data = filled(fill, size)
     raw = packed(codec, data)
     for limit in (size, size + 1):
         assert inflate(codec, raw, limit) == data
@@ -59,12 +67,51 @@ def test_the_limit_is_exact(codec: int, size: int, fill: bytes) -> None:
         inflate(codec, raw, size - 1)
 
 
+def bomb(codec: int, megabytes: int) -> bytes:
+    if codec == GZIP:
+        return gzip.compress(bytes(megabytes * MIB))
+    if codec == SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(bytes(megabytes * MIB)))
+    return packed(codec, bytes(megabytes * MIB))
+
+
+GROWTH = """
+import resource, sys
+sys.path[:0] = {path!r}
+from contextlib import suppress
+from stream_dp.kafka.source.unpacker import DamagedError, TooLargeError, inflate, _codecs
+_codecs()
+packed = bytes.fromhex(sys.stdin.read())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with suppress({suppressed}):
+    inflate({codec}, packed, 16 * 2**20)
+    {behind}
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def growth(codec: int, raw: bytes, suppressed: str, behind: str = "pass") -> int:
+    """The MiB that unpacking adds to a process of its own: the codecs allocate by themselves."""
+    script = GROWTH.format(path=sys.path, codec=codec, suppressed=suppressed, behind=behind)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=raw.hex().encode(), capture_output=True, check=True)
+    return int(done.stdout)
+
+
+MOST_MIB = 48  # sixteen, what a codec looks back upon, and slices of the input
+
+
 @pytest.mark.parametrize("codec", CODECS)
-def test_random_bytes_which_do_not_shrink(codec: int) -> None:
-    data = b"".join(struct.pack(">I", zlib.crc32(struct.pack(">I", n))) for n in range(100_000))
-    assert inflate(codec, packed(codec, data), len(data)) == data
-    with pytest.raises(TooLargeError):
-        inflate(codec, packed(codec, data), len(data) - 1)
+def test_a_bomb_is_refused_within_little_memory(codec: int) -> None:
+    refused = "raise SystemExit('it was unpacked')"
+    assert growth(codec, bomb(codec, 200), "TooLargeError", refused) <= MOST_MIB
+
+
+@pytest.mark.parametrize("exponent", [21, 27, 31])
+def test_a_zstd_frame_that_asks_for_a_huge_window_gets_none(exponent: int) -> None:
+    # a header may ask for terabytes to look back upon; a frame of nothing is enough
+    frame = b"\x28\xb5\x2f\xfd\x00" + bytes([exponent << 3]) + b"\x01\x00\x00"
+    assert growth(ZSTD, frame, "TooLargeError, DamagedError") <= MOST_MIB
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -73,75 +120,13 @@ def test_nothing_is_unpacked_to_nothing(codec: int, limit: int) -> None:
     assert inflate(codec, packed(codec, b""), limit) == b""
 
 
-BOMB = """
-import resource, sys
-sys.path[:0] = {path!r}
-from stream_dp.kafka.source.unpacker import TooLargeError, inflate, _codecs
-_codecs()
-packed = sys.stdin.buffer.read()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    inflate({codec}, packed, 16 * 2**20)
-except TooLargeError:
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
-
-
-@cache
-def bomb(codec: int, megabytes: int) -> bytes:
-    """Zeros, packed without ever being there: as much of them as one likes."""
-    if codec == GZIP:
-        maker = zlib.compressobj(9, zlib.DEFLATED, 31)
-        return b"".join(maker.compress(bytes(MIB)) for _ in range(megabytes)) + maker.flush()
-    if codec == SNAPPY:
-        return bytes(cramjam.snappy.compress_raw(bytes(megabytes * MIB)))
-    return packed(codec, bytes(megabytes * MIB))
-
-
-@pytest.mark.parametrize("megabytes", [64, 300])
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_is_refused_within_little_memory(codec: int, megabytes: int) -> None:
-    """In a process of its own, whose peak is compared with what it was before: the codecs allocate by themselves."""
-    script = textwrap.dedent(BOMB).format(path=sys.path, codec=codec)
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=bomb(codec, megabytes),
-        capture_output=True,
-        check=True,
-    )
-    assert (
-        int(done.stdout) <= 48
-    )  # MiB: sixteen, what a codec looks back upon, and slices of the input
-
-
-def test_a_zstd_frame_that_asks_for_a_huge_window_gets_none() -> None:
-    """A header may ask for terabytes to look back upon; a frame of nothing is enough."""
-    magic, descriptor = b"\x28\xb5\x2f\xfd", b"\x00"
-    for exponent in range(18, 32):
-        frame = magic + descriptor + bytes([exponent << 3]) + b"\x01\x00\x00"
-        script = textwrap.dedent(BOMB).format(path=sys.path, codec=ZSTD)
-        script = script.replace("except TooLargeError:", "except Exception:\n    pass\nfinally:")
-        done = subprocess.run(
-            [sys.executable, "-c", script], input=frame, capture_output=True, check=True
-        )
-        assert int(done.stdout) <= 48
-
-
-@pytest.mark.parametrize("codec", [GZIP, LZ4])
-@pytest.mark.parametrize("behind", [JUNK, bytes(512), b"\x1f", b"\x04"])
-def test_bytes_behind_the_last_frame_are_ignored(codec: int, behind: bytes) -> None:
-    assert inflate(codec, packed(codec, b"records") + behind, 7) == b"records"
-
-
-@pytest.mark.parametrize("codec", [SNAPPY, ZSTD])
-def test_bytes_behind_others_are_damage(codec: int) -> None:
-    with pytest.raises(DamagedError):
-        inflate(codec, packed(codec, b"records") + JUNK, 100)
-
-
-def test_of_lz4_only_the_first_frame_counts() -> None:
-    raw = packed(LZ4, b"first") + packed(LZ4, b"second")
-    assert inflate(LZ4, raw, 5) == b"first"
+@pytest.mark.parametrize("behind", [JUNK, bytes(512), b"\x04"])
+def test_bytes_behind_the_last_frame_are_ignored_or_damage(behind: bytes) -> None:
+    for codec in (GZIP, LZ4):
+        assert inflate(codec, packed(codec, b"records") + behind, 7) == b"records"
+    for codec in (SNAPPY, ZSTD):
+        with pytest.raises(DamagedError):
+            inflate(codec, packed(codec, b"records") + behind, 1000)
 
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
@@ -192,7 +177,7 @@ def test_a_snappy_length_that_is_a_lie_is_refused_unread() -> None:
         inflate(SNAPPY, b"\xff\xff\xff\xff\x0f" + b"x" * 20, 16 * MIB)
 
 
-@pytest.mark.parametrize("codec", [-1, 0, 5, 6, 7])
+@pytest.mark.parametrize("codec", [-1, 0, 5])
 def test_other_codecs_are_not_known(codec: int) -> None:
     with pytest.raises(DamagedError):
         inflate(codec, b"x", 100)

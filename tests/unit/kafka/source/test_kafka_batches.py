@@ -4,6 +4,7 @@ import random
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
@@ -46,7 +47,6 @@ def test_the_library_is_the_one_that_is_expected() -> None:
 
 
 def test_the_versions_are_bounded_and_the_locks_agree() -> None:
-    """Another minor version may have another inside; `fitting` would notice, and every record would cost more."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = project["project"]["optional-dependencies"]["kafka"]
     assert wanted[:2] == ["aiokafka[snappy,lz4,zstd]>=0.14,<0.15", "cramjam>=2.8,<3"]
@@ -62,24 +62,25 @@ class FewerArguments:
     def __init__(self, tp: Any, records: Any) -> None: ...
 
 
+class Swapped:
+    def __init__(
+        self, tp: Any, records: Any, fetch_offset: Any, aborted_transactions: Any,
+        key_deserializer: Any, value_deserializer: Any, check_crcs: Any, isolation_level: Any,
+    ) -> None: ...  # fmt: skip
+
+
 class LargerHeader:
-    class HEADER_STRUCT:  # noqa: N801 - as there
-        size = 62
-
-
-class OtherRecords(MemoryRecords):  # type: ignore[misc]
-    pass
+    HEADER_STRUCT = SimpleNamespace(size=62)
 
 
 @pytest.mark.parametrize(
     ("where", "name", "other"),
     [
         (fetcher, "PartitionRecords", FewerArguments),
-        (fetcher, "PartitionRecords", None),
-        (fetcher, "MemoryRecords", OtherRecords),
+        (fetcher, "PartitionRecords", Swapped),
+        (fetcher, "MemoryRecords", type("OtherRecords", (MemoryRecords,), {})),
         (fetcher, "MemoryRecords", None),
         (default_records, "DefaultRecordBase", LargerHeader),
-        (default_records, "DefaultRecordBase", None),
     ],
 )
 def test_an_inside_that_moved_is_noticed(
@@ -89,17 +90,6 @@ def test_an_inside_that_moved_is_noticed(
         monkeypatch.delattr(where, name)
     else:
         monkeypatch.setattr(where, name, other)
-    assert not fitting()
-
-
-def test_arguments_in_another_order_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Swapped:
-        def __init__(
-            self, tp: Any, records: Any, fetch_offset: Any, aborted_transactions: Any,
-            key_deserializer: Any, value_deserializer: Any, check_crcs: Any, isolation_level: Any,
-        ) -> None: ...  # fmt: skip
-
-    monkeypatch.setattr(fetcher, "PartitionRecords", Swapped)
     assert not fitting()
 
 
@@ -157,7 +147,7 @@ def values(found: Sequence[RecordBatch]) -> list[tuple[int, bytes]]:
     return told
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_decided_transactions_are_those_that_the_library_decides(seed: int) -> None:
     raw, aborted = a_log(random.Random(seed))
     theirs = iterated(raw, 0, None, COMMITTED, aborted)
@@ -202,7 +192,6 @@ def broken() -> Iterator[bytes]:
 @pytest.mark.parametrize("junk", list(broken()))
 @pytest.mark.parametrize("cell", [None, lambda stamp: range(stamp, stamp + 1)])
 def test_nothing_is_raised_inside_of_the_iterator(junk: bytes, cell: Any) -> None:
-    """What is given before the damage is whole, and the next fetch begins behind it: nothing is lost."""
     kafka_batches._install()
     first = batch([record(b"a")])
     ours = iterated(first + junk, 0, WholeBatches(cell), UNCOMMITTED)

@@ -61,14 +61,6 @@ def shape(batches: list[Batch]) -> list[tuple[int | None, int | None, list[int],
     return [(one.tick, one.mark, list(one.labels), one.position) for one in batches]
 
 
-def test_one_tick_is_one_batch_with_a_mark_only_for_the_ticks_before() -> None:
-    batches, marked = split(3, stamped(1_000, 1_005, 1_009), -1)
-    assert shape(batches) == [(0, None, [0, 1, 2], 3)]
-    assert batches[0].payloads == [b"0", b"1", b"2"]
-    assert batches[0].partition == 3
-    assert marked == -1
-
-
 def test_a_later_tick_marks_all_before_it_at_its_first_record() -> None:
     batches, marked = split(0, stamped(1_009, 1_010, 1_055), -1)
     assert shape(batches) == [
@@ -85,11 +77,6 @@ def test_a_clock_that_stepped_back_keeps_the_records_own_tick_and_marks_nothing(
     assert marked == 1
 
 
-def test_a_step_back_within_a_group_whose_ends_agree_is_seen() -> None:
-    batches, _ = split(0, stamped(1_005, 1_012, 1_006), -1)
-    assert [one.tick for one in batches] == [0, 1, 0]
-
-
 def test_records_from_before_the_origin_are_skipped() -> None:
     batches, marked = split(0, stamped(999, 1_000), -1)
     assert shape(batches) == [(0, None, [1], 2)]
@@ -104,15 +91,6 @@ def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> Non
         (1, None, [3, 4], 5),
     ]
     assert marked == 0
-
-
-def test_a_group_of_one_tick_that_is_past_the_settling_of_another_is_one_batch() -> None:
-    batches, marked = split(0, stamped(1_024, 1_029), 0, SETTLE)
-    assert shape(batches) == [(None, 1, [], 0), (2, None, [0, 1], 2)]
-    assert split(0, stamped(1_020, 1_029), marked, SETTLE) == (
-        split(0, stamped(1_020, 1_029), 1)[0],
-        1,
-    )
 
 
 def test_a_settling_of_many_ticks_marks_that_many_ticks_later() -> None:
@@ -141,7 +119,6 @@ def outcome(records: Sequence[Record], settle: int) -> tuple[dict[int, int], int
 def test_a_clock_that_steps_back_within_the_settling_changes_no_tick(
     times: list[int], errors: list[int], at: int
 ) -> None:
-    """With or without one record, only what that record adds differs."""
     records = stamped(*(ORIGIN + t - e for t, e in zip(times, errors, strict=False)))
     records = [one for one in records if one.timestamp >= ORIGIN]
     exact = Counter((one.timestamp - ORIGIN) // STEP for one in records)
@@ -160,14 +137,7 @@ def test_one_record_makes_no_other_late_where_the_clock_steps_back() -> None:
     assert outcome([before, the_one, after], 0) == ({0: 1, 1: 1}, 1)  # without a settling it did
 
 
-def test_a_clock_that_steps_back_further_makes_records_late_and_says_their_tick() -> None:
-    batches, _ = split(0, stamped(1_005, 1_019, 1_009), -1, SETTLE)
-    assert shape(batches) == [(0, 0, [0], 1), (1, None, [1], 2), (0, None, [2], 3)]
-    assert outcome(stamped(1_005, 1_019, 1_009), SETTLE) == ({0: 1, 1: 1}, 1)
-
-
 def test_batches_of_an_older_format_are_told_wherever_they_lie() -> None:
-    """They have no stamp, so they belong to no tick: before the first record, and between those of one."""
     raw = [
         old(0, b"x"),
         batch([record(b"a")], 1, 1_005),
@@ -194,44 +164,12 @@ def test_one_record_among_many_that_its_producer_stamped_is_noticed() -> None:
     assert [one.appended for one in as_batches(records)] == [True, False, True]
 
 
-@given(
-    st.lists(st.integers(990, 1_080), min_size=1, max_size=30),
-    st.lists(st.integers(1, 5), min_size=30, max_size=30),
-    st.sampled_from([0, SETTLE, 25]),
-)
-def test_how_a_reader_groups_records_changes_nothing(
-    stamps: list[int], sizes: list[int], settle: int
-) -> None:
-    records = stamped(*stamps)
-    whole, end = split(0, records, -1, settle)
-    pieces: list[Batch] = []
-    marked = -1
-    for size in sizes:
-        if records:
-            group, records = records[:size], records[size:]
-            batches, marked = split(0, group, marked, settle)
-            pieces += batches
-    assert marked == end
-    assert [(one.mark, one.position) for one in pieces if one.mark is not None] == [
-        (one.mark, one.position) for one in whole if one.mark is not None
-    ]
-    assert [(one.tick, at) for one in pieces for at in one.labels] == [
-        (one.tick, at) for one in whole for at in one.labels
-    ]
-
-
 def test_replay_batches_end_at_marks_that_are_not_counted() -> None:
     mark = ((TICK_HEADER, MARKS.sign(1, 7)),)
     records = [Record(0, value=b"a"), Record(2, value=None), Record(3, headers=mark), Record(4)]
     batches = split_marked(1, records)
     assert shape(batches) == [(None, 7, [0, 2], 4), (None, None, [4], 5)]
     assert batches[0].payloads == [b"a", b""]
-
-
-def test_replay_without_marks_is_one_batch_and_other_headers_are_ignored() -> None:
-    assert shape(split_marked(0, stamped(1, 2))) == [(None, None, [0, 1], 2)]
-    traced = [Record(0, headers=(("trace", b"x"),))]
-    assert shape(split_marked(0, traced)) == [(None, None, [0], 1)]
 
 
 @pytest.mark.parametrize("value", [b"", b"-1", b"7", b"1.5", b"9" * 5_000, MARKS.sign(1, 7)])
@@ -254,14 +192,6 @@ def test_what_cannot_be_read_beside_a_mark_is_told_on_its_side_of_it() -> None:
     assert shape(out) == [(None, 7, [0], 3), (None, None, [4], 6)]
     told = [[(span.first, span.last) for span in one.refused] for one in out]
     assert told == [[(1, 1)], [(3, 3), (5, 5)]]
-
-
-def test_a_record_with_a_value_or_with_two_marks_is_no_mark() -> None:
-    mark = (TICK_HEADER, MARKS.sign(0, 7))
-    for one in (Record(0, value=b"{}", headers=(mark,)), Record(0, headers=(mark, mark))):
-        (found,) = split_marked(0, [one])
-        assert shape([found]) == [(None, None, [], 1)]
-        assert found.refused == [Span(BAD_MARK, None, 0, 0)]
 
 
 def test_live_ticks_need_a_step() -> None:

@@ -194,7 +194,6 @@ def routed(one: Batch, width: int) -> Routed:
 def closed(
     batches: Sequence[Batch], width: int, end: int, cut: Cut | None = None
 ) -> list[ClosedTick]:
-    """All ticks, once everything has passed."""
     ticks = TickAssembler([0], width, cut)
     for one in (*batches, Batch(0, (), (), end, mark=LAST)):
         ticks.add(one, routed(one, width))
@@ -211,7 +210,6 @@ def told(ticks: Sequence[ClosedTick]) -> Told:
 
 
 def shown(ticks: Sequence[ClosedTick]) -> list[Any]:
-    """All that a commit would keep of ticks."""
     return [
         (
             one.tick, one.row.tolist(), one.late, one.records, one.dead_letters.sealed(),

@@ -24,7 +24,7 @@ from unit.kafka.source.record_worlds import (
 
 from stream_dp.journal.dead_letters import UNREADABLE_RECORD, Span
 from stream_dp.kafka.source import record_batches as batches_of_format_2
-from stream_dp.kafka.source.record_batches import HEADER, Kind, Unpacked, record_batches
+from stream_dp.kafka.source.record_batches import Kind, Unpacked, record_batches
 from stream_dp.kafka.source.unpacker import LIMIT_RECORDS, Unpacker
 
 
@@ -57,17 +57,12 @@ def test_what_the_client_library_writes_is_read(values: list[bytes], codec: int)
 
 
 def test_a_producer_that_only_numbers_its_batches_is_in_no_transaction() -> None:
-    """As the usual clients do; held for a commit, its records would never count."""
     raw = batch([record(b"a")], producer=77, attributes=APPENDED)
     plain = bytearray(raw)
     plain[21:23] = struct.pack(">h", APPENDED)
     plain[17:21] = struct.pack(">I", calc_crc32c(bytes(plain[21:])))
     assert parsed(raw).producer == 77
     assert parsed(bytes(plain)).producer is None
-
-
-def test_the_header_has_the_size_that_the_client_library_writes() -> None:
-    assert len(built([])) == HEADER.size == 61
 
 
 def test_batches_follow_each_other_and_the_cut_one_at_the_end_is_left() -> None:
@@ -90,21 +85,19 @@ def test_a_hole_that_compaction_left_is_part_of_its_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "kind"),
-    [(ABORT, Kind.ABORT), (COMMIT, Kind.COMMIT), (2, Kind.OTHER), (99, Kind.OTHER)],
+    ("raw", "kind"),
+    [
+        (marker(9, 1_000, 7, ABORT), Kind.ABORT),
+        (marker(9, 1_000, 7, COMMIT), Kind.COMMIT),
+        (marker(9, 1_000, 7, 2), Kind.OTHER),
+        (batch([], 9, count=1, attributes=CONTROL, producer=7), Kind.OTHER),
+        (batch([record(b"", key=b"\0")], 9, count=1, attributes=CONTROL, producer=7), Kind.OTHER),
+        (batch([b"\xff" * 20], 9, count=1, attributes=CONTROL, producer=7), Kind.OTHER),
+    ],
 )
-def test_control_batches_say_what_they_end(what: int, kind: Kind) -> None:
-    found = parsed(marker(9, 1_000, 7, what))
-    assert (found.kind, found.producer, found.base, found.next) == (kind, 7, 9, 10)
-
-
-@pytest.mark.parametrize(
-    "records",
-    [[], [record(b"", key=None)], [record(b"", key=b"\0")], [b"\x01"], [b"\xff" * 20]],
-    ids=["none", "no key", "short key", "cut", "junk"],
-)
-def test_a_control_batch_that_says_nothing_is_another(records: list[bytes]) -> None:
-    assert parsed(batch(records, count=1, attributes=CONTROL)).kind is Kind.OTHER
+def test_control_batches_say_what_they_end(raw: bytes, kind: Kind) -> None:
+    what = parsed(raw)
+    assert (what.kind, what.producer, what.base, what.next) == (kind, 7, 9, 10)
 
 
 def test_older_formats_are_told_with_their_offsets() -> None:
@@ -119,32 +112,11 @@ def test_older_formats_are_told_with_their_offsets() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_smallest_message_of_an_older_format_is_told_too(magic: int) -> None:
-    """It is shorter than a header of today; left out, it would be fetched for ever."""
     (found,) = record_batches(old(5, b"", magic), 5)
     assert (found.kind, found.base, found.next) == (Kind.FOREIGN, 5, 6)
 
 
-@pytest.mark.parametrize("length", [-(2**31), -1, 0, 4])
-def test_a_length_that_leaves_no_room_for_a_format_is_an_error(length: int) -> None:
-    raw = struct.pack(">qi", 0, length) + bytes(60)
-    with pytest.raises(ValueError, match=r"header|damaged"):
-        list(record_batches(raw, 0))
-
-
-@pytest.mark.parametrize("length", [5, 20, 48])
-def test_a_batch_that_is_shorter_than_its_header_is_an_error(length: int) -> None:
-    raw = struct.pack(">qiib", 0, length, 0, 2) + bytes(80)
-    with pytest.raises(ValueError, match=r"header|damaged"):
-        list(record_batches(raw, 0))
-
-
-def test_a_batch_that_ends_before_it_begins_is_an_error() -> None:
-    with pytest.raises(ValueError, match="damaged"):
-        list(record_batches(batch([record(b"a")], last=-1), 0))
-
-
 def castagnoli(data: bytes) -> int:
-    """CRC-32C bit by bit, by its polynomial."""
     rest = 0xFFFFFFFF
     for byte in data:
         rest ^= byte
@@ -219,40 +191,16 @@ def test_plain_batches_of_one_cell_are_joined_in_their_order() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        two(2, 20, producer=7),
-        two(2, 20, attributes=0),
-        two(2, 20, attributes=APPENDED | 0x40),
-        two(2, 30),
-        two(2, 19),
-        marker(2, 20, 7),
-        old(2, b"x" * 80),
-        batch([record(b"a")], 2, 20, last=4),
+        two(2, 20, producer=7), two(2, 20, attributes=0), two(2, 20, attributes=APPENDED | 0x40), two(2, 30),
+        two(2, 19), marker(2, 20, 7), old(2, b"x" * 80), batch([record(b"a")], 2, 20, last=4),
     ],
     ids=["transaction", "times", "a bit", "later", "earlier", "marker", "old", "compacted"],
-)
+)  # fmt: skip
 def test_what_is_not_plain_or_of_another_cell_stands_alone(other: bytes) -> None:
-    around = [
-        list(record_batches(two(0, 20) + other + two(9, 20), 0, each)) for each in (tens, None)
-    ]
-    assert around[0] == around[1]
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        two(0, 20, producer=7),
-        two(0, 20, attributes=0),
-        two(0, 20, attributes=APPENDED | 0x40),
-        marker(1, 20, 7),
-        old(1, b"x" * 80),
-        batch([record(b"a")], 0, 20, last=1),
-    ],
-    ids=["transaction", "times", "a bit", "marker", "old", "compacted"],
-)
-def test_nothing_is_joined_to_what_is_not_plain(first: bytes) -> None:
-    alone, apart = [list(record_batches(first + two(2, 20), 0, each)) for each in (tens, None)]
-    assert alone == apart
-    assert [one.next for one in alone] == [2, 4]
+    raw = two(0, 20) + other + two(7, 20) + two(9, 20)
+    alone, apart = [list(record_batches(raw, 0, cell)) for cell in (tens, None)]
+    assert alone[:2] == apart[:2]
+    assert alone[2].base == 7  # nothing is joined to it either
 
 
 def test_a_batch_around_the_position_is_not_joined() -> None:
@@ -279,7 +227,6 @@ def test_a_large_batch_is_not_copied_into_another() -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_no_batch_is_refused_for_the_records_of_another_one(more: int) -> None:
-    """The large one has as many records as a batch may hold, or one more: the others know nothing of it."""
     crowd = [record(None)] * (LIMIT_RECORDS + more)
     raw = two(0, 20) + batch(crowd, 2, 20) + two(2 + len(crowd), 20)
     found = [Unpacker(marks=False).unpack(one) for one in record_batches(raw, 0, tens)]
@@ -293,11 +240,18 @@ def test_batches_are_joined_up_to_a_number_of_records(monkeypatch: pytest.Monkey
     assert joined(*raw) == [(0, 4, 20), (4, 6, 20)]
 
 
-@pytest.mark.parametrize("length", [-(2**31), -62, -12, -1, 0, 4])
-def test_a_length_that_leads_back_is_an_error_behind_a_run_too(length: int) -> None:
-    raw = two(0, 20) + struct.pack(">qi", 2, length) + bytes(60)
+@pytest.mark.parametrize(
+    "junk",
+    [
+        *[struct.pack(">qi", 2, length) + bytes(60) for length in (-(2**31), -62, -12, -1, 0, 4)],
+        *[struct.pack(">qiib", 2, length, 0, 2) + bytes(80) for length in (5, 48)],
+        batch([record(b"a")], 2, last=-1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [b"", two(0, 20)], ids=["alone", "behind a run"])
+def test_a_length_that_leads_nowhere_is_an_error(before: bytes, junk: bytes) -> None:
     with pytest.raises(ValueError, match=r"header|damaged"):
-        list(record_batches(raw, 0, tens))
+        list(record_batches(before + junk, 0, tens))
 
 
 @given(st.binary(max_size=300), st.integers(0, 10))

@@ -5,22 +5,23 @@ from typing import Any
 
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.kafka.source.record_worlds import (
-    APPENDED,
-    batch,
-    old,
-    parsed,
-    record,
-    sized,
-    varint,
-)
+from unit.kafka.source.record_worlds import APPENDED, batch, parsed, record, sized, varint
 
 from stream_dp.journal.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADABLE_RECORD, Span
 from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.source import unpacker
-from stream_dp.kafka.source.record_batches import MOST_HEADERS, Kind, RecordBatch, Unpacked
+from stream_dp.kafka.source.record_batches import (
+    HEADER,
+    MOST_HEADERS,
+    Kind,
+    RecordBatch,
+    Unpacked,
+    WalkedRecord,
+    walk,
+)
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
 
 PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
@@ -59,7 +60,6 @@ broken = st.binary(max_size=9).map(lambda junk: varint(len(junk)) + junk)
     st.lists(good | broken, min_size=1, max_size=6), st.booleans(), st.sampled_from([0, 1, 2, 3, 4])
 )
 def test_the_fast_way_and_the_slow_one_agree(records: list[bytes], marks: bool, codec: int) -> None:
-    """Also for records of junk, whose lengths are right."""
     raw = packed(codec, records)
     body = memoryview(b"".join(records))
     slow = Unpacker(marks=marks)._walked(body, BASE, len(records))
@@ -71,7 +71,6 @@ def test_the_fast_way_and_the_slow_one_agree(records: list[bytes], marks: bool, 
 def test_a_changed_byte_changes_only_what_it_must(
     records: list[bytes], junk: bytes, data: st.DataObject
 ) -> None:
-    """Whatever its records hold, every offset of a batch is told once, by a value or by a refusal."""
     body = bytearray(b"".join(records))
     at = data.draw(st.integers(0, len(body)))
     body[at : at + len(junk)] = junk
@@ -82,7 +81,7 @@ def test_a_changed_byte_changes_only_what_it_must(
     assert sorted(told) == list(range(BASE, BASE + len(records)))
 
 
-@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("codec", [0, 4])
 @pytest.mark.parametrize("marks", [False, True])
 def test_one_bad_record_is_one_refusal(codec: int, marks: bool) -> None:
     what = found(packed(codec, [record(b"a"), BAD, record(b"c")]), marks=marks)
@@ -96,7 +95,7 @@ def test_behind_a_wrong_length_the_rest_is_one_refusal() -> None:
     assert shown(what) == ([b"a"], [BASE], refused, {})
 
 
-@pytest.mark.parametrize("deltas", [(0, 0, 0), (0, -1, 2), (-5, -5, -5), (0, 100, 2), (2, 1, 0)])
+@pytest.mark.parametrize("deltas", [(-5, -5, -5), (0, 100, 2)])
 def test_records_have_the_offsets_of_their_places_whatever_they_say(deltas: Sequence[int]) -> None:
     what = found(packed(0, [record(b"%d" % n, delta) for n, delta in enumerate(deltas)]))
     assert shown(what) == ([b"0", b"1", b"2"], [BASE, BASE + 1, BASE + 2], [], {})
@@ -143,32 +142,11 @@ def test_a_batch_that_expands_too_far_is_refused_whole(codec: int) -> None:
     assert shown(found(raw, limit=size - 1)) == ([], [], refused, {})
 
 
-@pytest.mark.parametrize("codec", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("codec", [1, 3, 5, 7])
 def test_a_batch_that_cannot_be_unpacked_is_refused_whole(codec: int) -> None:
     raw = batch([b""] * 3, BASE, attributes=APPENDED | codec, body=b"junk that is no frame")
     refused = [Span(UNREADABLE_BATCH, None, BASE, BASE + 2)]
     assert shown(found(raw)) == ([], [], refused, {})
-
-
-@pytest.mark.parametrize("codec", [1, 3])
-def test_bytes_behind_the_records_cost_none(codec: int) -> None:
-    body = bytes(PACK[codec](record(b"a") + record(b"b", 1))) + b"\xde\xad\xbe\xef" * 2
-    what = found(batch([b""] * 2, BASE, attributes=APPENDED | codec, body=body))
-    assert shown(what) == ([b"a", b"b"], [BASE, BASE + 1], [], {})
-
-
-def test_an_older_format_is_refused_whole() -> None:
-    for magic in (0, 1):
-        (refused,) = Unpacker(marks=False).unpack(parsed(old(7, b"x", magic), 4)).refused
-        assert refused == Span(UNREADABLE_BATCH, None, 4, 7)
-
-
-def test_a_large_batch_is_read_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = packed(4, [record(b"x" * 100, n) for n in range(20)])
-    fast = found(raw)
-    monkeypatch.setattr(unpacker, "_PARSED_BYTES", 1_000)
-    monkeypatch.setattr(Unpacker, "_parsed", None)
-    assert shown(found(raw)) == shown(fast)
 
 
 def test_what_somebody_else_has_unpacked_is_as_it_is() -> None:
@@ -177,9 +155,8 @@ def test_what_somebody_else_has_unpacked_is_as_it_is() -> None:
     assert Unpacker(marks=False).unpack(made) is content
 
 
-@pytest.mark.parametrize("count", [1, 4, 10_000])
+@pytest.mark.parametrize("count", [1, 10_000])
 def test_a_count_that_is_wrong_raises_nothing(count: int) -> None:
-    """Brokers take no such batch."""
     raw = batch([record(b"a"), record(b"b", 1), record(b"c", 2)], BASE, count=count, last=2)
     what = found(raw)
     assert [bytes(one) for one in what.values] == [b"a", b"b", b"c"][:count]
@@ -187,7 +164,7 @@ def test_a_count_that_is_wrong_raises_nothing(count: int) -> None:
 
 
 @pytest.mark.parametrize("marks", [False, True])
-@pytest.mark.parametrize("most", [1, 30, 10**6])
+@pytest.mark.parametrize("most", [1, 30])
 def test_a_large_batch_is_read_in_pieces_and_only_the_bad_ones_are_walked(
     marks: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +191,6 @@ def test_more_records_than_a_batch_may_hold_are_refused_together() -> None:
 def test_headers_without_end_are_read_in_bounded_memory(
     marks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four million empty headers shrink to eight kilobytes; the parser would make objects of them, and is not asked."""
     asked: list[int] = []
     parsed_as_ever = Unpacker._parsed
 
@@ -241,3 +217,81 @@ def test_a_claim_behind_too_many_headers_is_none_either_way(before: int, first: 
 def test_a_name_with_junk_in_it_is_not_the_name_of_a_mark() -> None:
     for name in (b"stream-dp\xff-tick", b"\xff" + TICK, TICK + b"\xff"):
         assert found(packed(0, [record(b"", headers=[(name, b"m")])]), marks=True).marks == {}
+
+
+texts = st.text(max_size=5).filter(lambda text: text < "\ud800" or text > "\udfff")
+text_headers = st.lists(st.tuples(texts, st.none() | st.binary(max_size=5)), max_size=3)
+content = st.tuples(
+    st.none() | st.binary(max_size=90), st.none() | st.binary(max_size=90), text_headers
+)
+
+
+@given(st.lists(content, min_size=1, max_size=6), st.booleans())
+def test_it_reads_what_the_client_library_writes_and_reads(
+    contents: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]], wanted: bool
+) -> None:
+    made = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=10**6,
+    )  # fmt: skip
+    for at, (key, value, heads) in enumerate(contents):
+        made.append(at, 1_000 * at, key, value, heads)
+    raw = bytes(made.build())
+    found = list(walk(memoryview(raw)[HEADER.size :], len(contents), wanted))
+    theirs = list(DefaultRecordBatch(raw))
+    assert found == [
+        WalkedRecord(one.key, one.value, tuple(one.headers) if wanted else ()) for one in theirs
+    ]
+    assert found == [
+        WalkedRecord(key, value, tuple(heads) if wanted else ()) for key, value, heads in contents
+    ]
+
+
+@given(st.binary(max_size=60), st.integers(0, 6), st.booleans())
+def test_junk_gives_records_or_none_and_no_error(junk: bytes, count: int, wanted: bool) -> None:
+    assert len(list(walk(junk, count, wanted))) <= count
+
+
+GOOD = record(b"good")
+FINE = WalkedRecord(None, b"good")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        record(None, tail=varint(1_000) + b"x"), record(None, tail=sized(b"x" * 9)[:4]), record(None, tail=b""),
+        record(None, tail=b"\xff" * 11), varint(0), varint(1) + b"\0", varint(3) + b"\0\0\0", varint(4) + b"\0\0\0\x01",
+    ],
+    ids=["too long", "cut", "no value", "eleven bytes", "nothing", "attributes alone", "no key", "a key alone"],
+)  # fmt: skip
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_record_that_cannot_be_read_harms_no_other(bad: bytes, wanted: bool) -> None:
+    assert list(walk(GOOD + bad + GOOD, 3, wanted)) == [FINE, None, FINE]
+
+
+def test_what_belongs_to_the_next_record_is_not_read_as_this_ones() -> None:
+    behind = varint(1) + b"\x01"
+    assert next(walk(varint(3) + b"\0\0\0" + b"\x01\x01\x00" + behind, 1, False)) is None
+
+
+@pytest.mark.parametrize("length", [varint(-1), varint(10**6), b"\xff" * 11])
+def test_behind_a_length_that_is_wrong_nothing_is_read(length: bytes) -> None:
+    assert list(walk(GOOD + length + GOOD, 3, False)) == [FINE]
+
+
+def test_negative_lengths_inside_are_null() -> None:
+    assert list(walk(record(None, tail=varint(-5) + varint(0)), 1, True)) == [
+        WalkedRecord(None, None)
+    ]
+
+
+def test_lengths_may_be_written_longer_than_they_need_to_be() -> None:
+    overlong = bytes([0x80 | (len(GOOD) - 1) << 1, 0x80, 0x80, 0x00]) + GOOD[1:]
+    assert list(walk(overlong, 1, False)) == [FINE]
+
+
+@pytest.mark.parametrize("count", [-3, 3])
+def test_a_number_of_headers_that_is_wrong_gives_those_that_can_be_read(count: int) -> None:
+    raw = record(None, tail=sized(b"v") + varint(count) + sized(b"k") + sized(b"1"))
+    (found,) = walk(raw, 1, True)
+    assert found == WalkedRecord(None, b"v", () if count < 0 else (("k", b"1"),))

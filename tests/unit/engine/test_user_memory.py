@@ -1,4 +1,4 @@
-"""The table of users: a dict, at most 64 bytes a user, and the memory around it by windows."""
+"""What is remembered of users and identifiers: hashes, a table like a dict (64 bytes a user), windows that end."""
 
 from collections import Counter
 from random import Random
@@ -6,15 +6,70 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.tick_assembler import Cut
-from stream_dp.engine.user_memory import UserMemory
+from stream_dp.engine.tick_assembler import ClosedTick, Cut
+from stream_dp.engine.user_memory import SeenMemory, UserMemory
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
+from stream_dp.journal.dead_letters import DeadLetters
+from stream_dp.journal.keys import Sealer
+from stream_dp.pipeline.user_guard import UserHash
+
+KEY = bytes(range(32))
+TEXTS = st.binary(max_size=70) | st.sampled_from([b"", bytes(15), bytes(16), bytes(17), bytes(32)])
+
+
+def cmac(text: bytes) -> bytes:
+    made = CMAC(AES(KEY))
+    made.update(text)
+    return made.finalize()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(TEXTS, max_size=30))
+def test_each_hash_is_that_of_the_text_alone(texts: list[bytes]) -> None:
+    found = UserHash(KEY).of(texts)
+    assert found.shape == (len(texts), 2)
+    assert [each.astype("<u8").tobytes() for each in found] == [cmac(text) for text in texts]
+
+
+def test_the_test_vectors_of_rfc_4493() -> None:
+    key = bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c")
+    texts = [b"", bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")]
+    found = [each.astype("<u8").tobytes().hex() for each in UserHash(key).of(texts)]
+    assert found == ["bb1d6929e95937287fa37d129b756746", "070a16b46b4d4144f79bdd9dd04a287c"]
+
+
+def test_its_key_is_the_pipelines_own() -> None:
+    keys = [Sealer(key, name).user_key() for key in (KEY, bytes(32)) for name in ("a", "b")]
+    assert len({*keys, KEY, bytes(32)}) == 6
+    assert {len(key) for key in keys} == {32}
+    assert Sealer(KEY, "a").user_key() == keys[0]
+
+
+COLUMN = 0
+
+
+def closed(tick: int, *identifiers: int) -> ClosedTick:
+    came = np.array([[each, each] for each in identifiers], np.uint64).reshape(-1, 2)
+    row = np.zeros(1, np.int64)
+    return ClosedTick(tick, row, {}, {}, {}, DeadLetters(), 0, 0, arrived={COLUMN: came})
+
+
+def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
+    memory, told = SeenMemory({COLUMN: 2}), []
+    for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
+        (counted,), fields = memory.record([closed(tick, *identifiers)])
+        held = memory.content()[COLUMN]
+        told.append((int(counted.row[COLUMN]), list(fields["arrived"].get(COLUMN, {})), list(held)))
+    assert told == [(2, [0], [0]), (1, [], []), (1, [1], [1]), (0, [], [])]
+
 
 BYTES_A_USER = 64
 BYTES_FOR_ALL = 1 << 16
@@ -95,7 +150,6 @@ def test_a_user_takes_at_most_sixty_four_bytes() -> None:
 
 
 def test_many_windows_of_one_user_take_no_more() -> None:
-    """A window that had a table of its own took 1.3 kB."""
     memory = UserMemory(3, 1)
     number = 20_000
     kept, used = memory.admit(np.ones((number, 2), np.uint64), np.arange(number))
@@ -114,14 +168,6 @@ def test_users_of_windows_that_are_over_take_no_room() -> None:
     assert table.size <= 2 * BYTES_A_USER * 5000 + BYTES_FOR_ALL
     table.forget(50)
     assert table.size <= BYTES_FOR_ALL
-
-
-def test_users_who_are_given_back_again_and_again_take_no_room() -> None:
-    table, chance = UserTable(), np.random.default_rng(1)
-    for _ in range(200):
-        _, used = table.first(some_hashes(chance), np.zeros(1000, np.int64), 20)
-        table.give_back(used)
-    assert table.size <= 4 * BYTES_A_USER * 1000
 
 
 def test_windows_of_a_user_that_are_searched_for_in_one_place_are_told_apart() -> None:
@@ -143,7 +189,6 @@ def test_what_is_added_again_is_within_the_cap_or_not() -> None:
 
 
 def test_users_who_stand_in_a_batch_twice_are_added_and_given_back_twice() -> None:
-    """Also where the table grows between the two, and where one is over the cap and the last ones are not."""
     table, users = UserTable(), some_hashes(np.random.default_rng(1), FULL)
     users, windows = np.concatenate([users, users[:1]]), np.zeros(FULL + 1, np.int64)
     every = Counted(users, windows, np.ones(FULL + 1, np.int64))
@@ -159,7 +204,6 @@ def test_users_who_stand_in_a_batch_twice_are_added_and_given_back_twice() -> No
 
 
 def test_users_at_the_end_of_the_table_are_kept_where_it_grows() -> None:
-    """Their search begins in the last row and goes on in the first one."""
     last = (1 << 32) - 1 - 0x9E3779B1  # of window 0
     users = np.array([[last, low] for low in range(50)], np.uint64)
     table, windows = UserTable(), np.zeros(50, np.int64)
@@ -196,7 +240,6 @@ def test_a_table_that_mixes_up_users_or_windows_is_caught(
 
 
 def admitted(memory: UserMemory, users: list[tuple[int, int]]) -> list[bool]:
-    """Admit an event of each."""
     kept, _ = memory.admit(*windowed(users))
     return list(map(bool, kept))
 
@@ -217,16 +260,6 @@ def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
     assert memory.settle([], 8) == {}
     memory.rewind(Cut())
     assert memory.content() == {}
-
-
-def test_for_ever_is_one_window() -> None:
-    memory = UserMemory(2, None)
-    assert memory.windows(np.array([0, 10**9])).tolist() == [0, 0]
-    kept, used = memory.admit(*windowed([(5, 0)] * 9))
-    assert kept.tolist() == [True, True] + [False] * 7
-    assert used is not None
-    assert memory.settle([used], 10**9).keys() == {0}
-    assert memory.admit(*windowed([(5, 0)]))[1] is None
 
 
 @settings(max_examples=30, deadline=None)
