@@ -1,6 +1,6 @@
 """deploy/kafka/setup.sh: what it would run is what docs/kafka.md and the engine's own topics say, no more and no less.
 
-Rules: no broker here, the script only prints; tests/kafka/test_kafka_setup_script.py runs it on a real one.
+Rules: no broker here, the script only prints; tests/kafka/test_secured_kafka.py runs it on a real one.
 """
 
 import shlex

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from faults.checker import Expected, SeriesRule, findings
-from faults.evidence import Event, Letter, csv_events, embedded, milliseconds
+from faults.evidence import Event, Evidence, Letter, csv_events, embedded, milliseconds
 from faults.forked import Forked, Run, pace
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "01_flights" / "flights.csv.gz"
@@ -47,25 +47,23 @@ class Case:
     folder: Path
     expected: Expected
     events: tuple[Event, ...]
+    patch: str = ""
+    """Python source executed at the start of each forked run."""
 
     @property
     def pipeline(self) -> Path:
-        """The pipeline file."""
         return self.folder / "pipeline.yaml"
 
     @property
     def key(self) -> bytes:
-        """The operator's key."""
         return (self.folder / "operator.key").read_bytes()
 
     @property
     def journal(self) -> Path:
-        """The embedded journal."""
         return self.folder / "pipeline.journal"
 
     @property
     def releases(self) -> Path:
-        """The public file."""
         return self.folder / "releases.jsonl"
 
     def environment(self) -> dict[str, str]:
@@ -88,15 +86,12 @@ class Case:
     ) -> Run:
         """Start it, by default with the test kit, forked; stdout can be read.
 
-        Args:
-            options: those of the run.
-            kit: the test kit's run, not the product's.
-            anew: by exec, in a new interpreter.
-            patch: Python source executed before a forked run, to break the engine.
-            paced: it is never far ahead of who reads what it prints.
+        `anew` starts it by exec, in a new interpreter; `patch` breaks a forked run; `paced` keeps it from being far
+        ahead of who reads what it prints.
         """
         if not anew:
             arguments = ("run", str(self.pipeline), *options)
+            patch = self.patch + patch
             return Forked(arguments, self.environment(), kit=kit, patch=patch, paced=paced)
         return subprocess.Popen(
             self.command(*options, kit=kit),
@@ -108,7 +103,6 @@ class Case:
         )
 
     def run(self, *options: str, kit: bool = True, anew: bool = False, patch: str = "") -> Ended:
-        """Run it and wait; the arguments are those of `start`."""
         run = self.start(*options, kit=kit, anew=anew, patch=patch)
         try:
             out, errors = run.communicate()
@@ -122,13 +116,14 @@ class Case:
         done = self.run("--until-end", *options)
         assert done.returncode == 0, done.stderr
 
+    def left(self) -> Evidence:
+        return embedded(self.journal, self.releases, self.key, self.expected.pipeline)
+
     def findings(self) -> list[str]:
         """What the checker has to say about the embedded run."""
-        evidence = embedded(self.journal, self.releases, self.key, self.expected.pipeline)
-        return findings(self.expected, self.events, evidence)
+        return findings(self.expected, self.events, self.left())
 
     def expecting(self, **changes: Any) -> "Case":
-        """The same, with other expectations."""
         return replace(self, expected=replace(self.expected, **changes))
 
 
@@ -221,12 +216,8 @@ def _series(rule: SeriesRule) -> dict[str, Any]:
 
 
 def expectation(
-    name: str,
-    horizon: int,
-    series: Sequence[SeriesRule] = SERIES,
-    letters: Sequence[Letter] = (),
+    name: str, horizon: int, series: Sequence[SeriesRule] = SERIES, letters: Sequence[Letter] = ()
 ) -> Expected:
-    """What is expected of `document`'s pipeline."""
     return Expected(
         name,
         milliseconds(START),

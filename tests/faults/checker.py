@@ -33,7 +33,6 @@ class SeriesRule:
         return self.by, self.at_least
 
     def counts(self, event: Mapping[str, Any]) -> bool:
-        """Whether an event counts in this series."""
         if self.at_least is None:
             return True
         value = event.get(self.at_least[0])
@@ -70,7 +69,6 @@ class Expected:
         return {rule.name: found[rule.feature] for rule in self.series}
 
     def rows(self, events: Sequence[Event]) -> list[Row]:
-        """The exact row of every tick."""
         slices = self.slices()
         distinct = {rule.feature: (rule, slices[rule.name]) for rule in self.series}
         rows = [[0] * max(s.stop for s in slices.values()) for _ in range(self.horizon)]
@@ -171,7 +169,6 @@ def _rows(case: _Case) -> Iterator[str]:
 
 
 def _seeds(case: _Case) -> Iterator[str]:
-    """No noise is used twice."""
     seeds = [bytes(seed) for commit in case.evidence.commits for seed in commit["seeds"]]
     if len(set(seeds)) != len(seeds) or any(len(seed) != 32 for seed in seeds):
         yield "a seed is used twice, or is not of 32 bytes"

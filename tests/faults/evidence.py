@@ -37,8 +37,6 @@ class Event(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A dead letter."""
-
     partition: int
     offset: int
     reason: str
@@ -122,7 +120,6 @@ def sealed_again(commits: Iterable[dict[str, Any]], key: bytes, pipeline: str) -
 
 
 def _bound(pipeline: str, number: int) -> bytes:
-    """What a sealed commit is bound to."""
     return f"stream-dp/sealed/{SEALED}/{pipeline}/{number}".encode()
 
 
@@ -168,7 +165,6 @@ def letters_of(commits: Sequence[dict[str, Any]]) -> list[Letter]:
 
 
 def content(body: bytes) -> dict[str, Any]:
-    """A release's body as an object."""
     try:
         decoded = json.loads(body)
     except ValueError:

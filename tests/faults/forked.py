@@ -31,28 +31,15 @@ class Run(Protocol):
     """What tests use of a process, forked or `subprocess.Popen`."""
 
     @property
-    def pid(self) -> int:
-        """The process number."""
-
+    def pid(self) -> int: ...
     @property
-    def stdout(self) -> IO[str] | None:
-        """What it prints."""
-
+    def stdout(self) -> IO[str] | None: ...
     @property
-    def returncode(self) -> int | None:
-        """Its exit code once it has ended, minus a signal's number where one killed it."""
-
-    def poll(self) -> int | None:
-        """Look whether it has ended; its exit code."""
-
-    def send_signal(self, sig: int) -> None:
-        """Send a signal, unless it has ended."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-
-    def communicate(self) -> tuple[str, str]:
-        """Wait for its end; what it printed and has not been read yet, on stdout and stderr."""
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def send_signal(self, sig: int) -> None: ...
+    def kill(self) -> None: ...
+    def communicate(self) -> tuple[str, str]: ...
 
 
 class Forked:
@@ -91,7 +78,6 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """The process number."""
         assert self._process.pid is not None
         return self._process.pid
 
@@ -101,16 +87,13 @@ class Forked:
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """Look whether it has ended; its exit code."""
         return self._process.exitcode
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal, unless it has ended."""
         if self._process.exitcode is None:
             os.kill(self.pid, sig)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self._process.kill()
 
     @property

@@ -21,7 +21,6 @@ MARK = "stream-dp-tick"
 
 @asynccontextmanager
 async def consumer(bootstrap: str, isolation: str) -> AsyncIterator[Any]:
-    """A consumer of no group."""
     made = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         isolation_level=isolation,

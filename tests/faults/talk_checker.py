@@ -25,7 +25,6 @@ class Talk:
 
 
 def answers_of(commits: Sequence[Mapping[str, Any]]) -> dict[int, bytes]:
-    """All answers of a journal, by number."""
     return {
         number: bytes(body)
         for commit in commits
@@ -60,7 +59,6 @@ def unfounded_answers(public: Sequence[Public], durable: Mapping[int, bytes]) ->
 
 
 def _numbers(talk: Talk) -> Iterator[str]:
-    """Answers are numbered 1, 2, 3, ..."""
     if [one["number"] for one in talk.said] != list(range(1, len(talk.said) + 1)):
         yield "the public answers are not numbered 1, 2, 3, ..."
 

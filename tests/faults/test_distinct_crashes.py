@@ -1,16 +1,17 @@
-"""Different identifiers through crashes at every place: rows are what the definition says, and so is the memory.
+"""Different identifiers, and users cut off, through crashes at every place: rows and memory are as defined.
 
 The twins are memories that a crash, load or content would make wrong: each is caught.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
+from oracles.cut_users import cut_users
 from oracles.user_caps import Log
-from unit.journal.runtime_worlds import Crash, Fuse
 from unit.pipeline.routing.seen_worlds import (
     WINDOW,
     WINDOWS,
@@ -20,10 +21,13 @@ from unit.pipeline.routing.seen_worlds import (
     remembered,
     specification,
 )
-from unit.pipeline.routing.user_worlds import HORIZON, hashed, some_log
+from unit.pipeline.routing.test_cut_off_rows import pipeline
+from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, hashed, some_log
+from unit.pipeline.routing.user_worlds import WINDOW as USER_WINDOW
 
+from faults.test_user_caps import crashes
 from stream_dp.engine.tick_assembler import ClosedTick
-from stream_dp.engine.user_memory import SeenMemory
+from stream_dp.engine.user_memory import SeenMemory, UserMemory
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
@@ -56,18 +60,6 @@ def check(world: SeenWorld) -> None:
             assert all((w + 1) * size > following for w in commit.arrived.get(column, {}))
 
 
-async def crashes(world: SeenWorld, random: Random) -> int:
-    """Run to the end through crashes anywhere; how many there were."""
-    number = 0
-    while True:
-        try:
-            await world.engine(random, Fuse(random.randint(3, 20 if number < 2 else 50))).run()
-        except Crash:
-            number += 1
-        else:
-            return number
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_identifiers_are_counted_once_through_crashes_anywhere(
@@ -78,16 +70,6 @@ async def test_identifiers_are_counted_once_through_crashes_anywhere(
     world = SeenWorld(logs_of(seed, partitions), spec, group=random.randint(1, 4))
     assert await crashes(world, random) > 1
     check(world)
-
-
-async def test_nothing_of_a_run_but_the_log_decides_what_a_journal_says() -> None:
-    told = []
-    for seed in (1, 2):
-        world = SeenWorld(logs_of(5, 2), specification(**TWO))
-        await crashes(world, Random(seed))
-        told.append([(c.ticks, c.rows, c.arrived, c.arriving) for c in world.commits()][1:])
-    assert told[0] == told[1]
-    assert any(each[3] for each in told[0])
 
 
 async def test_a_memory_is_what_the_journal_says_and_forgets_windows_that_are_over() -> None:
@@ -105,15 +87,13 @@ async def test_a_memory_is_what_the_journal_says_and_forgets_windows_that_are_ov
 class Forgetful(SeenMemory):
     """Begins anew with every start."""
 
-    def replay(self, commit: Commit) -> None:
-        """Take nothing."""
+    def replay(self, commit: Commit) -> None: ...
 
 
 class Evicting(SeenMemory):
     """Drops what it knows once that is more than a few: by content."""
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        """Forget for want of room."""
         if sum(len(data) for found in self.content().values() for data in found.values()) > 200:
             self.__init__({0: None, 1: WINDOW, 2: 1})  # type: ignore[misc]
         return super().record(ticks)
@@ -123,21 +103,65 @@ class Overlooking(SeenMemory):
     """Takes the identifiers of ticks still open at the cut for lost."""
 
     def replay(self, commit: Commit) -> None:
-        """Take what is settled alone."""
         commit.arriving.clear()
         super().replay(commit)
 
 
 @pytest.mark.parametrize("twin", [Forgetful, Evicting, Overlooking])
 async def test_a_memory_that_a_crash_or_load_makes_wrong_is_caught(twin: Any) -> None:
-    """By its rows; or by the next start, which is told of an identifier twice."""
-    wrong = 0
+    def made(seed: int) -> SeenWorld:
+        return SeenWorld(logs_of(seed, 2), specification(**TWO), make_seen=twin)
+
+    assert await wrong(made, lambda world: world.recorded() == expected(world.logs)) > 0
+
+
+async def wrong(made: Callable[[int], SeenWorld], right: Callable[[SeenWorld], bool]) -> int:
+    """How many runs of six have wrong rows, or a next start that is told of an identifier twice."""
+    found = 0
     for seed in range(6):
-        world = SeenWorld(logs_of(seed, 2), specification(**TWO), make_seen=twin)
+        world = made(seed)
         try:
             await crashes(world, Random(seed))
         except FailClosed:
-            wrong += 1
+            found += 1
         else:
-            wrong += world.recorded() != expected(world.logs)
-    assert wrong > 0
+            found += not right(world)
+    return found
+
+
+FEW = USERS[:6]
+PER_WINDOW, OVERALL = pipeline(PIPELINE["privacy"], f"{USER_WINDOW}s"), pipeline(FOR_EVER, None)
+
+
+def cut_off(seed: int, spec: Any, **made: Any) -> SeenWorld:
+    """A pipeline that counts active users and cuts them off at their caps."""
+    return SeenWorld({0: some_log(Random(seed), FEW, 60)}, spec, **made)
+
+
+def counted_users(world: SeenWorld, window: int | None) -> bool:
+    """Whether the rows, without the count beside them, are those of the definition."""
+    found = [row[1:] for row in world.recorded()]
+    return found == cut_users(world.logs, CAP, window, HORIZON)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("spec", "window"), [(PER_WINDOW, USER_WINDOW), (OVERALL, None)])
+async def test_users_that_are_cut_off_are_counted_once_through_crashes(
+    seed: int, spec: Any, window: int | None
+) -> None:
+    random = Random(seed)
+    world = cut_off(seed, spec, group=random.randint(1, 4))
+    assert await crashes(world, random) > 1
+    assert counted_users(world, window)
+
+
+@pytest.mark.parametrize("twin", ["a guard that forgets caps", "a memory that begins anew"])
+async def test_what_is_forgotten_of_cut_off_users_is_caught(
+    twin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: type[SeenMemory] = Forgetful
+    if twin == "a guard that forgets caps":
+        monkeypatch.setattr(UserMemory, "replay", lambda *_: None)
+        seen = SeenMemory
+    made = partial(cut_off, spec=OVERALL, make_seen=seen)
+    assert await wrong(made, lambda world: counted_users(world, None)) > 0

@@ -31,18 +31,11 @@ sys.exit(200)
 SHOWS = "import os; print(os.getcwd(), sorted(os.environ)); raise SystemExit(3)"
 
 
-def ended(patch: str, *arguments: str) -> tuple[int | None, str, str]:
-    run = Forked(arguments, {}, patch=patch)
-    out, errors = run.communicate()
-    return run.returncode, out, errors
-
-
-def test_the_imports_are_done_before_the_fork() -> None:
-    assert ended(WARM) == (11, "", "")
-
-
-def test_nothing_else_is_done_before_the_fork() -> None:
-    assert ended(CLEAN) == (1, "", "")
+@pytest.mark.parametrize(("patch", "code"), [(WARM, 11), (CLEAN, 1)], ids=["imports", "no more"])
+def test_the_imports_and_nothing_else_are_done_before_the_fork(patch: str, code: int) -> None:
+    run = Forked((), {}, patch=patch)
+    assert run.communicate() == ("", "")
+    assert run.returncode == code
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -66,15 +59,9 @@ def test_it_has_its_own_environment_and_our_folder(
 
 
 @pytest.mark.parametrize(("paced", "lines"), [(True, AHEAD), (False, 200)])
-def test_one_that_is_paced_is_some_lines_ahead_of_its_reader(paced: bool, lines: int) -> None:
-    """It says how many it could print that nobody read, up to 200."""
+def test_a_paced_run_is_some_lines_ahead_of_its_reader(paced: bool, lines: int) -> None:
     run = Forked((), {}, patch=PRINTS, paced=paced)
     while run.poll() is None:
         time.sleep(0.01)
     out, _ = run.communicate()
     assert (run.returncode, out) == (lines, "line\n" * lines)
-
-
-def test_it_is_the_command_line() -> None:
-    code, _, errors = ended("", "run", "nowhere.yaml")
-    assert (code, "nowhere.yaml" in errors) == (2, True)

@@ -10,10 +10,23 @@ from pathlib import Path
 import pytest
 
 from faults.cases import Case, flights, seen, without_progress
-from faults.evidence import embedded
 from faults.forked import Run
 
 BLOCK = 6
+ENTRY = "from stream_dp.cli.start import start; start()"
+HANG = """
+import asyncio
+from stream_dp.files.highwater import HighWater
+open, append = HighWater.open, HighWater.append
+async def hang():
+    print('hangs', flush=True)
+    await asyncio.Event().wait()
+async def recovery(journal):
+    await hang()
+async def commit(journal, commit, sealed):
+    await (hang() if commit.sequence else append(journal, commit, sealed))
+"""
+HANGS = {"recovery": "HighWater.open = recovery", "commit": "HighWater.append = commit"}
 
 
 def started(case: Case, anew: bool = False) -> Run:
@@ -23,15 +36,9 @@ def started(case: Case, anew: bool = False) -> Run:
     return run
 
 
-def how_many(case: Case) -> str:
-    """The last line of a run: where the numbers are that it does not show."""
-    command = f"`stream-dp dead-letters {case.pipeline}` (NOT PRIVATE)"
-    return f"How many records were counted, late or dead: {command}"
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_ends_after_the_commit_in_flight(tmp_path: Path, number: signal.Signals) -> None:
-    case = flights(tmp_path, ticks=300, block=BLOCK)
+    case = flights(tmp_path, ticks=200, block=BLOCK)
     run = started(case, anew=number == signal.SIGINT)
     run.send_signal(number)
     _, errors = run.communicate()
@@ -39,20 +46,18 @@ def test_the_first_ends_after_the_commit_in_flight(tmp_path: Path, number: signa
     begun, done, hint = without_progress(errors).splitlines()
     assert begun.startswith("flights: a new ledger; counts what slice.csv holds from ")
     assert re.fullmatch(r"flights: [\d,]+ ticks?, [\d,]+ releases?", done)
-    assert hint == how_many(case)
-    left = embedded(case.journal, case.releases, case.key, case.expected.pipeline)
-    ticks = sum(len(commit["ticks"]) for commit in left.commits)
+    assert hint.startswith("How many records were counted, late or dead: ")
+    ticks = sum(len(commit["ticks"]) for commit in case.left().commits)
     held_back = {"published"} if ticks % BLOCK else set()  # only whole blocks become public
-    assert {line.partition(":")[0] for line in case.findings()} == {
-        "ticks", "rows", "sequences", *held_back,
-    }  # fmt: skip
+    rules = {line.partition(":")[0] for line in case.findings()}
+    assert rules == {"ticks", "rows", "sequences", *held_back}
     case.finish("--zero-noise")
     assert case.findings() == []
 
 
 def test_the_second_ends_at_once(tmp_path: Path) -> None:
     """Both wait for a stopped process, so that no time passes between them (two SIGINT would be one)."""
-    case = flights(tmp_path, ticks=300)
+    case = flights(tmp_path, ticks=200)
     run = started(case)
     for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
         run.send_signal(number)
@@ -60,9 +65,6 @@ def test_the_second_ends_at_once(tmp_path: Path) -> None:
     assert run.returncode == 130
     case.finish("--zero-noise")
     assert case.findings() == []
-
-
-ENTRY = "from stream_dp.cli.start import start; start()"
 
 
 def until_it_listens(pid: int) -> None:
@@ -74,9 +76,9 @@ def until_it_listens(pid: int) -> None:
             return
 
 
-@pytest.mark.parametrize("after_ms", [0, 60, 150, 300, 500, 800, 1200, 2000])
+@pytest.mark.parametrize("after_ms", [0, 300, 1200])
 def test_a_run_ends_well_from_the_first_moment_on(tmp_path: Path, after_ms: int) -> None:
-    """While it imports, plans, recovers or runs: exit 0, not a word but its own, and the next start goes on."""
+    """While it imports, plans, recovers or runs: exit 0, not a word but its own."""
     case = flights(tmp_path, ticks=300, block=BLOCK)
     run = subprocess.Popen(
         [sys.executable, "-c", ENTRY, "run", str(case.pipeline)],
@@ -87,32 +89,16 @@ def test_a_run_ends_well_from_the_first_moment_on(tmp_path: Path, after_ms: int)
     run.send_signal(signal.SIGTERM)
     out, errors = run.communicate()
     assert (run.returncode, out) == (0, "")
-    said = [line for line in without_progress(errors).splitlines() if line != how_many(case)]
-    own = (
-        "flights: ",
-        f"All ticks of {case.pipeline} are released: ",
-    )  # a fast machine is through in 2 s
-    assert [line for line in said if not line.startswith(own)] == []
+    own = ("flights: ", "How many records ", f"All ticks of {case.pipeline} are released: ")
+    lines = without_progress(errors).splitlines()
+    assert [line for line in lines if not line.startswith(own)] == []
 
 
 @pytest.mark.parametrize(("where", "code"), [("recovery", 0), ("commit", 5)])
 def test_what_hangs_does_not_hold_the_end(tmp_path: Path, where: str, code: int) -> None:
     """A recovery without end is given up with 0, nothing was in flight; a commit without an answer is told, 5."""
-    hang = (
-        "import asyncio\n"
-        "from stream_dp.files.highwater import HighWater\n"
-        "open, append = HighWater.open, HighWater.append\n"
-        "async def hang():\n"
-        "    print('hangs', flush=True)\n"
-        "    await asyncio.Event().wait()\n"
-        "async def recovery(journal):\n"
-        "    await hang()\n"
-        "async def commit(journal, commit, sealed):\n"
-        "    await (hang() if commit.sequence else append(journal, commit, sealed))\n"
-    )
-    patch = {"recovery": "HighWater.open = recovery", "commit": "HighWater.append = commit"}[where]
     case = flights(tmp_path, ticks=50, block=BLOCK)
-    run = case.start("--until-end", patch=hang + patch)
+    run = case.start("--until-end", patch=HANG + HANGS[where])
     assert run.stdout is not None
     assert run.stdout.readline() == "hangs\n"
     run.send_signal(signal.SIGTERM)

@@ -27,13 +27,11 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 
 
 def blobs(case: Case) -> list[bytes]:
-    """The sealed commits."""
     rows = sqlite_rows(case.journal, "SELECT sealed FROM commits ORDER BY sequence")
     return [blob for (blob,) in rows]
 
 
 def commits(case: Case) -> list[dict[str, Any]]:
-    """The commits, opened by a reader of its own."""
     return opened(blobs(case), case.key, case.expected.pipeline)
 
 
@@ -48,8 +46,6 @@ def test_it_holds_what_a_journal_can_hold(case: Case) -> None:
     assert sum(len(commit["ticks"]) for commit in before[last + 1 :]) > 2
     assert any(commit["dead_letters"] for commit in before)
     assert {charge["analyst"] for commit in before for charge in commit["charges"]} == {"", "ann"}
-    size = sum(path.stat().st_size for path in case.folder.iterdir())
-    assert size < 150_000
 
 
 def test_it_is_read_and_goes_on(case: Case) -> None:
@@ -66,7 +62,7 @@ def test_it_is_read_and_goes_on(case: Case) -> None:
     ticks = [tick for commit in commits(case) for tick in commit["ticks"]]
     assert ticks == list(range(case.expected.horizon))
     after = ledger(case)
-    assert (told["journal"], after["journal"]) == ("whole", "whole")
+    assert after["journal"] == "whole"
     assert told["ticks"] < after["ticks"] == case.expected.horizon
     assert after["charges"] == told["charges"]
 
@@ -78,23 +74,20 @@ def refused(case: Case) -> str:
     assert (done.returncode, done.stdout) == (4, ""), done.stderr
     assert done.stderr.startswith("stream-dp: ")
     assert done.stderr.count("\n") == 1, done.stderr
+    assert "use the version that wrote it" in done.stderr
     assert (case.releases.read_bytes(), blobs(case)) == before
     return done.stderr
 
 
-def test_tables_of_an_unknown_version_are_refused(case: Case) -> None:
+def test_newer_tables_and_newer_releases_are_refused(case: Case) -> None:
+    lines = case.releases.read_bytes().splitlines(keepends=True)
+    newer = lines[-1].replace(b'"v":1,', b'"v":99,')
+    case.releases.write_bytes(b"".join([*lines[:-1], newer]))
+    assert "has form 99 of releases" in refused(case)
+    case.releases.write_bytes(b"".join(lines))
     with closing(sqlite3.connect(case.journal)) as database, database:
         database.execute("PRAGMA user_version = 99")
-    assert "tables of version 99" in (said := refused(case))
-    assert "use the version that wrote it" in said
-
-
-def test_a_release_of_an_unknown_form_is_refused(case: Case) -> None:
-    lines = case.releases.read_bytes().splitlines(keepends=True)
-    lines[-1] = lines[-1].replace(b'"v":1,', b'"v":99,')
-    case.releases.write_bytes(b"".join(lines))
-    assert "has form 99 of releases" in (said := refused(case))
-    assert "use the version that wrote it" in said
+    assert "tables of version 99" in refused(case)
 
 
 def _first(before: list[dict[str, Any]]) -> None:
@@ -133,5 +126,4 @@ def test_what_a_newer_version_wrote_is_refused(case: Case, change: Change, messa
     with closing(sqlite3.connect(case.journal)) as database, database:
         for number, blob in enumerate(sealed_again(before, case.key, case.expected.pipeline)):
             database.execute("UPDATE commits SET sealed = ? WHERE sequence = ?", (blob, number))
-    assert message in (said := refused(case))
-    assert "use the version that wrote it" in said
+    assert message in refused(case)

@@ -48,7 +48,6 @@ def still_open(logs: Logs, commit: Commit, next_tick: int) -> Open:
 
 
 def by_definition(logs: Logs, commits: Sequence[Commit]) -> Iterator[Open]:
-    """What is open behind each of these commits."""
     next_tick = 0
     for commit in commits:
         next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
@@ -72,7 +71,6 @@ def told(commits: Sequence[Commit]) -> list[Any]:
 
 
 def world_of(seed: int) -> SeenWorld:
-    """Two partitions, a commit for each tick."""
     return SeenWorld(logs_of(seed, 2), specification(**TWO))
 
 
@@ -86,7 +84,6 @@ def goes_on(whole: SeenWorld, commits: Sequence[Commit], number: int) -> SeenWor
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Open]:
-    """What engines find open where they begin to read."""
     rewound, every = OpenIdentifiers.rewind, list[Open]()
 
     def noted(self: OpenIdentifiers, cut: Cut) -> Cut:
@@ -128,8 +125,7 @@ def agree(whole: SeenWorld, memory: OpenIdentifiers) -> bool:
     return right
 
 
-@pytest.mark.parametrize("group", [1, 3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "group"), [(0, 1), (1, 3), (2, 3)])
 async def test_a_chain_adds_up_to_what_is_open_and_repeats_nothing(seed: int, group: int) -> None:
     whole = world_of(seed)
     whole.group = group
@@ -149,7 +145,6 @@ class LastOnly(OpenIdentifiers):
     """Takes a commit's part for all, as if it repeated what is open."""
 
     def replay(self, commit: Commit) -> None:
-        """Begin anew with each commit."""
         self._parts.clear()
         super().replay(commit)
 
@@ -158,7 +153,6 @@ class Hoarding(OpenIdentifiers):
     """Keeps what belongs to ticks that are over."""
 
     def replay(self, commit: Commit) -> None:
-        """Put back what is dropped."""
         before = dict(self._parts)
         super().replay(commit)
         self._parts = before | self._parts
@@ -169,21 +163,6 @@ async def test_a_memory_that_does_not_add_up_is_caught(twin: Any) -> None:
     whole = world_of(2)
     await whole.engine(Random(0)).run()
     assert not agree(whole, twin())
-
-
-async def test_a_start_that_takes_the_last_commit_for_all_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = world_of(2)
-    await whole.engine(Random(0)).run()
-    commits = whole.commits()
-    monkeypatch.setattr(engine, "OpenIdentifiers", LastOnly)
-    for number in range(1, len(commits)):
-        world = goes_on(whole, commits, number)
-        await world.engine(Random(number)).run()
-        if world.recorded() != expected(whole.logs):
-            return
-    raise AssertionError("its rows are right behind every commit")
 
 
 async def created_between(seed: int) -> SeenWorld:

@@ -49,7 +49,6 @@ def replaced(one: Public, **said: Any) -> Public:
 
 
 def twice(talk: Talk) -> Talk:
-    """A message is executed again after a crash, under a number of its own."""
     more = [*talk.public, public(6, "c", answer={"x": 3})]
     return Talk(talk.queue, more, {**talk.durable, 6: more[-1].body})
 
@@ -75,22 +74,18 @@ def swapped(talk: Talk) -> Talk:
 
 
 def early(talk: Talk) -> Talk:
-    """An answer is public that no commit holds."""
     return Talk(talk.queue, talk.public, {n: body for n, body in talk.durable.items() if n < 5})
 
 
 def unpublished(talk: Talk) -> Talk:
-    """A durable answer never became visible."""
     return Talk(talk.queue, [one for one in talk.public if b'"c"' not in one.body], talk.durable)
 
 
 def keyless(talk: Talk) -> Talk:
-    """A record has the key of another message."""
     return Talk(talk.queue, [talk.public[0]._replace(key=b"b"), *talk.public[1:]], talk.durable)
 
 
 def forged(talk: Talk) -> Talk:
-    """A record that nobody signed was executed."""
     return replace(talk, queue={**talk.queue, 6: None})
 
 

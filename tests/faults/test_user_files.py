@@ -8,9 +8,8 @@ from random import Random
 import pytest
 from oracles.user_caps import Event, Mark, judge
 
-from faults.cases import Case, Ended, make_key
+from faults.cases import Case, make_key
 from faults.checker import Expected
-from faults.evidence import embedded
 from stream_dp.cli.main import code_of
 
 TICKS, CAP, WINDOW = 40, 2, 5
@@ -30,14 +29,7 @@ releases: {path: releases.jsonl}
 series:
   - {name: by_key, statistic: histogram, by: key, method: tree, epsilon: 8}
 """
-POINTS = (
-    "before-commit:4",
-    "mid-commit:3",
-    "after-commit:3",
-    "before-publish:2",
-    "mid-publish:2",
-    "after-publish:3",
-)
+POINTS = ("before-commit:4", "mid-commit:3", "after-commit:3", "mid-publish:2", "after-publish:3")
 
 
 def events() -> list[Event]:
@@ -51,29 +43,17 @@ def events() -> list[Event]:
     ]
 
 
-def case_of(folder: Path) -> Case:
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    make_key(folder)
+def test_users_are_capped_as_the_oracle_says_through_kills(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    make_key(tmp_path)
     lines = [
         f"2026-01-{1 + e.tick // 24:02}T{e.tick % 24:02}:30:00Z,{e.user},{e.key}" for e in events()
     ]
     lines.insert(5, "2026-01-01T00:40:00Z,,a")
-    (folder / "events.csv").write_text("\n".join(["time,customer,key", *lines, ""]))
-    return Case(folder, Expected("people", 0, 3_600_000, TICKS, {}, (), ()), ())
-
-
-def rows_of(case: Case) -> Counter[tuple[int, str]]:
-    found: Counter[tuple[int, str]] = Counter()
-    for commit in embedded(case.journal, case.releases, case.key, "people").commits:
-        for tick, row in zip(commit["ticks"], commit["rows"], strict=True):
-            found.update({(tick, k): n for k, n in zip(KEYS, row, strict=True) if n})
-    return found
-
-
-def test_users_are_capped_as_the_oracle_says_through_kills_at_fixed_points(tmp_path: Path) -> None:
-    case, seen = case_of(tmp_path), b""
+    (tmp_path / "events.csv").write_text("\n".join(["time,customer,key", *lines, ""]))
+    case, seen = Case(tmp_path, Expected("people", 0, 3_600_000, TICKS, {}, (), ()), ()), b""
     for point in POINTS:
-        ended: Ended = case.run("--until-end", "--dawdle", "2", "--crash", point)
+        ended = case.run("--until-end", "--dawdle", "2", "--crash", point)
         assert ended.returncode == -9, ended.stderr
         public = case.releases.read_bytes() if case.releases.exists() else b""
         whole = public[: public.rfind(b"\n") + 1]
@@ -83,40 +63,33 @@ def test_users_are_capped_as_the_oracle_says_through_kills_at_fixed_points(tmp_p
     done = case.releases.read_bytes()
     assert done.startswith(seen)
     assert len(done.splitlines()) == TICKS
+    for line in done.splitlines():
+        keys = json.loads(line).keys() - {"not_private"}
+        assert keys == {"v", "sequence", "series", "tick", "end", "values", "band", "confidence"}
+    assert b"user 1" not in case.journal.read_bytes()
+
     log: list[Event | Mark] = []
     for tick in range(TICKS):
         log += [*(each for each in events() if each.tick == tick), Mark(tick)]
-    expected = judge({0: log}, CAP, WINDOW)
-    assert rows_of(case) == expected.rows
-    commits = embedded(case.journal, case.releases, case.key, "people").commits
+    expected, commits = judge({0: log}, CAP, WINDOW), case.left().commits
+    rows: Counter[tuple[int, str]] = Counter()
+    for commit in commits:
+        for tick, row in zip(commit["ticks"], commit["rows"], strict=True):
+            rows.update({(tick, key): n for key, n in zip(KEYS, row, strict=True) if n})
+    assert rows == expected.rows
     assert sum(commit["capped"] for commit in commits) == expected.capped > 50
     letters = [letter for commit in commits for letter in commit["dead_letters"]]
     assert [(each[2], each[3], each[4]) for each in letters] == [("wrong_type", "customer", 1)]
-    case.finish()
-    assert case.releases.read_bytes() == done
 
 
 def test_the_plan_says_what_is_remembered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = case_of(tmp_path)
-    assert code_of(["plan", str(case.pipeline)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert (
-        "the guard remembers every user who counts until the window is over: at most 64 bytes"
-        in said
-    )
-    case.pipeline.write_text(PIPELINE.replace("max_events: 2, per: 5h", "overall: 2, share: 1/4"))
-    assert code_of(["plan", str(case.pipeline)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "every user who counts for ever" in said
-    assert "only 1/4 of all users count" in said
-
-
-def test_what_is_public_says_nothing_of_users(tmp_path: Path) -> None:
-    case = case_of(tmp_path)
-    case.finish()
-    for line in case.releases.read_text().splitlines():
-        told = json.loads(line).keys() - {"not_private"}
-        assert told == {"v", "sequence", "series", "tick", "end", "values", "band", "confidence"}
-    assert b"user 1" not in case.journal.read_bytes()
+    file = tmp_path / "pipeline.yaml"
+    for text, words in (
+        (PIPELINE, "remembers every user who counts until the window is over"),
+        (PIPELINE.replace("max_events: 2, per: 5h", "overall: 2, share: 1/4"), "1/4 of all users"),
+    ):
+        file.write_text(text)
+        assert code_of(["plan", str(file)]) == 0
+        assert words in " ".join(capsys.readouterr().out.split())

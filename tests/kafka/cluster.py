@@ -30,16 +30,13 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all nodes."""
         return self._kafka.bootstrap
 
     @property
     def size(self) -> int:
-        """The number of nodes."""
         return len(self._kafka._nodes)
 
     def kill(self, node: int) -> None:
-        """Kill it with -9."""
         self._kafka._nodes[node].kill()
 
     def halt(self, node: int) -> None:
@@ -47,7 +44,6 @@ class Cluster:
         os.kill(self._pid(node), signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """Let a halted process go on."""
         os.kill(self._pid(node), signal.SIGCONT)
 
     def start(self, node: int) -> None:

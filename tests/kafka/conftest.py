@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kafka.kafka_worlds import Close
+from kafka.kafka_worlds import Close, Parts
 from kafka.secured_broker import Secured, secured_session
 
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -37,7 +37,12 @@ def settings(kafka: str) -> KafkaSettings:
 
 
 @pytest.fixture
-def impatient(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+def parts(settings: KafkaSettings, name: str, closing: list[Close]) -> Parts:
+    return Parts(settings, name, closing)
+
+
+@pytest.fixture
+def impatient(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> Parts:
     """What hangs is waited for one second only; a broker that is slow, as long as ever."""
     ends = PartitionLog.ends
 
@@ -46,7 +51,7 @@ def impatient(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> Kafka
         return await ends(log)
 
     monkeypatch.setattr(PartitionLog, "ends", hastily)
-    return settings
+    return parts
 
 
 @pytest.fixture(scope="session")

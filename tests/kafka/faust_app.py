@@ -42,13 +42,11 @@ async def enriched(value: bytes) -> dict[str, Any] | None:
 
 @app.agent(raw)
 async def enrich(stream: Any) -> None:
-    """Feed the pipeline."""
     await engine.from_agent(stream, enriched)
 
 
 @app.agent(releases.topic)
 async def react(stream: Any) -> AsyncIterator[None]:
-    """Write down what was released."""
     async for release in releases(stream):
         seen.write(f"{release.sequence} {release.series} {release.value}\n")
         seen.flush()

@@ -45,7 +45,6 @@ class FaustWorld:
         return world
 
     def worker(self, number: int) -> "subprocess.Popen[str]":
-        """A worker of the app."""
         folder = self.talk.folder
         told = {
             "id": f"app-{self.talk.name}", "kafka": self.talk.kafka, "file": str(self.talk.file),
@@ -127,7 +126,6 @@ def _drained(worker: "subprocess.Popen[str]", log: Path) -> None:
 
 
 async def until(look: Callable[[], bool], seconds: float = 150) -> None:
-    """Wait until it is so."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not look():
         assert asyncio.get_running_loop().time() < deadline

@@ -124,7 +124,6 @@ def _bomb(codec: int, megabytes: int) -> RawBatch:
 
 
 def _crowd(codec: int, number: int) -> RawBatch:
-    """Very many good records, 200 bytes each."""
     value = GOOD[:-1] + b" " * 180 + b"}"
     return RawBatch([record(value, delta) for delta in range(number)], codec)
 
@@ -134,10 +133,6 @@ _BOMBS = (
         Hostile(f"a bomb of 64 MB in {name}", partial(_bomb, codec, 64), dead=2)
         for name, codec in CODECS.items()
         if codec != SNAPPY  # it packs twenty to one: such a batch is larger than brokers take
-    ),
-    *(
-        Hostile(f"a bomb of 300 MB in {name}", partial(_bomb, codec, 300), dead=2)
-        for name, codec in (("gzip", GZIP), ("zstd", ZSTD))
     ),
     Hostile("18 MB in snappy", partial(_bomb, SNAPPY, 18), dead=2),
     Hostile("20 MB of good records in zstd", partial(_crowd, ZSTD, 100_000), dead=100_000),

@@ -29,7 +29,6 @@ class Hostile:
     dead: int = 0
 
     def encoded(self) -> bytes:
-        """Its bytes."""
         built = self.build()
         return built if isinstance(built, bytes) else built.encoded()
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,14 +23,16 @@ from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.client.topics import config, existing
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease, _abandon
-from stream_dp.testing.port_checks import (
-    sample_release,
-)
+from stream_dp.kafka.log.public import KafkaSink
+from stream_dp.testing.port_checks import sample_release
 
 STEP = 400
 SETTLE = 600  # a broker that stands still for longer makes records late
 CLOCKS = "tests.private.clock"  # one for all sources of these tests
 ENDLESS = 1_000.0  # seconds of patience: what waits for them does not end within the time of a test
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+AT_ONCE = "from stream_dp.operate.run import standby\nstandby._JOINING_S = 0.1\n"
+"""Lets an engine begin without waiting until brokers give up the place of the one that was killed, some seconds."""
 Close = Callable[[], Awaitable[None]]
 
 
@@ -54,7 +57,6 @@ async def administering(kafka: str) -> AsyncIterator[Any]:
 def tick_marks(
     topic: str, key: bytes = bytes(32), origin: int = 0, step: int = STEP, horizon: int = 1_000
 ) -> TickMarks:
-    """The marks of a topic by this operator's key."""
     return TickMarks(Sealer(key, "any").mark_key(), topic, TickGrid(origin, step, horizon))
 
 
@@ -123,12 +125,33 @@ async def visible(
         await reader.stop()
 
 
-async def journal(settings: KafkaSettings, name: str, closing: list[Close]) -> KafkaJournal:
-    """A journal of a new engine, open."""
-    made = KafkaJournal(KafkaLease(settings, name), f"{name}.events")
-    closing.append(made.close)
-    await made.open()
-    return made
+@dataclass
+class Parts:
+    """Parts of engines of one pipeline, which are closed at the end of the test."""
+
+    settings: KafkaSettings
+    name: str
+    closing: list[Close]
+
+    @property
+    def kafka(self) -> str:
+        return self.settings.bootstrap
+
+    def topic(self, which: str) -> str:
+        return f"{self.name}.{which}"
+
+    async def journal(self, settings: KafkaSettings | None = None) -> KafkaJournal:
+        made = KafkaJournal(KafkaLease(settings or self.settings, self.name), self.topic("events"))
+        self.closing.append(made.close)
+        await made.open()
+        return made
+
+    async def sink(self, lease: KafkaLease | None = None) -> KafkaSink:
+        """The sink of a new engine, or of the one that holds the lease, open."""
+        made = KafkaSink(lease or KafkaLease(self.settings, self.name))
+        self.closing.append(made.close)
+        await made.open()
+        return made
 
 
 def release(sequence: int, tick: int = 0) -> Release:

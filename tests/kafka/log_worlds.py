@@ -16,10 +16,24 @@ from faults.cases import make_key
 from faults.evidence import opened
 from faults.kafka_evidence import journal_blobs
 from kafka.hostile_records import category
+from kafka.kafka_worlds import CLOCKS
 from kafka.raw_wire import Wire
 from oracles.kafka_log import Grid, Said, said
 from oracles.log_frames import Frame, frames
 
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.ports import Clock, Ports, Sink
+from stream_dp.files.memory import MemoryJournal, MemoryStore
+from stream_dp.files.system_clock import SystemClock
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.kafka.source.source import KafkaSource, StampTicks
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.testing.noise import ZeroNoise
+
+KEY = bytes(32)
 KINDS = ("red", "green", "blue")
 COLUMNS = (*KINDS, "other")
 _LONGEST_REMEMBERED = 4096
@@ -36,7 +50,6 @@ class LivePipeline:
     grid: Grid
 
     def written(self) -> "LivePipeline":
-        """Write its file and, once, its key."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "pipeline.yaml").write_text(json.dumps(self.document()))
         if not (self.folder / "operator.key").exists():
@@ -44,7 +57,6 @@ class LivePipeline:
         return self
 
     def document(self) -> dict[str, Any]:
-        """What the file says."""
         start = datetime.fromtimestamp(self.grid.origin / 1000, UTC)
         return {
             "version": 1,
@@ -88,10 +100,27 @@ class LivePipeline:
         )
 
     async def journal(self) -> "Journalled":
-        """What its journal holds."""
         blobs = await journal_blobs(self.bootstrap, f"{self.name}.private.journal")
         key = (self.folder / "operator.key").read_bytes()
         return Journalled.of(opened(blobs, key, self.name))
+
+
+def engine_in_memory(
+    pipeline: LivePipeline,
+    store: MemoryStore,
+    sink: Sink,
+    clock: Clock | None = None,
+    clock_topic: str = CLOCKS,
+) -> Engine:
+    """An engine on a real topic whose journal is in memory."""
+    clock, grid = clock or SystemClock(), pipeline.grid
+    ticks = StampTicks(grid.step, grid.delay // 2, clock_topic)
+    source = KafkaSource(KafkaSettings(pipeline.bootstrap), pipeline.topic, clock, ticks)
+    sealer = Sealer(KEY, pipeline.name)
+    built = build(PipelineSpec.model_validate(pipeline.document()))
+    config = built.run_config(0)
+    ports = Ports(source, MemoryJournal(store), sink, clock, sealer)
+    return Engine(config, Router(built.spec, config.origin), ports, lambda *_: ZeroNoise())
 
 
 @dataclass(slots=True)
@@ -105,7 +134,6 @@ class Journalled:
 
     @classmethod
     def of(cls, commits: Iterable[dict[str, Any]]) -> "Journalled":
-        """The sum of these commits."""
         made = cls()
         for commit in commits:
             made.rows.update(

@@ -47,7 +47,6 @@ BEFORE_MS = 60
 
 
 def _right(_: int) -> int:
-    """No difference at any time."""
     return 0
 
 
@@ -104,11 +103,8 @@ class PaperReader:
         self._positions: dict[int, int] = {}
         self._known: dict[int, int] = {}
 
-    async def start(self) -> None:
-        """Nothing to connect to."""
-
-    async def stop(self) -> None:
-        """Nothing to give back."""
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
     def assign(self, places: Iterable[Any]) -> None:
         self._positions = {at.partition: 0 for at in places}
@@ -168,11 +164,8 @@ class PaperOffsets:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def start(self) -> None:
-        """Nothing to connect to."""
-
-    async def stop(self) -> None:
-        """Nothing to give back."""
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
     async def begins(self, partitions: Iterable[int]) -> dict[int, int]:
         return dict.fromkeys(partitions, 0)
@@ -191,11 +184,8 @@ class PaperEyes:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def start(self) -> None:
-        """Nothing to connect to."""
-
-    async def stop(self) -> None:
-        """Nothing to give back."""
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
     async def look(self) -> TopicLook:
         log, now = self._world.log, self._world.clock.now()
@@ -211,11 +201,8 @@ class PaperClocks:
     async def check(self) -> None:
         """The topic is there."""
 
-    async def start(self) -> None:
-        """Nothing to connect to."""
-
-    async def stop(self) -> None:
-        """Nothing to give back."""
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
     async def ask(self) -> list[Stamp]:
         world, true = self._world, self._world.clock.now()
@@ -286,7 +273,6 @@ def _built(grid: Grid) -> Built:
 
 
 def live_source(world: World, grid: Grid, *, wait: bool = False) -> Source:
-    """The product's source on this world."""
     ticks = StampTicks(grid.step, grid.delay // 2, "clock")
     return KafkaSource(KafkaSettings("127.0.0.1:1"), TOPIC, world.engine_clock, ticks, wait=wait)
 

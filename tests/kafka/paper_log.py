@@ -77,7 +77,6 @@ class PaperPartition:
         return min(opened.values(), default=self.end(now))
 
     def frames(self, now: int | None = None) -> list[Frame]:
-        """Its batches, for the oracle."""
         shown = self.kept if now is None else self.kept[: self._arrived(now)]
         return list(frames(b"".join(one.data for one in shown)))
 
@@ -89,7 +88,6 @@ PaperLog = Mapping[int, PaperPartition]
 
 
 def next_stamp(log: PaperLog, now: int) -> int | None:
-    """When the next batch arrives after `now`."""
     return min(_later(log.values(), now), default=None)
 
 

@@ -68,7 +68,6 @@ def record(
 
 
 def records(contents: Sequence[bytes | None]) -> list[bytes]:
-    """Plain records, numbered."""
     return [record(value, delta) for delta, value in enumerate(contents)]
 
 
@@ -85,7 +84,6 @@ def packed(codec: int, plain: bytes) -> bytes:
 
 
 def gzipped(plain: bytes) -> bytes:
-    """One gzip member."""
     writer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return writer.compress(plain) + writer.flush()
 
@@ -127,7 +125,6 @@ class RawBatch:
     crc: int | None = None
 
     def encoded(self) -> bytes:
-        """The bytes of the batch."""
         count = len(self.records) if self.count is None else self.count
         last = count - 1 if self.last_delta is None else self.last_delta
         body = self.body if self.body is not None else packed(self.codec, b"".join(self.records))
@@ -151,5 +148,4 @@ class RawBatch:
 
 
 def plain(contents: Sequence[bytes | None], codec: int = 0) -> RawBatch:
-    """A batch with nothing wrong."""
     return RawBatch(records(contents), codec)

@@ -50,7 +50,6 @@ class Refused(Exception):
 
 
 def text(shown: str | None) -> bytes:
-    """A string with its length, or null."""
     if shown is None:
         return struct.pack(">h", -1)
     return struct.pack(">h", len(shown.encode())) + shown.encode()
@@ -111,7 +110,6 @@ class Wire:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def call(self, api: int, version: int, body: bytes) -> Answer:

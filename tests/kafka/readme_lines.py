@@ -39,11 +39,9 @@ class Page:
         return textwrap.dedent(found).replace("\\\n", "").splitlines()
 
     def file(self, first: str) -> str:
-        """An indented block that is a file."""
         return "\n".join(self.block(first)) + "\n"
 
     def fenced(self, language: str) -> str:
-        """The fenced block in a language."""
         (found,) = re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
         return str(found)
 
@@ -55,7 +53,6 @@ class Page:
 
 
 def line_with(lines: list[str], word: str) -> str:
-    """The one line in which it stands."""
     (found,) = (line for line in lines if word in line)
     return found
 
@@ -94,7 +91,6 @@ class Printed:
 
     @property
     def log(self) -> str:
-        """What was printed so far."""
         return self._log.read_text(errors="replace")
 
     def until(self, pattern: str) -> str:
@@ -142,7 +138,6 @@ class Terminal(Printed):
         return self.ended(), self.log[before:]
 
     def ctrl_c(self) -> None:
-        """Interrupt what runs."""
         os.killpg(self._bash.pid, signal.SIGINT)
 
     def close(self) -> None:
@@ -174,7 +169,6 @@ class PastedTerminal(Printed):
         os.close(screen)
 
     def paste(self, lines: Iterable[str]) -> None:
-        """Paste lines, all at once."""
         os.write(self._keys, "".join(f"{line}\n" for line in lines).encode())
 
     @property

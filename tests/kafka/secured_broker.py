@@ -54,11 +54,9 @@ class Secured:
 
     @property
     def admin(self) -> str:
-        """Where one may do everything."""
         return self.at("ADMIN")
 
     def at(self, way: str) -> str:
-        """The address of a way in."""
         return f"127.0.0.1:{self.ports[way]}"
 
     def secret(self, name: str, content: str) -> Path:
@@ -70,35 +68,18 @@ class Secured:
 
     def yaml(self, way: str) -> dict[str, str]:
         """`source.security` of a pipeline that comes in this way."""
-        ca = str(self.authority.file)
-        password = str(self.secret("password", f"{PASSWORD}\n"))
-        if way == "SCRAM":
-            return {
-                "protocol": "SASL_PLAINTEXT",
-                "mechanism": "SCRAM-SHA-512",
-                "username": "scram-engine",
-                "password_file": password,
-            }
-        if way == "PLAIN":
-            return {
-                "protocol": "SASL_SSL",
-                "mechanism": "PLAIN",
-                "username": "plain-engine",
-                "password_file": password,
-                "ca_file": ca,
-            }
-        if way == "MTLS":
-            return {
-                "protocol": "SSL",
-                "ca_file": ca,
-                "certificate_file": str(self.client.certificate),
-                "key_file": str(self.client.key),
-            }
+        ca = {"ca_file": str(self.authority.file)}
+        password = {"password_file": str(self.secret("password", f"{PASSWORD}\n"))}
+        scram = {"mechanism": "SCRAM-SHA-512", "username": "scram-engine", **password}
+        plain = {"mechanism": "PLAIN", "username": "plain-engine", **password, **ca}
+        own = {"certificate_file": str(self.client.certificate), "key_file": str(self.client.key)}
+        token = {"token_file": str(self.secret("token", unsecured_token("oauth-engine")))}
         return {
-            "protocol": "SASL_PLAINTEXT",
-            "mechanism": "OAUTHBEARER",
-            "token_file": str(self.secret("token", unsecured_token("oauth-engine"))),
-        }
+            "SCRAM": {"protocol": "SASL_PLAINTEXT", **scram},
+            "PLAIN": {"protocol": "SASL_SSL", **plain},
+            "MTLS": {"protocol": "SSL", **own, **ca},
+            "OAUTH": {"protocol": "SASL_PLAINTEXT", "mechanism": "OAUTHBEARER", **token},
+        }[way]
 
     def settings(self, way: str, **changes: Any) -> KafkaSettings:
         """How a client comes in this way; `changes` are keys of `security`."""
@@ -121,7 +102,6 @@ def unsecured_token(subject: str, life_s: int = 3600) -> str:
 
 
 def properties(ports: dict[str, int], authority: Path) -> str:
-    """The node's configuration."""
     protocols = {
         "ADMIN": "PLAINTEXT",
         "CONTROLLER": "PLAINTEXT",

@@ -26,12 +26,10 @@ class SecuredWorld(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """The topic that it reads."""
         return f"{self.name}-events"
 
     @property
     def file(self) -> Path:
-        """The pipeline file."""
         return self.folder / f"{self.name}.yaml"
 
     def write(self, *, wall: bool = False, **security: Any) -> "SecuredWorld":
@@ -84,7 +82,6 @@ class SecuredWorld(NamedTuple):
         return code_of([str(one) for one in arguments])
 
     def key(self) -> Path:
-        """The operator's key."""
         path = self.folder / "operator.key"
         if not path.exists():
             path.write_bytes(os.urandom(32))

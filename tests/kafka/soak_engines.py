@@ -29,12 +29,10 @@ class Engine:
     errors: Path
 
     def said(self) -> str:
-        """Everything so far."""
         return self.errors.read_text(errors="replace")
 
     @property
     def waits(self) -> bool:
-        """Whether it stands by."""
         said = self.said()
         return said.rfind(_WAITS) > said.rfind(_RUNS)
 
@@ -58,7 +56,6 @@ class Engines:
         )
 
     def keep(self) -> None:
-        """Note who has ended, and start others."""
         for engine in list(self._running):
             if engine.process.poll() is not None:
                 self._running.remove(engine)
@@ -107,7 +104,6 @@ class Engines:
         self.close()
 
     def close(self) -> None:
-        """Kill all that are left."""
         for engine in self._running:
             engine.process.kill()
             engine.process.wait()
@@ -115,11 +111,8 @@ class Engines:
 
     def _started(self) -> Engine:
         folder = self._pipeline.folder
-        own = {
-            "STREAM_DP_HOME": str(folder / "state"),
-            "STREAM_DP_KEY_FILE": str(folder / "operator.key"),
-        }
-        port = free_port()
+        key, port = str(folder / "operator.key"), free_port()
+        own = {"STREAM_DP_HOME": str(folder / "state"), "STREAM_DP_KEY_FILE": key}
         options = [
             "run",
             str(folder / "pipeline.yaml"),

@@ -89,7 +89,6 @@ class Leaders:
         raise OSError("no broker answers")
 
     def close(self) -> None:
-        """Close all connections."""
         for address in list(self._wires):
             self.forget(address)
 
@@ -118,16 +117,17 @@ class SoakWriter(threading.Thread):
         ]
 
     def stop(self) -> None:
-        """End, and wait for it."""
         self._over.set()
         self.join()
 
     def run(self) -> None:
-        """One deed after the other."""
         deeds: dict[str, tuple[float, Callable[[], None]]] = {
-            "good": (30, self._good),
-            "bad values": (10, self._bad),
-            "hostile batch": (15, self._hostile_one),
+            "good": (30, lambda: self._send(self._batch().encoded())),
+            "bad values": (
+                10,
+                lambda: self._send(plain(self._chance.choices(BAD_VALUES, k=10)).encoded()),
+            ),
+            "hostile batch": (15, lambda: self._send(self._chance.choice(self._hostile))),
             "flood": (0.1, self._flood),
             "within a transaction": (20, self._within),
             "end of a transaction": (12, self._end),
@@ -152,23 +152,10 @@ class SoakWriter(threading.Thread):
         if stored.error:
             raise Refused("a batch", stored.error)
 
-    def _values(self, number: int) -> list[bytes | None]:
-        kinds = self._chance.choices(CATEGORIES, k=number)
-        return [json.dumps({"kind": kind}).encode() for kind in kinds]
-
     def _batch(self) -> RawBatch:
         codec = self._chance.choice((0, *CODECS.values()))
-        return plain(self._values(self._chance.choice((1, 5, 40))), codec)
-
-    def _good(self) -> None:
-        self._send(self._batch().encoded())
-
-    def _bad(self) -> None:
-        values = self._chance.choices((*BAD_VALUES, *self._values(5)), k=10)
-        self._send(plain(values).encoded())
-
-    def _hostile_one(self) -> None:
-        self._send(self._chance.choice(self._hostile))
+        kinds = self._chance.choices(CATEGORIES, k=self._chance.choice((1, 5, 40)))
+        return plain([json.dumps({"kind": kind}).encode() for kind in kinds], codec)
 
     def _flood(self) -> None:
         for _ in range(FLOOD_BATCHES):

@@ -67,11 +67,9 @@ class Act:
 
     @property
     def growing(self) -> bool:
-        """Whether it may have one more record."""
         return bool(self.items)
 
     def encoded(self) -> bytes:
-        """Its bytes."""
         if self.raw:
             return self.raw
         if self.commit is not None and self.producer is not None:
@@ -90,7 +88,6 @@ class Pair:
 
 
 def pair(seed: int, grid: Grid) -> Pair:
-    """The pair of this seed."""
     chance = random.Random(seed)
     acts = _acts(chance, grid)
     way = chance.choice((_alone, _within, _within, _own_transaction))
@@ -118,7 +115,6 @@ def _stamp(chance: random.Random, grid: Grid) -> int:
 
 
 def _item(chance: random.Random) -> Item:
-    """A record of any sort."""
     if chance.random() < 0.5:
         return Item(json.dumps({"kind": chance.choice(CATEGORIES)}).encode())
     good = json.dumps({"kind": chance.choice(CATEGORIES)}).encode()

@@ -20,14 +20,13 @@ from faults.evidence import Public, opened
 from faults.forked import Forked, Run
 from faults.kafka_evidence import journal_blobs, public_log, records
 from faults.talk_checker import answers_of
+from kafka.kafka_worlds import AT_ONCE, STAMPED
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.journal.keys import Sealer
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP_MS = 250
-AT_ONCE = "from stream_dp.operate.run import standby\nstandby._JOINING_S = 0.1\n"
-"""Lets an engine begin without waiting until brokers give up the place of the one that was killed, some seconds."""
 KEY = bytes(range(32))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "messages.md"
 _PIPELINE = """
@@ -47,7 +46,6 @@ series:
 
 
 def page() -> dict[str, Any]:
-    """What the code of docs/messages.md defines."""
     found: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(compile(block, PAGE.name, "exec"), found)  # noqa: S102 - our own page
@@ -67,7 +65,7 @@ class TalkingWorld:
     async def made(cls, folder: Path, kafka: str) -> "TalkingWorld":
         """Write its file and its key, and create its source."""
         made = cls(folder, kafka, fresh_topic_name("talk"), fresh_topic_name("talked"))
-        await create_topic(kafka, made.topic, 2, {"message.timestamp.type": "LogAppendTime"})
+        await create_topic(kafka, made.topic, 2, STAMPED)
         text = _PIPELINE.format(name=made.name, topic=made.topic, kafka=kafka, step=STEP_MS)
         made.file.write_text(text)
         key = folder / "key"
@@ -77,17 +75,14 @@ class TalkingWorld:
 
     @property
     def file(self) -> Path:
-        """The pipeline file."""
         return self.folder / "talk.yaml"
 
     @property
     def queries(self) -> str:
-        """The topic to which analysts write."""
         return f"{self.name}.queries"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """That of its runs."""
         own = {"STREAM_DP_KEY_FILE": str(self.folder / "key"), "PYTHONUNBUFFERED": "1"}
         return {**os.environ, **own, "STREAM_DP_HOME": str(self.folder / "home")}
 
@@ -107,11 +102,9 @@ class TalkingWorld:
         return run.returncode or 0, out, without_progress(errors)
 
     async def public(self) -> list[Public]:
-        """Every answer that was ever readable."""
         return await public_log(self.kafka, f"{self.name}.answers")
 
     async def commits(self) -> list[dict[str, Any]]:
-        """The journal, opened."""
         blobs = await journal_blobs(self.kafka, f"{self.name}.private.journal")
         return opened(blobs, KEY, self.name)
 
@@ -136,7 +129,6 @@ class TalkingWorld:
 
 @asynccontextmanager
 async def fed(world: TalkingWorld) -> AsyncIterator[None]:
-    """Events, about a hundred each second."""
 
     async def feed() -> None:
         async with producing(world.kafka) as producer:
@@ -159,7 +151,6 @@ async def fed(world: TalkingWorld) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def producing(kafka: str) -> AsyncIterator[Any]:
-    """A producer."""
     made = AIOKafkaProducer(bootstrap_servers=kafka, enable_idempotence=True)
     await made.start()
     try:
@@ -232,7 +223,6 @@ class Analyst:
         await self.producer.stop()
 
     def message(self, do: str, **content: Any) -> dict[str, Any]:
-        """A message of hers."""
         return {**self.page["message"](do, **content), "analyst": self.name}
 
     async def send(self, message: dict[str, Any], token: str | None = None) -> Any:
@@ -246,7 +236,6 @@ class Analyst:
         return await self.told(self.message(do, **content))
 
     async def told(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send this message and return its answer."""
         token, noting = self.world.token(self.name), _Noting(self.producer)
         self.sent.append(message)
         async with asyncio.timeout(120):

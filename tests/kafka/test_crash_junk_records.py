@@ -1,166 +1,110 @@
-"""Junk among the records of a topic, and topics without events: nothing crashes, nothing else changes."""
+"""Junk and forged marks among the records of a topic, and topics without events: nothing else changes."""
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from faults.cases import Case, document, expectation, flights, write
-from faults.checker import findings
+from faults.cases import Case
 from faults.evidence import Letter
-from faults.junk import KINDS, Junk, thousand
-from faults.kafka_evidence import over_kafka, public_log
-from kafka.kafka_worlds import marks_of
+from faults.junk import Junk, thousand
+from kafka.flight_topics import PARTITIONS, finished, over, ticks_of, topic_of
+from kafka.kafka_worlds import marks_of, tick_marks, writing
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.time import TickGrid
-from stream_dp.files.records import FieldType, load_records, ticked
-from stream_dp.journal.dead_letters import DETAIL
+from stream_dp.journal.dead_letters import BAD_MARK
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
-from stream_dp.testing.kafka import fresh_topic_name
+from stream_dp.kafka.client.tick_marks import TICK_HEADER
 
-TICKS, PARTITIONS = 100, 2
-FIELDS = {
-    "time": FieldType.TIME,
-    "airline": FieldType.CATEGORY,
-    "destination": FieldType.CATEGORY,
-    "delay": FieldType.INTEGER,
-}
+TICKS = 60
 TOMBSTONE = Junk(None, "not_json")
 EMPTY = Junk(b"", "not_json")
 
 
-def over(kafka: str, folder: Path) -> Case:
-    made = flights(folder, TICKS)
-    name = fresh_topic_name("junk")
-    source = {"kind": "kafka", "topic": f"{name}.events", "bootstrap": kafka}
-    write(folder, document(name, TICKS, 6, source))
-    return Case(folder, expectation(name, TICKS), made.events)
+async def topic_over(kafka: str, folder: Path) -> Case:
+    case = over(kafka, folder, TICKS)
+    await create_topic(kafka, topic_of(case), PARTITIONS)
+    return case
 
 
-def ticks_of(case: Case) -> list[Any]:
-    rows = load_records(case.folder / "slice.csv", FIELDS, "time")
-    return list(ticked(rows, TickGrid(case.expected.origin, case.expected.step, TICKS)))
-
-
-async def mixed(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:
-    """Feed the topic in chunks with junk between them; the dead letters this must give."""
-    topic = f"{case.expected.pipeline}.events"
-    await create_topic(kafka, topic, PARTITIONS)
-    ticks, left, chance = ticks_of(case), list(junk), random.Random(4)
-    letters: list[Letter] = []
+async def fed(
+    kafka: str, case: Case, begin: int = 0, end: int = TICKS, junk: Sequence[Junk] = ()
+) -> list[Letter]:
+    """Feed these ticks by a feed that begins anew behind those before, and junk before them; its dead letters."""
     feed = KafkaFeed(KafkaSettings(kafka), marks_of(case))
-    junkyard = AIOKafkaProducer(bootstrap_servers=kafka, linger_ms=5)
-    await feed.open()
-    await junkyard.start()
     try:
-        for begin in range(0, TICKS, 10):
-            share, left = left[: len(junk) // 10], left[len(junk) // 10 :]
-            where = [chance.randrange(PARTITIONS) for _ in share]
-            sent = [
-                await junkyard.send(topic, one.payload, key=b"key", partition=partition)
-                for one, partition in zip(share, where, strict=True)
-            ]
-            for one, stored in zip(share, await asyncio.gather(*sent), strict=True):
-                letters.append(Letter(stored.partition, stored.offset, one.reason, one.field))
-            await feed.send(begin, ticks[begin : begin + 10])
+        assert await feed.open() == begin
+        letters = await mixed_in(kafka, case, junk)
+        await feed.send(begin, ticks_of(case)[begin:end])
     finally:
         await feed.close()
-        await junkyard.stop()
     return letters
 
 
-async def fed(kafka: str, case: Case) -> Counter[tuple[int, str, str | None]]:
-    """Flood the topic once a feed has begun, then feed all ticks, marks included; return what was sent as junk."""
-    ticks, feed = ticks_of(case), KafkaFeed(KafkaSettings(kafka), marks_of(case))
-    await feed.open()
-    try:
-        sent = await flood(kafka, marks_of(case).topic)
-        for begin in range(0, TICKS, 10):
-            await feed.send(begin, ticks[begin : begin + 10])
-    finally:
-        await feed.close()
-    return sent
-
-
-async def bodies(kafka: str, case: Case) -> list[bytes]:
-    log = await public_log(kafka, f"{case.expected.pipeline}.releases")
-    return [one.body for one in log if one.committed]
+async def mixed_in(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:
+    chance, topic = random.Random(4), topic_of(case)
+    async with AIOKafkaProducer(bootstrap_servers=kafka, linger_ms=5) as junkyard:
+        sent = [
+            await junkyard.send(topic, one.payload, b"key", chance.randrange(PARTITIONS))
+            for one in junk
+        ]
+        stored = await asyncio.gather(*sent)
+    return [
+        Letter(at.partition, at.offset, one.reason, one.field)
+        for one, at in zip(junk, stored, strict=True)
+    ]
 
 
 async def test_a_thousand_junk_records_are_a_thousand_dead_letters(
     kafka: str, tmp_path: Path
 ) -> None:
-    dirty, clean = over(kafka, tmp_path / "junk"), over(kafka, tmp_path / "clean")
-    letters = await mixed(kafka, dirty, thousand(TOMBSTONE, EMPTY))
+    case = await topic_over(kafka, tmp_path)
+    letters: list[Letter] = []
+    for begin in range(0, TICKS, 20):
+        junk = thousand(TOMBSTONE, EMPTY)[begin // 20 :: 3]
+        letters += await fed(kafka, case, begin, begin + 20, junk)
     assert len(letters) == 1000
-    await mixed(kafka, clean, ())
-    for case, expected in ((dirty, letters), (clean, [])):
-        await asyncio.to_thread(case.finish, "--zero-noise")
-        left = await over_kafka(kafka, case.expected.pipeline, case.key)
-        wanted = case.expecting(letters=tuple(expected)).expected
-        assert findings(wanted, case.events, left) == []
-    assert await bodies(kafka, dirty) == await bodies(kafka, clean)
+    assert await finished(kafka, case, letters) == []
 
 
 async def test_a_topic_of_marks_alone_releases_every_tick(kafka: str, tmp_path: Path) -> None:
-    case = over(kafka, tmp_path)
+    case = await topic_over(kafka, tmp_path)
     (tmp_path / "slice.csv").write_text("time,airline,destination,delay\n")
-    await mixed(kafka, case, ())
-    await asyncio.to_thread(case.finish, "--zero-noise")
-    left = await over_kafka(kafka, case.expected.pipeline, case.key)
-    assert findings(case.expected, (), left) == []
-    assert len(left.public) == TICKS * 5
+    await fed(kafka, case)
+    assert await finished(kafka, Case(tmp_path, case.expected, (), case.patch)) == []
 
 
-MANY = 1_000_000
-FLOOD = [one for one in (*KINDS, TOMBSTONE) if len(one.payload or b"") < 200]
+def forged(case: Case) -> list[bytes]:
+    """What nobody with the key of this pipeline signed for partition 0 and its ticks."""
+    name, origin, step = topic_of(case), case.expected.origin, case.expected.step
+    others = (
+        tick_marks(f"{name}.other", case.key, origin, step),
+        tick_marks(name, bytes(32), origin, step),
+        tick_marks(name, case.key, origin, step + 1),
+    )
+    return [
+        *(b"soon", b"", b"\xff\xfe", b"-1"),
+        *(b"%d" % tick for tick in (0, 20, TICKS - 1, TICKS, 10**9, 10**18)),
+        *(one.sign(0, 29) for one in others),
+        tick_marks(name, case.key, origin, step, TICKS + 1).sign(0, TICKS),
+        marks_of(case).sign(1, 29),  # read by whoever may read partition 1, written into 0
+    ]
 
 
-async def flood(kafka: str, topic: str) -> Counter[tuple[int, str, str | None]]:
-    """Junk in every partition before the first mark, one kind after the other: no two neighbours are alike."""
-    producer = AIOKafkaProducer(bootstrap_servers=kafka, max_batch_size=200_000)
-    await producer.start()
-    sent: Counter[tuple[int, str, str | None]] = Counter()
-    kinds = cycle(FLOOD)
-    try:
-        while sum(sent.values()) < MANY:
-            for partition in range(PARTITIONS):
-                batch = producer.create_batch()
-                one = next(kinds)
-                while batch.append(key=None, value=one.payload, timestamp=None):
-                    sent[partition, one.reason, one.field] += 1
-                    one = next(kinds)
-                await producer.send_batch(batch, topic, partition=partition)
-        await producer.flush()
-    finally:
-        await producer.stop()
-    return sent
-
-
-async def test_any_number_of_junk_records_in_one_commit_delays_nothing_and_is_counted(
+async def test_forged_marks_are_dead_letters_and_copied_ones_nothing(
     kafka: str, tmp_path: Path
 ) -> None:
-    """As Kafka records of their own they went beyond the transaction's time, at every start again."""
-    case = over(kafka, tmp_path)
-    topic = f"{case.expected.pipeline}.events"
-    await create_topic(kafka, topic, PARTITIONS)
-    sent = await fed(kafka, case)
-    await asyncio.to_thread(case.finish, "--zero-noise")
-    left = await over_kafka(kafka, case.expected.pipeline, case.key)
-    letters = [letter[1:] for commit in left.commits for letter in commit["dead_letters"]]
-    counted: Counter[tuple[int, str, str | None]] = Counter()
-    for partition, reason, field, records, _ in letters:
-        counted[partition, reason, field] += records
-    assert counted == sent
-    assert sum(len(ranges) for *_, ranges in letters) == DETAIL
-    flooded = [commit for commit in left.commits if commit["dead_letters"]]
-    assert [commit["ticks"][0] for commit in flooded] == [0]
-    for commit in left.commits:
-        commit["dead_letters"] = []
-    assert findings(case.expected, case.events, left) == []
+    """They lie in partition 0 between two parts of a feed; neither closes a tick."""
+    case = await topic_over(kafka, tmp_path)
+    await fed(kafka, case, 0, 20)
+    await fed(kafka, case, 20, 20)  # begins once the end of the transaction before is in the log
+    own, letters = marks_of(case), []
+    async with writing(kafka) as producer:
+        for value in (*forged(case), own.sign(0, 19), own.sign(0, 0), own.sign(0, 19)):
+            headers = [(TICK_HEADER, value)]
+            stored = await producer.send_and_wait(topic_of(case), b"", partition=0, headers=headers)
+            letters.append(Letter(0, stored.offset, BAD_MARK, None))
+    await fed(kafka, case, 20, TICKS)
+    assert await finished(kafka, case, letters[:-3]) == []

@@ -1,80 +1,97 @@
-"""Journals in topics that were wiped, set back or sealed with another key, and brokers that refuse: exit 4 and 5."""
+"""Journals in topics that were wiped, set back or sealed with another key, with and without the group's offsets: exit
+4. One killed run serves all tests that leave it as it was: each puts back what it changed.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from faults.cases import Case, document, expectation, flights, make_key, write
-from faults.checker import findings
-from faults.kafka_evidence import over_kafka, public_log, records
-from kafka.kafka_worlds import administering, deleted, marks_of
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.protocol.admin import DeleteGroupsRequest
+from faults.cases import Case, document, make_key, write
+from faults.kafka_evidence import public_log, records
+from faults.kafka_transactions import decided
+from kafka.flight_topics import fed, judged, over
+from kafka.kafka_worlds import administering, deleted
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.time import TickGrid
-from stream_dp.files.records import FieldType, load_records, ticked
-from stream_dp.kafka.client.clients import KEPT, KafkaSettings
-from stream_dp.operate.replay_feed import feed
-from stream_dp.testing.kafka import fresh_topic_name
+from stream_dp.kafka.client.clients import KEPT
 
-TICKS = 60
-FIELDS = {
-    "time": FieldType.TIME,
-    "airline": FieldType.CATEGORY,
-    "destination": FieldType.CATEGORY,
-    "delay": FieldType.INTEGER,
-}
+TICKS = 40
+JOURNAL, RELEASES = "private.journal", "releases"
 
 
-def over(kafka: str, folder: Path) -> Case:
-    made = flights(folder, TICKS)
-    name = fresh_topic_name("refused")
-    source = {"kind": "kafka", "topic": f"{name}.events", "bootstrap": kafka}
-    write(folder, document(name, TICKS, 6, source))
-    return Case(folder, expectation(name, TICKS), made.events)
+async def killed(kafka: str, folder: Path, point: str, anew: bool = False) -> Case:
+    case = await fed(kafka, folder, TICKS)
+    options = ("--until-end", "--dawdle", "1", "--crash", point)
+    assert (await asyncio.to_thread(case.run, *options, anew=anew)).returncode == -9
+    return case
 
 
-async def fed(kafka: str, folder: Path) -> Case:
-    """The pipeline, with all its events in the topic."""
-    made = over(kafka, folder)
-    topic, expected = f"{made.expected.pipeline}.events", made.expected
-    await create_topic(kafka, topic, 2)
-    rows = load_records(folder / "slice.csv", FIELDS, "time")
-    ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
-    await feed(KafkaSettings(kafka), marks_of(made), ticks)
-    return made
+async def forgotten(kafka: str, case: Case) -> Case:
+    """Delete the group with its offsets, as brokers do after a week, once those of the last commit are there."""
+    await decided(kafka)
+    group = f"{case.expected.pipeline}.engine"
+    client = AIOKafkaClient(bootstrap_servers=kafka)
+    await client.bootstrap()
+    try:
+        coordinator = await client.coordinator_lookup(CoordinationType.GROUP, group)
+        answer = await client.send(coordinator, DeleteGroupsRequest([group]))
+        assert [code for _, code in answer.results] == [0]
+    finally:
+        await client.close()
+    return case
 
 
-@pytest.fixture
-async def case(kafka: str, tmp_path: Path, request: pytest.FixtureRequest) -> Case:
-    """A run that was killed after some ticks; a parameter says whether it was started by exec."""
-    made = await fed(kafka, tmp_path)
-    options = ("--until-end", "--dawdle", "1", "--crash", "after-publish:4")
-    assert (
-        await asyncio.to_thread(made.run, *options, anew=getattr(request, "param", False))
-    ).returncode == -9
-    return made
+@pytest.fixture(scope="module")
+def whole(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    folder = tmp_path_factory.mktemp("whole")
+    return asyncio.run(killed(kafka, folder, "after-publish:4", anew=True))
+
+
+@pytest.fixture(scope="module")
+def expired(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Case:
+
+    async def made() -> Case:
+        folder = tmp_path_factory.mktemp("expired")
+        return await forgotten(kafka, await killed(kafka, folder, "after-publish:4"))
+
+    return asyncio.run(made())
 
 
 async def made_anew(kafka: str, topic: str, content: Sequence[Any]) -> None:
-    """Delete the topic and create it again with these records."""
     async with administering(kafka) as admin:
         await deleted(admin, topic)
     await create_topic(kafka, topic, 1, KEPT)
-    producer = AIOKafkaProducer(bootstrap_servers=kafka)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
         for one in content:
-            await producer.send_and_wait(topic, one.value, partition=0, headers=list(one.headers))
+            await producer.send_and_wait(
+                topic, one.value, one.key, 0, one.timestamp, list(one.headers)
+            )
+
+
+@asynccontextmanager
+async def only(
+    kafka: str, case: Case, which: str, kept: slice, *more: slice
+) -> AsyncIterator[None]:
+    """Meanwhile one of the pipeline's topics holds these of its records only."""
+    topic = f"{case.expected.pipeline}.{which}"
+    content = await records(kafka, topic)
+    assert len(content) > 5
+    await made_anew(kafka, topic, [one for part in (kept, *more) for one in content[part]])
+    try:
+        yield
     finally:
-        await producer.stop()
+        await made_anew(kafka, topic, content)
 
 
 async def refused(kafka: str, case: Case, code: int = 4, kit: bool = True) -> str:
     """Run it: it must stop with one clear line, and release nothing."""
-    topic = f"{case.expected.pipeline}.releases"
+    topic = f"{case.expected.pipeline}.{RELEASES}"
     before = await public_log(kafka, topic)
     done = await asyncio.to_thread(case.run, "--until-end", kit=kit)
     said = [line for line in done.stderr.splitlines() if line.startswith("stream-dp: ")]
@@ -84,59 +101,87 @@ async def refused(kafka: str, case: Case, code: int = 4, kit: bool = True) -> st
     return said[0]
 
 
-@pytest.mark.parametrize("case", [True], ids=["anew"], indirect=True)
-async def test_a_wiped_journal(kafka: str, case: Case) -> None:
-    await made_anew(kafka, f"{case.expected.pipeline}.private.journal", ())
-    assert "is older than, or differs from" in await refused(kafka, case)
+async def test_a_wiped_journal_with_and_without_its_releases(kafka: str, whole: Case) -> None:
+    """Where nothing is public to compare with, the offsets of the group tell it."""
+    async with only(kafka, whole, JOURNAL, slice(0)):
+        assert "is older than, or differs from" in await refused(kafka, whole)
+        async with only(kafka, whole, RELEASES, slice(0)):
+            assert "the journal was wiped" in await refused(kafka, whole)
 
 
-async def test_a_wiped_journal_and_wiped_releases(kafka: str, case: Case) -> None:
-    """Nothing is public to compare with: the offsets of the group tell it."""
-    await made_anew(kafka, f"{case.expected.pipeline}.private.journal", ())
-    await made_anew(kafka, f"{case.expected.pipeline}.releases", ())
-    assert "the journal was wiped" in await refused(kafka, case)
-
-
-@pytest.mark.parametrize("missing", [1, 4])
-async def test_a_journal_that_was_set_back(kafka: str, case: Case, missing: int) -> None:
-    topic = f"{case.expected.pipeline}.private.journal"
-    content = await records(kafka, topic)
-    assert len(content) > missing + 1
-    await made_anew(kafka, topic, content[:-missing])
-    said = await refused(kafka, case)
+async def test_a_journal_that_was_set_back(kafka: str, whole: Case) -> None:
+    async with only(kafka, whole, JOURNAL, slice(-1)):
+        said = await refused(kafka, whole)
     assert "rolled back" in said or "is older than" in said
 
 
-async def test_a_journal_with_a_hole(kafka: str, case: Case) -> None:
-    topic = f"{case.expected.pipeline}.private.journal"
-    content = await records(kafka, topic)
-    await made_anew(kafka, topic, [*content[:3], *content[4:]])
-    assert "is damaged" in await refused(kafka, case)
+async def test_a_journal_with_a_hole(kafka: str, whole: Case) -> None:
+    async with only(kafka, whole, JOURNAL, slice(3), slice(4, None)):
+        assert "is damaged" in await refused(kafka, whole)
 
 
-async def test_a_wrong_key_and_then_the_right_one(kafka: str, case: Case) -> None:
-    key = case.key
-    (case.folder / "operator.key").unlink()
-    make_key(case.folder)
-    assert "was written with key" in await refused(kafka, case)
-    (case.folder / "operator.key").write_bytes(key)
-    await asyncio.to_thread(case.finish)
-    left = await over_kafka(kafka, case.expected.pipeline, case.key)
-    assert findings(case.expecting(zero_noise=False).expected, case.events, left) == []
+async def test_the_product_refuses_the_test_kits_journal(kafka: str, whole: Case) -> None:
+    assert "noise" in await refused(kafka, whole, kit=False)
 
 
-async def test_the_product_refuses_the_test_kits_journal(kafka: str, case: Case) -> None:
-    assert "noise" in await refused(kafka, case, kit=False)
+async def test_a_wrong_key_and_then_the_right_one(kafka: str, whole: Case) -> None:
+    """The last test with this run, which goes on to its end."""
+    key = whole.key
+    (whole.folder / "operator.key").unlink()
+    make_key(whole.folder)
+    assert "was written with key" in await refused(kafka, whole)
+    (whole.folder / "operator.key").write_bytes(key)
+    await asyncio.to_thread(whole.finish)
+    assert await judged(kafka, whole.expecting(zero_noise=False)) == []
 
 
-async def test_an_unknown_topic(kafka: str, tmp_path: Path) -> None:
-    case = over(kafka, tmp_path)
-    assert "does not exist" in await refused(kafka, case, code=5, kit=False)
+async def test_without_offsets_and_high_water_mark_it_stops(kafka: str, expired: Case) -> None:
+    (mark,) = (expired.folder / "state").rglob("high-water/*.json")
+    content = mark.read_bytes()
+    mark.unlink()
+    assert "has no offsets any more" in await refused(kafka, expired)
+    mark.write_bytes(content)
 
 
-async def test_credentials_that_the_broker_does_not_take(kafka: str, tmp_path: Path) -> None:
+async def test_without_offsets_and_anything_public_it_stops(kafka: str, expired: Case) -> None:
+    async with only(kafka, expired, RELEASES, slice(0)):
+        assert "has no offsets any more" in await refused(kafka, expired)
+
+
+@pytest.mark.parametrize("kept", [slice(0), slice(-1)], ids=["wiped", "set back"])
+async def test_absent_offsets_excuse_no_journal_that_is_not_whole(
+    kafka: str, expired: Case, kept: slice
+) -> None:
+    async with only(kafka, expired, JOURNAL, kept):
+        assert "older than" in await refused(kafka, expired)
+
+
+async def test_a_journal_that_all_else_confirms_goes_on_and_says_so_for_good(
+    kafka: str, expired: Case
+) -> None:
+    """The last test with this run, which goes on to its end."""
+    done = await asyncio.to_thread(expired.run, "--until-end")
+    assert done.returncode == 0, done.stderr
+    assert "offsets had expired" in done.stderr
+    assert await judged(kafka, expired.expecting(zero_noise=False)) == []
+    lease = await records(kafka, f"{expired.expected.pipeline}.private.lease")
+    notes = [one for one in lease if ("stream-dp-note", b"went-on-without-offsets") in one.headers]
+    assert len(notes) == 1
+    again = await asyncio.to_thread(expired.run, "--until-end")
+    assert "expired" not in again.stderr
+
+
+async def test_without_offsets_and_a_release_that_should_be_public_it_stops(
+    kafka: str, tmp_path: Path
+) -> None:
+    case = await forgotten(kafka, await killed(kafka, tmp_path, "before-publish:3"))
+    assert "has no offsets any more" in await refused(kafka, case)
+
+
+async def test_a_topic_and_a_login_that_are_not_known_are_named(kafka: str, tmp_path: Path) -> None:
     """The local broker speaks no SASL at all."""
-    case = over(kafka, tmp_path)
+    case = over(kafka, tmp_path, TICKS)
+    assert "does not exist" in await refused(kafka, case, code=5, kit=False)
     password = tmp_path / "password"
     password.write_text("wrong")
     password.chmod(0o600)

@@ -1,25 +1,37 @@
-"""A pipeline in a Faust app, on the real broker: each event counts once and each message has one answer, also through
-`kill -9` of a worker, and the app ends with the engine's error.
+"""A pipeline in a Faust app, on the real broker: each event counts once, each release is dealt with once and each
+message has one answer, also through `kill -9` of a worker; the app ends with the engine's error. An origin that was
+deleted and made anew is refused: its records would be taken for those fed before.
 """
 
+import asyncio
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
+from faults.kafka_evidence import records
 from kafka.faust_worlds import PARTITIONS, FaustWorld, source_of, until, working
+from kafka.kafka_worlds import STAMPED, Parts, administering, create, deleted, visible
+from kafka.talking_worlds import producing
 
-from stream_dp.errors import UsageError
+from stream_dp.broker.topics import create_topic
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
+from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
+from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.testing.kafka import fresh_topic_name
 
-COUNT = 8000
+COUNT = 4000
 LAST = [COUNT + 1 + n for n in range(PARTITIONS)]
 DEAD = [n for n in range(COUNT) if n % 100 == 99]
 COUNTED = [n for n in range(COUNT) if n % 10 and n % 100 != 99]
+NEVER = 10_000.0
 FAUST_ALONE = """
 from stream_dp.integrations.faust.origin_writer import OriginHead
 OriginHead.take = lambda self, offset: (True, OriginHead(self.origin, offset + 1))
@@ -31,47 +43,54 @@ def number_of(payload: bytes) -> int | None:
     return int(json.loads(payload)["size"]) if payload else None
 
 
-async def finished(world: FaustWorld, worker: Popen[str], found: list[bytes], patch: str) -> None:
-    """Look at what was fed and counted, and at the worker's end."""
-    fed = Counter(map(number_of, found))
-    if patch:
-        assert max(fed[n] for n in COUNTED) > 1
-        return
-    assert fed.pop(None) == len(DEAD)
-    assert fed == Counter([*COUNTED, *LAST])
-    whole = len(COUNTED) + PARTITIONS
-    await until(lambda: world.released()[-1:] != [] and world.released()[-1][1] >= whole)
-    worker.send_signal(signal.SIGTERM)
-    await until(lambda: worker.poll() is not None)
-    assert worker.returncode == 0
-    assert "Unclosed" not in (world.talk.folder / "log-2").read_text()
-    numbers = [number for number, _ in world.released()]
-    assert {*numbers} == {*range(1, max(numbers) + 1)}
-    assert world.released()[-1][1] == whole
+async def kept_in_table(kafka: str, world: FaustWorld) -> int:
+    """The last release that the changelog of the table holds, once it holds one: a worker writes it behind itself."""
+    async with asyncio.timeout(100):
+        while not (found := await records(kafka, f"app-{world.talk.name}-seen-changelog")):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    return int(json.loads(found[-1].value)[0])
 
 
-@pytest.mark.parametrize("patch", ["", FAUST_ALONE], ids=["ours", "Faust alone"])
-async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, patch: str) -> None:
-    """Faust commits every few seconds and repeats what came after: without heads that counts twice.
-
-    The engine counts from its first tick on, so nothing is put before that.
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "Faust alone"])
+async def test_events_and_releases_come_once_through_a_kill(
+    kafka: str, tmp_path: Path, ours: bool
+) -> None:
+    """Faust commits nothing, so all comes again: heads keep events from counting twice, a table keeps what was seen.
+    The twin has neither. The engine counts from its first tick on, so nothing is put before that.
     """
-    world = await FaustWorld.made(tmp_path, kafka, patch)
-    if patch:  # else all may be committed by chance when the worker is killed
-        world = replace(world, commit_s=10_000.0)
-    begin = 3 * COUNT // 4 if patch else 0  # a twin needs less to be found
-    middle = (begin + COUNT) // 2
+    made = await FaustWorld.made(tmp_path, kafka, "" if ours else FAUST_ALONE)
+    world = replace(made, table=ours, commit_s=NEVER)
+    middle = COUNT // 2
     async with source_of(world) as found:
         async with working(world, 1) as first:
             await until(lambda: world.released() != [])
-            await world.put([(n % PARTITIONS, n) for n in range(begin, middle)])
-            await until(lambda: len(found) > (middle - begin) // 2)
+            kept = await kept_in_table(kafka, world) if ours else 0
+            await world.put([(n % PARTITIONS, n) for n in range(middle)])
+            await until(lambda: len(found) > middle // 2)
             first.kill()
+        before = [number for number, _ in world.released()]
         await world.put([(n % PARTITIONS, n) for n in range(middle, COUNT)])
         await world.put([*enumerate(LAST)])  # behind all others: a partition keeps its order
+        whole = len(COUNTED) + PARTITIONS
         async with working(world, 2) as second:
             await until(lambda: {*LAST} <= {number_of(one) for one in found})
-            await finished(world, second, found, patch)
+            await until(lambda: world.released()[-1][1] >= whole)
+            second.send_signal(signal.SIGTERM)
+            await until(lambda: second.poll() is not None)
+    fed, released = Counter(map(number_of, found)), world.released()
+    after = [number for number, _ in released][len(before) :]
+    assert before == [*range(1, len(before) + 1)]
+    if not ours:
+        assert max(fed[n] for n in COUNTED) > 1
+        assert after[0] == 1
+        return
+    assert fed.pop(None) == len(DEAD)
+    assert fed == Counter([*COUNTED, *LAST])
+    assert kept < after[0] <= len(before) + 1
+    assert after == [*range(after[0], after[-1] + 1)]  # once each, in order, without a gap
+    assert released[-1][1] == whole
+    assert second.returncode == 0
+    assert "Unclosed" not in (tmp_path / "log-2").read_text()
 
 
 async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: Path) -> None:
@@ -105,19 +124,120 @@ async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: P
         await queries.close()
 
 
-async def test_an_engine_that_cannot_run_ends_the_app_with_its_code(
-    kafka: str, tmp_path: Path
-) -> None:
-    """It fails closed with 4, and so does the worker, whose log says why."""
-    world = await FaustWorld.made(tmp_path, kafka)
-    patch = """
+REFUSED = """
 from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.errors import FailClosed
 async def refused(self, origin): raise FailClosed("the source lost its records")
 KafkaSource.open = refused
 """
-    broken = FaustWorld(world.talk, world.raw, patch)
-    async with working(broken, 1) as worker:
+
+
+async def test_an_engine_that_cannot_run_ends_the_app_with_its_code(
+    kafka: str, tmp_path: Path
+) -> None:
+    """It fails closed with 4, and so does the worker, whose log says why."""
+    world = await FaustWorld.made(tmp_path, kafka, REFUSED)
+    async with working(world, 1) as worker:
         await until(lambda: worker.poll() is not None)
     assert worker.returncode == 4
     assert "the source lost its records" in (tmp_path / "log-1").read_text()
+
+
+class Fed:
+    """A pipeline's source, and writers of what is made of an origin."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.target = Target(parts.settings, parts.name, fresh_topic_name("source"))
+        self.origin = fresh_topic_name("origin")
+        self._closing = parts.closing
+
+    async def made(self) -> "Fed":
+        for topic in (self.target.topic, self.origin):
+            await create(self.target.settings.bootstrap, topic, 1)
+        return self
+
+    async def made_anew(self) -> None:
+        bootstrap = self.target.settings.bootstrap
+        async with administering(bootstrap) as admin:
+            await deleted(admin, self.origin)
+        await create(bootstrap, self.origin, 1)
+
+    async def feed(self, *made: Made) -> list[bytes]:
+        """Feed these by a writer of its own, as another worker does; what the source then holds."""
+        writer = OriginWriter(self.target, self.origin, 0, lambda: True)
+        self._closing.append(writer.close)
+        assert await writer.feed(made)
+        found = await visible(self.target.settings.bootstrap, self.target.topic)
+        return [one.value for one in found]
+
+
+async def test_an_origin_that_was_made_anew_is_refused_and_nothing_is_fed(parts: Parts) -> None:
+    fed = await Fed(parts).made()
+    old = [Made(0, b"old 0"), Made(1, b"old 1")]
+    assert await fed.feed(*old) == [b"old 0", b"old 1"]
+    assert await fed.feed(*old, Made(2, b"old 2")) == [b"old 0", b"old 1", b"old 2"]
+    await fed.made_anew()
+    new = Made(0, b"new 0")
+    with pytest.raises(FailClosed, match=rf"{fed.origin}.*made anew.*Name the new topic otherwise"):
+        await fed.feed(new)
+    found = await visible(parts.kafka, fed.target.topic)
+    assert [one.value for one in found] == [b"old 0", b"old 1", b"old 2"]
+
+
+async def test_a_writer_that_does_not_look_loses_what_is_new(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin, which knows a topic by its name alone: what the refusal is for."""
+
+    async def by_name(_: OriginWriter) -> str:
+        return ""
+
+    monkeypatch.setattr(OriginWriter, "_identity", by_name)
+    fed = await Fed(parts).made()
+    await fed.feed(Made(0, b"old 0"))
+    await fed.made_anew()
+    assert await fed.feed(Made(0, b"new 0")) == [b"old 0"]
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "03_faust"
+
+
+async def test_the_example_counts_and_reacts(kafka: str, tmp_path: Path) -> None:
+    name, visits, doors = (fresh_topic_name(each) for each in ("visits", "visited", "doors"))
+    text = (EXAMPLE / "pipeline.yaml").read_text()
+    text = text.replace("name: visits\nsource", f"name: {name}\nsource")
+    text = text.replace("topic: visits ", f"topic: {visits} ").replace("127.0.0.1:9092", kafka)
+    (tmp_path / "pipeline.yaml").write_text(text)
+    (tmp_path / "key").write_bytes(bytes(32))
+    (tmp_path / "key").chmod(0o600)
+    await create_topic(kafka, visits, 1, STAMPED)
+    await create_topic(kafka, doors, 2)
+    environment = {
+        **os.environ, "STREAM_DP_KEY_FILE": str(tmp_path / "key"), "STREAM_DP_HOME": str(tmp_path / "home"),
+        "STREAM_DP_KAFKA_BOOTSTRAP": kafka, "VISITS_PIPELINE": str(tmp_path / "pipeline.yaml"),
+        "VISITS_APP": name, "VISITS_DATA": str(tmp_path / "data"), "VISITS_TOPIC": doors,
+        "PYTHONPATH": str(EXAMPLE.parents[1]),
+    }  # fmt: skip
+    command = [sys.executable, str(EXAMPLE / "app.py"), "worker", "-l", "warn", "--without-web"]
+    queries = FaustQueries(KafkaSettings(kafka), name, Sealer(bytes(32), name).query_token())
+    log = tmp_path / "log"
+    with log.open("w") as said:
+        worker = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
+            command, env=environment, stdout=said, stderr=said, cwd=tmp_path
+        )
+    try:
+        shown = await queries.list(seconds=90)  # the engine runs, so what comes now is counted
+        assert [each.name for each in shown.content.queries] == ["visits", "busy"]
+        async with producing(kafka) as producer:
+            shops = ["a"] * 600 + ["nobody's"] * 300
+            for number, shop in enumerate(shops):
+                door = json.dumps({"shop": shop, "minutes": 12}).encode()
+                await producer.send(doors, door, partition=number % 2)
+        await until(lambda: "north is busy; long_north costs 0.25" in log.read_text())
+        names = [each.name for each in (await queries.list()).content.queries]
+        assert "long_north" in names
+    finally:
+        await queries.close()
+        worker.terminate()
+        await asyncio.to_thread(worker.wait)
+    assert worker.returncode == 0, log.read_text()

@@ -8,18 +8,17 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from kafka.kafka_worlds import Close, administering, create, journal, release, visible
+from kafka.kafka_worlds import Parts, administering, create, release, visible
 from kafka.raw_batches import RawBatch, record
 from kafka.raw_producer import RawTransactions
 from kafka.raw_wire import Wire
 
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
-from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log import journal as kafka_hanging
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
-from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
+from stream_dp.kafka.log.public import KafkaAnswers
 from stream_dp.testing.sequence_checks import sample_answers
 
 FIRST = Commit(1, b"", releases=(release(0), release(1)))
@@ -42,7 +41,6 @@ async def unverified(kafka: str) -> AsyncIterator[None]:
 
 
 def batch(records: Iterable[Outgoing]) -> RawBatch:
-    """The records as one batch."""
     return RawBatch(
         [
             record(one.value, at, key=one.key, headers=[(n.encode(), v) for n, v in one.headers])
@@ -51,18 +49,15 @@ def batch(records: Iterable[Outgoing]) -> RawBatch:
     )
 
 
-async def lived(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> tuple[KafkaJournal, KafkaSink]:
-    """A pipeline after a commit whose releases are public."""
-    await create(kafka, f"{name}.events", 1)
-    one = await journal(settings, name, closing)
-    sink = KafkaSink(one._lease)
-    await sink.open()
+async def lived(parts: Parts) -> KafkaJournal:
+    """The journal of a pipeline after a commit whose releases are public."""
+    await create(parts.kafka, parts.topic("events"), 1)
+    one = await parts.journal()
+    sink = await parts.sink(one._lease)
     await one.append(Commit(0, b""), b"header")
     await one.append(FIRST, b"first")
     await sink.publish(FIRST.releases)
-    return one, sink
+    return one
 
 
 class FormerLife:
@@ -73,7 +68,6 @@ class FormerLife:
         self._raw = RawTransactions(wire, f"{name}.shard-0")
 
     def hang(self, records: Iterable[Outgoing]) -> None:
-        """Write in a transaction that nobody ends."""
         every = list(records)
         self._raw._joined.add((every[0].topic, 0))
         assert self._raw.send(every[0].topic, 0, batch(every)).error == 0
@@ -93,49 +87,28 @@ async def sealed(journal: KafkaJournal) -> list[bytes]:
 
 
 @pytest.mark.parametrize("published", ["never", "in vain", "seen"])
-async def test_a_commit_that_hangs_counts_exactly_where_its_releases_were_written(
-    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close], published: str
+@pytest.mark.parametrize("last", [SECOND, ASKED], ids=["releases", "answers"])
+async def test_a_commit_that_hangs_counts_exactly_where_it_was_written_to_readers(
+    impatient: Parts, last: Commit, published: str
 ) -> None:
-    one, _ = await lived(kafka, impatient, name, closing)
-    with Wire(kafka) as wire:
-        former = FormerLife(wire, name)
-        former.hang(one._parts(SECOND, b"second"))
+    """Else a release or an answer would be public that no commit holds, and the pipeline could never go on."""
+    one = await lived(impatient)
+    await KafkaAnswers(one._lease).open()
+    with Wire(impatient.kafka) as wire:
+        former = FormerLife(wire, impatient.name)
+        former.hang(one._parts(last, b"second"))
         if published != "never":
-            former.publish(SECOND, seen=published == "seen")
-    again = await journal(impatient, name, closing)
+            former.publish(last, seen=published == "seen")
+    again = await impatient.journal()
     counts = [b"second"] if published != "never" else []
     assert await sealed(again) == [b"header", b"first", *counts]
-    following = Commit(2 + len(counts), b"")
-    await again.append(following, b"following")
+    await again.append(Commit(2 + len(counts), b""), b"following")
     assert await sealed(again) == [b"header", b"first", *counts, b"following"]
 
 
-@pytest.mark.parametrize("published", ["never", "in vain", "seen"])
-async def test_a_commit_of_answers_that_hangs_counts_exactly_where_one_was_written(
-    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close], published: str
-) -> None:
-    """Else an answer would be public that no commit holds, and the pipeline could never go on."""
-    one, _ = await lived(kafka, impatient, name, closing)
-    await KafkaAnswers(one._lease).open()
-    with Wire(kafka) as wire:
-        former = FormerLife(wire, name)
-        former.hang(one._parts(ASKED, b"asked"))
-        if published != "never":
-            former.publish(ASKED, seen=published == "seen")
-    again = await journal(impatient, name, closing)
-    counts = [b"asked"] if published != "never" else []
-    assert await sealed(again) == [b"header", b"first", *counts]
-
-
 @pytest.mark.parametrize(("seen", "published"), [(10**9, False), (-1, True)])
-async def test_one_that_is_always_committed_or_always_aborted_is_told(
-    kafka: str,
-    impatient: KafkaSettings,
-    name: str,
-    closing: list[Close],
-    monkeypatch: pytest.MonkeyPatch,
-    seen: int,
-    published: bool,
+async def test_one_that_is_always_committed_or_always_aborted_is_caught(
+    impatient: Parts, monkeypatch: pytest.MonkeyPatch, seen: int, published: bool
 ) -> None:
     """The twins: a commit that nobody decided, and one that is lost though its releases are public."""
 
@@ -143,56 +116,46 @@ async def test_one_that_is_always_committed_or_always_aborted_is_told(
         return seen
 
     monkeypatch.setattr(kafka_hanging, "_last_written", written)
-    one, _ = await lived(kafka, impatient, name, closing)
-    with Wire(kafka) as wire:
-        former = FormerLife(wire, name)
+    one = await lived(impatient)
+    with Wire(impatient.kafka) as wire:
+        former = FormerLife(wire, impatient.name)
         former.hang(one._parts(SECOND, b"second"))
         if published:
             former.publish(SECOND, seen=True)
-    again = await journal(impatient, name, closing)
     counts = [b"second"] if published else []
-    assert await sealed(again) != [b"header", b"first", *counts]
+    assert await sealed(await impatient.journal()) != [b"header", b"first", *counts]
 
 
-async def test_a_commit_without_releases_that_hangs_is_aborted(
-    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    one, _ = await lived(kafka, impatient, name, closing)
-    with Wire(kafka) as wire:
-        FormerLife(wire, name).hang(one._parts(Commit(2, b""), b"created"))
-    again = await journal(impatient, name, closing)
-    assert await sealed(again) == [b"header", b"first"]
+async def test_a_commit_without_releases_that_hangs_is_aborted(impatient: Parts) -> None:
+    one = await lived(impatient)
+    with Wire(impatient.kafka) as wire:
+        FormerLife(wire, impatient.name).hang(one._parts(Commit(2, b""), b"created"))
+    assert await sealed(await impatient.journal()) == [b"header", b"first"]
 
 
-async def test_releases_that_hang_are_published_again_with_the_same_bytes(
-    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    one, _ = await lived(kafka, impatient, name, closing)
+async def test_releases_that_hang_are_published_again_with_the_same_bytes(impatient: Parts) -> None:
+    one = await lived(impatient)
     await one.append(SECOND, b"second")
-    topic = f"{name}.releases"
+    kafka, topic = impatient.kafka, impatient.topic("releases")
     with Wire(kafka) as wire:
-        former = FormerLife(wire, name)
+        former = FormerLife(wire, impatient.name)
         former.hang([Outgoing(topic, each.body, b"by_day") for each in SECOND.releases])
-    again = await journal(impatient, name, closing)
-    sink = KafkaSink(again._lease)
-    await sink.open()
+    again = await impatient.journal()
+    sink = await impatient.sink(again._lease)
     assert await sink.last() == FIRST.releases[-1].body
     await sink.publish(SECOND.releases)
-    every = [each.body for each in (*FIRST.releases, *SECOND.releases)]
-    assert [each.value for each in await visible(kafka, topic)] == every
+    first, second = ([each.body for each in one.releases] for one in (FIRST, SECOND))
+    assert [each.value for each in await visible(kafka, topic)] == [*first, *second]
     written = [each.value for each in await visible(kafka, topic, "read_uncommitted")]
-    assert written == [*every[:2], *every[2:], *every[2:]]
+    assert written == [*first, *second, *second]
 
 
-async def test_what_another_program_leaves_open_is_not_ended(
-    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    one, _ = await lived(kafka, impatient, name, closing)
-    with Wire(kafka) as wire:
-        stranger = RawTransactions(wire, f"{name}.stranger")
-        assert (
-            stranger.send(f"{name}.private.journal", 0, batch(one._parts(SECOND, b"x"))).error == 0
-        )
+async def test_what_another_program_leaves_open_is_not_ended(impatient: Parts) -> None:
+    one = await lived(impatient)
+    with Wire(impatient.kafka) as wire:
+        stranger = RawTransactions(wire, impatient.topic("stranger"))
+        its = batch(one._parts(SECOND, b"x"))
+        assert stranger.send(impatient.topic("private.journal"), 0, its).error == 0
         with pytest.raises(FailClosed, match="a transaction is open on it"):
-            await journal(impatient, name, closing)
+            await impatient.journal()
         stranger.end(commit=False)

@@ -1,20 +1,14 @@
 """What a real broker takes of batches sent in bad faith, and what the reader of raw batches finds of them."""
 
 import asyncio
-import socket
-import struct
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
-import pytest
 from kafka.hostile_batches import HOSTILE
 from kafka.hostile_records import GOOD, Hostile, category
 from kafka.raw_batches import plain
 from kafka.raw_producer import RawTransactions
-from kafka.raw_wire import Stored, Wire, text
+from kafka.raw_wire import Stored, Wire
 from oracles.log_frames import ABORT, COMMIT, Frame, FrameError, frames, marker, values
 
 from stream_dp.broker.topics import create_topic
@@ -24,7 +18,6 @@ STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 
 async def stamped(kafka: str, partitions: int = 1) -> str:
-    """A fresh topic with append stamps."""
     topic = fresh_topic_name("hostile")
     await create_topic(kafka, topic, partitions, STAMPED)
     return topic
@@ -45,7 +38,6 @@ def added(frame: Frame) -> tuple[int, int]:
 
 
 def surprise(wire: Wire, topic: str, one: Hostile) -> str | None:
-    """What is not as the list says, if anything."""
     stored: Stored = wire.produce(topic, 0, one.encoded())
     if (stored.error == 0) != one.accepted:
         return f"{one.name}: error {stored.error} {stored.message}"
@@ -55,38 +47,6 @@ def surprise(wire: Wire, topic: str, one: Hostile) -> str | None:
     if (frame.base, frame.stamp) != (stored.base, stored.stamp):
         return f"{one.name}: stored elsewhere than said"
     return None if added(frame) == (one.good, one.dead) else f"{one.name}: {added(frame)}"
-
-
-@contextmanager
-def answering(errors: Sequence[int]) -> Iterator[str]:
-    """The address of a broker that answers one produce request after the other with these errors."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            client, _ = listener.accept()
-            with client, client.makefile("rb") as asked:
-                for error in errors:
-                    request = asked.read(struct.unpack(">i", asked.read(4))[0])
-                    told = (
-                        struct.pack(">i", 1)
-                        + text("t")
-                        + struct.pack(">iihqqq", 1, 0, error, 7, -1, 0)
-                    )
-                    body = request[4:8] + told + struct.pack(">i", 0) + text(None) + bytes(4)
-                    client.sendall(struct.pack(">i", len(body)) + body)
-
-        answerer = threading.Thread(target=answer)
-        answerer.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        answerer.join()
-
-
-@pytest.mark.parametrize(("errors", "last"), [((3, 5, 6, 0), 0), ((6, 7), 7), ((2,), 2)])
-def test_a_raw_producer_waits_for_a_leader_and_repeats_nothing_that_may_be_written(
-    errors: Sequence[int], last: int
-) -> None:
-    with answering(errors) as address, Wire(address) as wire:
-        assert wire.produce("t", 0, b"") == Stored(last, 7, -1, "")
 
 
 async def test_what_a_broker_takes_and_how_it_is_counted(kafka: str) -> None:
@@ -106,7 +66,6 @@ async def test_interleaved_transactions_lie_in_the_log_as_they_were_driven(kafka
     topic = await stamped(kafka)
 
     def driven() -> list[tuple[int, int | None]]:
-        """The producer and the marker's kind of each batch."""
         with Wire(kafka) as wire:
             first, second, third = (
                 RawTransactions(wire, fresh_topic_name("hostile")) for _ in range(3)

@@ -56,7 +56,6 @@ class Flood:
 
     @property
     def last(self) -> int:
-        """The last tick that got something."""
         return max(self.rows)
 
     def send(self, kafka: str, topic: str, number: int, a_second: float | None = None) -> None:
@@ -74,13 +73,11 @@ class Flood:
                 self.dead[at % PARTITIONS] += IN_A_BATCH - good.total()
 
     def row(self, tick: int) -> tuple[int, ...]:
-        """What must be counted in a tick."""
         counted = self.rows.get(tick, Counter())
         return (counted.total(), *(counted[kind] for kind in COLUMNS))
 
 
 def _batch(chance: random.Random, codec: int) -> tuple[bytes, Counter[str]]:
-    """A batch, and the good records in it by column."""
     junk, good, values = cycle(JUNK), Counter[str](), list[bytes | None]()
     for _ in range(IN_A_BATCH):
         if chance.random() < GOOD_SHARE:
@@ -111,7 +108,6 @@ class Memory:
             return 0.0
 
     def end(self) -> None:
-        """Look no more."""
         self._over.set()
         self._thread.join()
 
@@ -122,7 +118,6 @@ class Memory:
 
 @contextmanager
 def running(pipeline: LivePipeline) -> Iterator["subprocess.Popen[str]"]:
-    """An engine that is killed at the end, whatever happens."""
     with pipeline.start() as run:
         try:
             yield run
@@ -145,10 +140,8 @@ async def visible(pipeline: LivePipeline, tick: int, run: "subprocess.Popen[str]
                 return
 
 
-async def flooded(
-    kafka: str, folder: Path, step: int, number: int, a_second: float | None
-) -> dict[str, float]:
-    """Flood an engine, compare what it has journalled with what was sent, and return figures."""
+async def flooded(kafka: str, folder: Path, step: int, number: int, a_second: float | None) -> None:
+    """Flood an engine, and compare what it has journalled with what was sent."""
     topic = fresh_topic_name("flood")
     await create_topic(kafka, topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
     origin = int((time.time() + WARM_SECONDS) * 1000)
@@ -159,11 +152,8 @@ async def flooded(
         while not await journal_blobs(kafka, f"{pipeline.name}.private.journal"):
             assert run.poll() is None, "the engine ended"  # before it works it takes less memory
         memory = await asyncio.to_thread(Memory, run.pid)
-        began = time.monotonic()
         await asyncio.to_thread(flood.send, kafka, topic, number, a_second)
-        sent = time.monotonic()
         await visible(pipeline, flood.last, run)
-        done = time.monotonic()
         memory.end()
         run.send_signal(signal.SIGTERM)
         _, errors = await asyncio.to_thread(run.communicate)
@@ -175,30 +165,21 @@ async def flooded(
         tick: flood.row(tick) for tick in flood.rows if any(flood.row(tick))
     }
     assert memory.most - memory.first <= GROWTH_MB
-    return {
-        "records": number,
-        "dead": flood.dead.total(),
-        "good": sum(one.total() for one in flood.rows.values()),
-        "seconds sending": round(sent - began, 1),
-        "seconds until published": round(done - sent, 1),
-        "memory before, MB": round(memory.first),
-        "most memory, MB": round(memory.most),
-    }
+    assert sum(one.total() for one in flood.rows.values()) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-async def test_ten_million_junk_records_at_full_speed(kafka: str, tmp_path: Path) -> None:
-    print(json.dumps(await flooded(kafka, tmp_path, 1_000, MILLIONS * 10**6, None)))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-async def test_junk_for_minutes_under_ticks_of_a_minute(kafka: str, tmp_path: Path) -> None:
-    number = MINUTES * 60 * A_SECOND
-    print(json.dumps(await flooded(kafka, tmp_path, 60_000, number, A_SECOND)))
+@pytest.mark.parametrize(
+    ("step", "number", "a_second"),
+    [(1_000, MILLIONS * 10**6, None), (60_000, MINUTES * 60 * A_SECOND, A_SECOND)],
+    ids=["at full speed", "for minutes"],
+)
+async def test_junk_without_end(
+    kafka: str, tmp_path: Path, step: int, number: int, a_second: float | None
+) -> None:
+    await flooded(kafka, tmp_path, step, number, a_second)
 
 
 async def test_junk_for_a_while(kafka: str, tmp_path: Path) -> None:
-    """The same in small, every time."""
-    assert (await flooded(kafka, tmp_path, 500, 200_000, None))["good"] > 0
+    await flooded(kafka, tmp_path, 500, 200_000, None)

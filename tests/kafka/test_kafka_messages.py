@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faults.talk_checker import Talk, talk_findings
 from kafka.hostile_batches import HOSTILE
-from kafka.kafka_worlds import Close, administering, create, half_a_transaction, visible, writing
+from kafka.kafka_worlds import Parts, administering, create, half_a_transaction, visible, writing
 from kafka.raw_wire import Wire
 from kafka.talking_worlds import Analyst, TalkingWorld, fed, page, running, until_topics
 
@@ -34,62 +34,57 @@ from stream_dp.testing.sequence_checks import (
 )
 
 Put = Callable[[bytes], Awaitable[None]]
+STAMPED = {"message_timestamp_type": "LogAppendTime"}
 
 
 @pytest.mark.parametrize("check", [check_answers, check_answers_versions])
 async def test_the_contract_of_answers_holds(
-    settings: KafkaSettings, name: str, check: Callable[[Callable[[], Answers]], Awaitable[None]]
+    parts: Parts, check: Callable[[Callable[[], Answers]], Awaitable[None]]
 ) -> None:
-    await check(lambda: KafkaAnswers(KafkaLease(settings, name)))
+    await check(lambda: KafkaAnswers(KafkaLease(parts.settings, parts.name)))
 
 
 @pytest.mark.parametrize("check", [check_questions, check_questions_hostile])
 async def test_the_contract_of_a_queue_holds(
-    kafka: str,
-    settings: KafkaSettings,
-    name: str,
-    check: Callable[[Callable[[], Questions], Put], Awaitable[None]],
+    parts: Parts, check: Callable[[Callable[[], Questions], Put], Awaitable[None]]
 ) -> None:
-    async with writing(kafka) as producer:
+    async with writing(parts.kafka) as producer:
 
         async def put(value: bytes) -> None:
-            await producer.send_and_wait(f"{name}.queries", value, partition=0)
+            await producer.send_and_wait(parts.topic("queries"), value, partition=0)
 
-        await check(lambda: KafkaQuestions(settings, name), put)
+        await check(lambda: KafkaQuestions(parts.settings, parts.name), put)
 
 
-async def test_answers_have_the_id_as_key_and_the_cut_as_time(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> None:
+async def test_answers_have_the_id_as_key_and_the_cut_as_time(parts: Parts) -> None:
+    async def newest() -> KafkaAnswers:
+        made = KafkaAnswers(KafkaLease(parts.settings, parts.name))
+        parts.closing.append(made.close)
+        await made.open()
+        return made
+
     for _ in range(2):
-        answers = KafkaAnswers(KafkaLease(settings, name))
-        closing.append(answers.close)
-        await answers.open()
+        answers = await newest()
         await answers.publish(sample_answers(1, 4))
-        await half_a_transaction(answers._lease, f"{name}.answers", b"aborted")
-    found = await visible(kafka, f"{name}.answers")
+        await half_a_transaction(answers._lease, parts.topic("answers"), b"aborted")
+    found = await visible(parts.kafka, parts.topic("answers"))
     assert [(one.key, one.timestamp, one.headers) for one in found] == [
         (b"id-1", 2_000, ()), (b"id-2", 3_000, ()), (None, 4_000, ()),
     ]  # fmt: skip
-    newest = KafkaAnswers(KafkaLease(settings, name))
-    closing.append(newest.close)
-    await newest.open()
-    assert await newest.last() == sample_answer(3).body
+    assert await (await newest()).last() == sample_answer(3).body
 
 
-async def opened(settings: KafkaSettings, name: str, closing: list[Close]) -> KafkaQuestions:
-    made = KafkaQuestions(settings, name)
-    closing.append(made.close)
+async def opened(parts: Parts) -> KafkaQuestions:
+    made = KafkaQuestions(parts.settings, parts.name)
+    parts.closing.append(made.close)
     await made.open()
     return made
 
 
-async def test_the_topic_of_messages_stamps_on_arrival_and_forgets(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    await opened(settings, name, closing)
-    async with administering(kafka) as admin:
-        found = await config(admin, f"{name}.queries")
+async def test_the_topic_of_messages_stamps_on_arrival_and_forgets(parts: Parts) -> None:
+    await opened(parts)
+    async with administering(parts.kafka) as admin:
+        found = await config(admin, parts.topic("queries"))
     wanted = {
         "message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete",
         "compression.type": "uncompressed", "retention.ms": str(7 * 24 * 3_600_000),
@@ -98,38 +93,22 @@ async def test_the_topic_of_messages_stamps_on_arrival_and_forgets(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "mend"),
+    ("partitions", "wrong", "says"),
     [
-        ({"message_timestamp_type": "CreateTime"}, "message.timestamp.type=LogAppendTime"),
-        (
-            {"message_timestamp_type": "LogAppendTime", "cleanup_policy": "compact"},
-            "cleanup.policy=delete",
-        ),
+        (1, {"message_timestamp_type": "CreateTime"}, "message.timestamp.type=LogAppendTime"),
+        (1, {**STAMPED, "cleanup_policy": "compact"}, "cleanup.policy=delete"),
+        (2, STAMPED, "one partition"),
     ],
 )
-async def test_a_topic_that_would_believe_or_lose_is_refused_with_what_mends_it(
-    kafka: str,
-    settings: KafkaSettings,
-    name: str,
-    closing: list[Close],
-    wrong: dict[str, str],
-    mend: str,
+async def test_a_topic_that_would_believe_lose_or_mix_is_refused(
+    parts: Parts, partitions: int, wrong: dict[str, str], says: str
 ) -> None:
-    await create(kafka, f"{name}.queries", 1, **wrong)
-    with pytest.raises(FailClosed, match=rf"{name}.queries.*must stamp.*{mend}"):
-        await opened(settings, name, closing)
-
-
-async def test_a_topic_of_messages_has_one_order(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    await create(kafka, f"{name}.queries", 2, message_timestamp_type="LogAppendTime")
-    with pytest.raises(FailClosed, match="one partition"):
-        await opened(settings, name, closing)
+    await create(parts.kafka, parts.topic("queries"), partitions, **wrong)
+    with pytest.raises(FailClosed, match=rf"{parts.name}.queries.*{says}"):
+        await opened(parts)
 
 
 async def taken(questions: KafkaQuestions, until: int) -> list[Question]:
-    """All messages before a place."""
     found: list[Question] = []
     async with asyncio.timeout(120):
         while not found or found[-1].place < until - 1:
@@ -137,26 +116,19 @@ async def taken(questions: KafkaQuestions, until: int) -> list[Question]:
     return found
 
 
-async def test_whatever_a_broker_takes_has_its_place_and_what_follows_is_read(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> None:
+async def test_whatever_a_broker_takes_has_its_place_and_what_follows_is_read(parts: Parts) -> None:
     """On a topic that stores what it gets as it is packed: bombs, packings that lie, headers that are no text."""
-    topic = await create(
-        kafka,
-        f"{name}.queries",
-        1,
-        message_timestamp_type="LogAppendTime",
-        max_message_bytes="10000000",
-    )
+    large = {**STAMPED, "max_message_bytes": "10000000"}
+    topic = await create(parts.kafka, parts.topic("queries"), 1, **large)
 
     def put() -> int:
-        with Wire(kafka) as wire:
+        with Wire(parts.kafka) as wire:
             return sum(wire.produce(topic, 0, one.encoded()).error == 0 for one in HOSTILE)
 
     assert await asyncio.to_thread(put) > 50
-    async with writing(kafka) as producer:
+    async with writing(parts.kafka) as producer:
         last = (await producer.send_and_wait(topic, b"last", partition=0)).offset
-    questions = await opened(settings, name, closing)
+    questions = await opened(parts)
     await questions.seek(-1)
     found = await taken(questions, last + 1)
     assert [one.place for one in found] == list(range(last + 1))
@@ -165,29 +137,24 @@ async def test_whatever_a_broker_takes_has_its_place_and_what_follows_is_read(
     assert await taken(questions, last + 1) == found[last - 100 :]
 
 
-async def test_a_message_counts_once_its_transaction_is_committed(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    questions = await opened(settings, name, closing)
-    lease = KafkaLease(settings, f"{name}.other")
-    closing.append(lease.close)
-    await lease.start()
-    await half_a_transaction(lease, f"{name}.queries", b"in vain")
-    again = KafkaLease(settings, f"{name}.other")
-    closing.append(again.close)
-    await again.start()  # aborts it
-    async with writing(kafka) as producer:
-        last = (await producer.send_and_wait(f"{name}.queries", b"good", partition=0)).offset
+async def test_a_message_counts_once_its_transaction_is_committed(parts: Parts) -> None:
+    questions, topic = await opened(parts), parts.topic("queries")
+    for attempt in range(2):  # the second one aborts what the first one left open
+        lease = KafkaLease(parts.settings, f"{parts.name}.other")
+        parts.closing.append(lease.close)
+        await lease.start()
+        if attempt == 0:
+            await half_a_transaction(lease, topic, b"in vain")
+    async with writing(parts.kafka) as producer:
+        last = (await producer.send_and_wait(topic, b"good", partition=0)).offset
     await questions.seek(-1)
     assert [one.value for one in await taken(questions, last + 1)] == [b"good"]
 
 
-async def test_a_topic_made_anew_is_read_from_its_first_record(
-    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
-) -> None:
-    questions = await opened(settings, name, closing)
-    async with writing(kafka) as producer:
-        await producer.send_and_wait(f"{name}.queries", b"first", partition=0)
+async def test_a_topic_made_anew_is_read_from_its_first_record(parts: Parts) -> None:
+    questions = await opened(parts)
+    async with writing(parts.kafka) as producer:
+        await producer.send_and_wait(parts.topic("queries"), b"first", partition=0)
     await questions.seek(1_000)
     assert [one.value for one in await taken(questions, 1)] == [b"first"]
 
@@ -202,57 +169,6 @@ async def test_the_code_of_the_page_talks_to_an_engine(kafka: str, tmp_path: Pat
     assert answers[0]["answer"]["name"] == answers[-1]["answer"]["name"] == "large"
     assert set(answers[-2]["answer"]) >= {"value", "band", "tick"}
     assert all(one["refused"]["kind"] == "usage" for one in answers[1:-2])
-
-
-async def test_the_command_line_by_kafka_with_a_token_and_a_name_alone(
-    kafka: str, tmp_path: Path
-) -> None:
-    world = await TalkingWorld.made(tmp_path, kafka)
-    code, token, _ = await world.command("query", "token", str(world.file), "--analyst", "ann")
-    assert (code, token.strip()) == (0, world.token("ann"))
-    (tmp_path / "ann.token").write_text(token)
-    (tmp_path / "ann.token").chmod(0o600)
-    where = ("--via", "kafka", "--analyst", "ann", "--json")
-    known = {
-        "STREAM_DP_TOKEN_FILE": str(tmp_path / "ann.token"), "STREAM_DP_KAFKA_BOOTSTRAP": kafka,
-        "STREAM_DP_KEY_FILE": "",
-    }  # fmt: skip
-
-    async def query(what: str, *more: str) -> tuple[int, str, str]:
-        return await world.command("query", what, world.name, *more, *where, **known)
-
-    series = (
-        '{"name": "busy", "statistic": "alerts", "by": "kind", "threshold": 5, "epsilon": "0.5"}'
-    )
-    dear = series.replace("0.5", "3").replace("busy", "dear")
-    async with fed(world), running(world):
-        await until_topics(world)
-        code, out, errors = await query("preview", "--series", series)
-        assert (code, json.loads(out)["fits"]) == (0, True), errors
-        assert json.loads(out)["noise"].startswith("mostly noise")
-        code, out, errors = await query("create", "--series", series)
-        assert (code, "mostly noise" in errors) == (2, True), errors
-        code, out, errors = await query("create", "--series", series, "--yes")
-        assert (code, json.loads(out)["name"]) == (0, "busy"), errors
-        code, _, errors = await query("create", "--series", dear)
-        assert (code, "asks for epsilon 3" in errors) == (3, True), errors
-        async with asyncio.timeout(120):  # it is refused until the first tick is released
-            while code != 0:
-                code, out, errors = await query("ask", "busy", "--keys", "red", "--id", fresh_id())
-        assert (code, json.loads(out)["answer"]["series"]) == (0, "busy"), errors
-        name = json.loads(out)["id"]
-        again = await query("ask", "busy", "--keys", "red", "--id", name)
-        assert again == (0, out, "")  # its answer for ever, however late
-        code, told, errors = await query("ask", "all", "--id", name)
-        assert (code, told) == (2, "")  # and no answer to anything else
-        assert errors.startswith("stream-dp: id: was used for another message"), errors
-        assert "an id of its own" in errors
-        code, out, errors = await query("list")
-        assert "busy" in {one["name"] for one in json.loads(out)["queries"]}, errors
-        code, _, errors = await query("halt", "all")
-        assert code == 2, errors
-        code, out, errors = await query("halt", "busy")
-        assert (code, json.loads(out)["name"]) == (0, "busy"), errors
 
 
 HOSTILE_VALUES: dict[str, bytes | None] = {
@@ -308,11 +224,7 @@ async def test_an_engine_goes_on_past_hostile_messages_and_answers(
             for value in HOSTILE_VALUES.values():
                 await analyst.producer.send_and_wait(world.queries, value, key=b"\xff\xfe")
             for batch in HOSTILE:
-                if (
-                    "crowd" not in batch.name
-                    and "MB" not in batch.name
-                    and "nulls" not in batch.name
-                ):
+                if not any(word in batch.name for word in ("MB", "nulls")):
                     await asyncio.to_thread(put_raw, kafka, world.queries, batch.encoded())
             asked = await analyst.ask("ask", series="nobody")
             after = await analyst.ask("list")

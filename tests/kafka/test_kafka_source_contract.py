@@ -1,7 +1,5 @@
-"""Kafka as a source keeps the port's contract, with append stamps and with the marks of a replay.
-
-Also with transactions that lie across each other and across the ends of ticks, where there is no room to hold them, and
-where the client library's inside is not what whole batches are read through.
+"""Kafka as a source keeps the port's contract, with append stamps and with the marks of a replay: with transactions
+across each other and the ends of ticks, without room to hold them, and with the client library's own reader.
 """
 
 from collections.abc import AsyncIterator
@@ -10,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from aiokafka import AIOKafkaProducer
 from faults.kafka_transactions import decided
-from kafka.kafka_worlds import CLOCKS, tick_marks
+from kafka.kafka_worlds import CLOCKS, STAMPED, tick_marks
 
 from stream_dp.broker import create_topic
 from stream_dp.files.system_clock import SystemClock
@@ -24,7 +22,6 @@ from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
 
 STEP, SETTLE, LAST = 100, 50, 3
-STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 
 class OneByOne(KafkaSource):
@@ -73,48 +70,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-async def test_append_stamps(kafka: str) -> None:
-    """One partition is busy through all ticks; one is silent after its first record, one from the first."""
-    topic = fresh_topic_name("events")
-    await create_topic(kafka, topic, partitions=3, config=STAMPED)
-    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
-        early = await producer.send_and_wait(topic, b"before the origin", partition=0)
-        origin = early.timestamp + 1
-        await producer.send_and_wait(topic, b"a single record", partition=1)
-        stamp, sent = origin, 0
-        while stamp <= origin + (LAST + 1) * STEP + SETTLE:
-            value = b"record %d" % sent
-            stamp = (await producer.send_and_wait(topic, value, partition=0)).timestamp
-            sent += 1
-    await check_all(kafka, topic, StampTicks(STEP, SETTLE, CLOCKS), origin)
-
-
-async def test_marks_of_a_replay(kafka: str) -> None:
-    """One partition holds records in every tick, one only marks; a transaction that was aborted leaves no trace."""
-    topic = fresh_topic_name("replay")
-    signed = tick_marks(topic)
-    await create_topic(kafka, topic, partitions=2)
-    async with AIOKafkaProducer(
-        bootstrap_servers=kafka, transactional_id=fresh_topic_name("writer")
-    ) as producer:
-        for tick in range(LAST + 1):
-            await producer.begin_transaction()
-            await producer.send_and_wait(topic, b"never committed", partition=0)
-            await producer.abort_transaction()
-            async with producer.transaction():
-                for number in range(tick + 1):
-                    value = b"record %d.%d" % (tick, number)
-                    await producer.send_and_wait(topic, value, partition=0)
-                for partition in (0, 1):
-                    mark = [(TICK_HEADER, signed.sign(partition, tick))]
-                    await producer.send_and_wait(topic, b"", partition=partition, headers=mark)
-    await decided(kafka)
-    await check_all(kafka, topic, ReplayTicks(signed))
-
-
 @asynccontextmanager
 async def writers(kafka: str, number: int) -> AsyncIterator[list[AIOKafkaProducer]]:
-    """So many producers of transactions."""
     async with AsyncExitStack() as stack:
         made = [
             AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=fresh_topic_name("writer"))
@@ -123,14 +80,17 @@ async def writers(kafka: str, number: int) -> AsyncIterator[list[AIOKafkaProduce
         yield [await stack.enter_async_context(one) for one in made]
 
 
-async def test_append_stamps_with_transactions(kafka: str, way: str) -> None:
-    """One is open across all ticks and committed at the end, one is aborted; short ones lie between their records."""
+async def test_append_stamps(kafka: str, way: str) -> None:
+    """One partition is busy, with transactions: one lies across all ticks, one is aborted, short ones lie between.
+    One partition is silent after its first record, one from the first.
+    """
     topic = fresh_topic_name("events")
-    await create_topic(kafka, topic, partitions=2, config=STAMPED)
+    await create_topic(kafka, topic, partitions=4, config=STAMPED)
     async with AIOKafkaProducer(bootstrap_servers=kafka) as producer, writers(kafka, 3) as opened:
         slow, never, quick = opened
         early = await producer.send_and_wait(topic, b"before the origin", partition=0)
         origin = early.timestamp + 1
+        await producer.send_and_wait(topic, b"a single record", partition=2)
         stamp, sent = origin, 0
         for each in (slow, never):
             await each.begin_transaction()
@@ -152,30 +112,33 @@ async def test_append_stamps_with_transactions(kafka: str, way: str) -> None:
     await check_all(kafka, topic, StampTicks(STEP, SETTLE, CLOCKS), origin, late=way != "plain")
 
 
-async def test_marks_of_a_replay_with_transactions(kafka: str) -> None:
-    """Marks lie among records of open transactions, and within transactions; one that is aborted is none."""
+async def test_marks_of_a_replay(kafka: str) -> None:
+    """Marks lie among records of open transactions, and within transactions; one that is aborted is none. One
+    partition holds marks alone.
+    """
     topic = fresh_topic_name("replay")
     signed = tick_marks(topic)
-    await create_topic(kafka, topic, partitions=1)
+    await create_topic(kafka, topic, partitions=2)
     async with AIOKafkaProducer(bootstrap_servers=kafka) as producer, writers(kafka, 2) as opened:
         slow, never = opened
         for each in opened:
             await each.begin_transaction()
         for tick in range(LAST + 1):
-            mark = [(TICK_HEADER, signed.sign(0, tick))]
+            mark, other = ([(TICK_HEADER, signed.sign(at, tick))] for at in (0, 1))
             ahead = [(TICK_HEADER, signed.sign(0, LAST + 5))]
             for number in range(3):
-                await slow.send_and_wait(topic, b"slow record %d.%d" % (tick, number))
-                await producer.send_and_wait(topic, b"free record %d.%d" % (tick, number))
-            await never.send_and_wait(topic, b"never counted")
-            await never.send_and_wait(topic, b"", headers=ahead)
+                await slow.send_and_wait(topic, b"slow %d.%d" % (tick, number), partition=0)
+                await producer.send_and_wait(topic, b"free %d.%d" % (tick, number), partition=0)
+            await never.send_and_wait(topic, b"never counted", partition=0)
+            await never.send_and_wait(topic, b"", partition=0, headers=ahead)
+            await producer.send_and_wait(topic, b"", partition=1, headers=other)
             if tick == 1:
-                await slow.send_and_wait(topic, b"", headers=mark)
-                await slow.send_and_wait(topic, b"behind the mark")
+                await slow.send_and_wait(topic, b"", partition=0, headers=mark)
+                await slow.send_and_wait(topic, b"behind the mark", partition=0)
                 await slow.commit_transaction()
                 await slow.begin_transaction()
             else:
-                await producer.send_and_wait(topic, b"", headers=mark)
+                await producer.send_and_wait(topic, b"", partition=0, headers=mark)
         await slow.commit_transaction()
         await never.abort_transaction()
     await decided(kafka)

@@ -49,7 +49,6 @@ async def restored(kafka: str, version: Path, folder: Path) -> Case:
 
 
 async def written(kafka: str, name: str, content: list[Stored]) -> None:
-    """Write these records, in their order."""
     producer = AIOKafkaProducer(bootstrap_servers=kafka)
     await producer.start()
     try:

@@ -40,7 +40,6 @@ class Reader:
         self.first = self.page.block("stream-dp broker --port")
 
     def terminal(self, name: str) -> Terminal:
-        """Open another terminal."""
         made = Terminal(self.folder, name, self._environment)
         self._stack.callback(made.close)
         return made
@@ -103,7 +102,6 @@ class Reader:
             assert "query ask" not in line or "fired" in said
 
     async def released(self, series: str) -> None:
-        """Wait until a series has released something."""
         async with asyncio.timeout(60):
             while True:
                 if series in {one["series"] for one in await self.releases()}:
@@ -111,7 +109,6 @@ class Reader:
                 await asyncio.sleep(0.1)
 
     async def releases(self) -> list[dict[str, object]]:
-        """What is public."""
         found = await visible(self.bootstrap, f"{NAME}.releases")
         return [json.loads(one.value) for one in found]
 
@@ -125,7 +122,6 @@ def reader(folder: Path) -> Iterator[Reader]:
 
 @asynccontextmanager
 async def fed(one: Reader) -> AsyncIterator[None]:
-    """README's event, many times, from any producer."""
     event = one.page.said(r"echo '(.*?)' \| stream-dp send").encode()
 
     async def feed() -> None:

@@ -30,7 +30,7 @@ from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 
-PAIRS, FEW, PARTITIONS, WRITER = 300, 20, 2, 9
+PAIRS, FEW, PARTITIONS, WRITER = 120, 10, 2, 9
 GRID = Grid(1_700_000_000_000, 1_000, 0, 6)
 MARKS = tick_marks(TOPIC, bytes(32), GRID.origin, GRID.step, GRID.horizon)
 OTHERS = tick_marks(TOPIC, bytes(31) + b"1", GRID.origin, GRID.step, GRID.horizon)
@@ -39,7 +39,6 @@ HEADER = TICK_HEADER.encode()
 
 @cache
 def router() -> Router:
-    """Of a pipeline that counts by the records' own time."""
     shown = LivePipeline("paper", TOPIC, "127.0.0.1:1", Path(), GRID).document()
     shown["schema"]["time"] = {"type": "time"}
     start, step = shown["clock"]["start"], shown["clock"]["step"]
@@ -97,7 +96,6 @@ def good(chance: random.Random, tick: int) -> Item:
 
 
 def mark(partition: int, tick: int) -> Item:
-    """The true mark."""
     return Item(None, [(HEADER, MARKS.sign(partition, tick))])
 
 
@@ -200,7 +198,6 @@ def _append(log: PaperPartition, acts: Sequence[Act]) -> None:
 
 
 def effect(without: Sums, having: Sums) -> str:
-    """What the added event did."""
     changed = np.array(having.rows) - np.array(without.rows)
     late, dead = having.late - without.late, having.dead - without.dead
     ticks = np.flatnonzero(changed.any(axis=1)).tolist()
@@ -225,7 +222,6 @@ ALLOWED = {
 
 
 def findings(pairs: int) -> tuple[Counter[tuple[str, str]], list[str]]:
-    """How often what did what, and what is wrong."""
     seen: Counter[tuple[str, str]] = Counter()
     wrong = []
     for seed in range(pairs):

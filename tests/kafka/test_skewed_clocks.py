@@ -15,29 +15,29 @@ import pytest
 from faults.evidence import opened
 from faults.kafka_evidence import records
 from kafka.kafka_worlds import create, writing
-from kafka.log_worlds import KINDS, Journalled, LivePipeline, _judge, differences
+from kafka.log_worlds import (
+    KEY,
+    KINDS,
+    Journalled,
+    LivePipeline,
+    _judge,
+    differences,
+    engine_in_memory,
+)
 from kafka.paper_broker import Clocks, Outcome, run
 from kafka.paper_log import PaperLog, PaperPartition
-from kafka.raw_batches import CODECS, RawBatch, record
-from kafka.raw_wire import Wire
+from kafka.raw_batches import RawBatch, record
 from oracles.kafka_log import Grid, Said, said
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.files.memory import MemorySink, MemoryStore
 from stream_dp.files.system_clock import SystemClock, system_ms
-from stream_dp.journal.keys import Sealer
-from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.append_clock import Stamp
 from stream_dp.kafka.source import source as kafka_source
-from stream_dp.kafka.source.source import KafkaSource, StampTicks
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.testing.kafka import fresh_topic_name
-from stream_dp.testing.noise import ZeroNoise
 
 GRID = Grid(1_700_000_000_000, 1_000, 1_000, 12)
 EVERY_MS, LAST_MS = 37, 6_500
@@ -47,12 +47,10 @@ Off = Callable[[int], int]
 
 
 def always(milliseconds: int) -> Off:
-    """Off by so much from the start."""
     return lambda _: milliseconds
 
 
 def stepping(milliseconds: int) -> Off:
-    """Right, until it steps."""
     return lambda true: milliseconds if true >= GRID.origin + STEPS_AT else 0
 
 
@@ -103,29 +101,22 @@ def lost(outcome: Outcome, log: PaperLog) -> int:
 EXACT = {
     "right": Clocks(),
     "engine .3 s ahead": Clocks(always(300)),
-    "engine .3 s behind": Clocks(always(-300)),
-    "engine steps .3 s": Clocks(stepping(300)),
     "engine steps back .3 s": Clocks(stepping(-300)),
     "engine drifts slowly": Clocks(drifting(20)),
-    "one broker .3 s ahead": Clocks(brokers=(always(300), always(0), always(0))),
     "one broker .3 s behind": Clocks(brokers=(always(0), always(-300), always(0))),
     "one broker steps .3 s": Clocks(brokers=(always(0), stepping(300), always(0))),
-    "one broker steps back .3 s": Clocks(brokers=(always(0), stepping(-300), always(0))),
     "brokers .9 s apart": Clocks(brokers=(always(450), always(0), always(-450))),
-    "answers take 3 s": Clocks(answer_ms=3_000),
     "answers take 3 s, engine .3 s ahead": Clocks(always(300), answer_ms=3_000),
 }
 STOPS = {
-    **{f"engine {by} ms off": Clocks(always(by)) for by in (1_000, 5_000, 30_000)},
-    **{f"engine {by} ms off": Clocks(always(by)) for by in (-1_000, -5_000, -30_000)},
-    **{f"engine steps {by} ms": Clocks(stepping(by)) for by in (1_000, 5_000, 30_000)},
-    **{f"engine steps {by} ms": Clocks(stepping(by)) for by in (-1_000, -5_000, -30_000)},
+    **{f"engine {by} ms off": Clocks(always(by)) for by in (1_000, 30_000, -1_000, -5_000)},
+    **{f"engine steps {by} ms": Clocks(stepping(by)) for by in (1_000, 30_000, -1_000, -5_000)},
     "engine drifts": Clocks(drifting(100)),
     "engine drifts back": Clocks(drifting(-100)),
 }
 BROKERS = {
-    **{f"{by} ms off": always(by) for by in (1_000, 5_000, 30_000, -1_000, -5_000, -30_000)},
-    **{f"steps {by} ms": stepping(by) for by in (1_000, 5_000, 30_000, -1_000, -5_000, -30_000)},
+    **{f"{by} ms off": always(by) for by in (1_000, 30_000, -1_000)},
+    **{f"steps {by} ms": stepping(by) for by in (1_000, -1_000, -30_000)},
 }
 
 
@@ -216,22 +207,20 @@ REAL = Grid(0, 400, 1_200, 8)
 SILENT_FROM = 5 * REAL.step
 
 
-async def _on_a_broker(
-    kafka: str, by: int, *, step: bool, heavy: bytes = b""
-) -> tuple[Journalled, Counter[int]]:
-    """What an engine's journal holds, and the records of the log by tick; the engine's clock is off from the start,
-    or steps. A `heavy` batch is sent in the third tick."""
+async def _on_a_broker(kafka: str, by: int, *, step: bool) -> tuple[Journalled, Counter[int]]:
+    """What an engine's journal holds, and the records of the log by tick; the engine's clock is off from the start, or
+    steps.
+    """
     topic = fresh_topic_name("skewed")
     await create(kafka, topic, 2, message_timestamp_type="LogAppendTime")
     origin = (system_ms() // REAL.step + 4) * REAL.step
     grid = replace(REAL, origin=origin)
-    spec = PipelineSpec.model_validate(LivePipeline(topic, topic, kafka, Path(), grid).document())
-    clock = SystemClock(OffTheBrokers(by, origin + 3 * grid.step if step else 0))
-    store, sealer = MemoryStore(), Sealer(bytes(32), topic)
-    ticks = StampTicks(grid.step, grid.delay // 2, f"{topic}.private.clock")
-    source = KafkaSource(KafkaSettings(kafka), topic, clock, ticks)
-    ports = Ports(source, MemoryJournal(store), MemorySink(), clock, sealer)
-    engine = Engine(build(spec).run_config(0), Router(spec, origin), ports, lambda *_: ZeroNoise())
+    clock, store = (
+        SystemClock(OffTheBrokers(by, origin + 3 * grid.step if step else 0)),
+        MemoryStore(),
+    )
+    pipeline = LivePipeline(topic, topic, kafka, Path(), grid)
+    engine = engine_in_memory(pipeline, store, MemorySink(), clock, f"{topic}.private.clock")
 
     async def write() -> None:
         async with writing(kafka) as producer:
@@ -239,18 +228,12 @@ async def _on_a_broker(
                 await producer.send_and_wait(topic, b'{"kind":"red"}', partition=now % 2)
                 await asyncio.sleep(0.02)
 
-    async def send_heavy() -> None:
-        await asyncio.sleep((origin + 2.8 * grid.step - system_ms()) / 1000)
-        await asyncio.to_thread(sent, kafka, topic, heavy)
-
     async with asyncio.timeout(60), asyncio.TaskGroup() as both:
-        if heavy:
-            both.create_task(send_heavy())
         both.create_task(write())
         both.create_task(_stopping(engine, abs(by) > grid.delay // 2))
     stamps = [one.timestamp for one in await records(kafka, topic)]
     found = Counter(grid.tick(stamp) for stamp in stamps if stamp >= origin)
-    return Journalled.of(opened(store.commits, bytes(32), topic)), found
+    return Journalled.of(opened(store.commits, KEY, topic)), found
 
 
 async def _stopping(engine: Engine, stops: bool) -> None:
@@ -261,9 +244,7 @@ async def _stopping(engine: Engine, stops: bool) -> None:
         await engine.run()
 
 
-@pytest.mark.parametrize(
-    ("by", "step"), [(300, False), (-300, False), (5_000, False), (3_000, True)]
-)
+@pytest.mark.parametrize(("by", "step"), [(-300, False), (3_000, True)])
 async def test_an_engine_on_a_real_broker_counts_exactly_or_stops(
     kafka: str, by: int, step: bool
 ) -> None:
@@ -273,19 +254,3 @@ async def test_an_engine_on_a_real_broker_counts_exactly_or_stops(
     }
     assert journal.late == 0
     assert len(journal.rows) == REAL.horizon or abs(by) > REAL.delay // 2
-
-
-def sent(kafka: str, topic: str, batch: bytes) -> None:
-    """Send a raw batch to partition 0, whose broker takes it."""
-    with Wire(kafka) as wire:
-        assert wire.produce(topic, 0, batch).error == 0
-
-
-async def test_a_batch_that_a_broker_validates_for_long_is_counted_or_late(kafka: str) -> None:
-    """How long it takes is the machine's; wherever its record falls, it is in one place."""
-    headers = [(b"", None)] * 400_000
-    batch = RawBatch([record(b'{"kind":"red"}', 0, headers=headers)], CODECS["gzip"]).encoded()
-    journal, log = await _on_a_broker(kafka, 0, step=False, heavy=batch)
-    counted = sum(row[0] for row in journal.rows.values())
-    assert counted + journal.late + sum(journal.dead.values()) == sum(log.values())
-    assert len(journal.rows) == REAL.horizon

@@ -12,7 +12,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ from kafka.cluster import Cluster, cluster
 from kafka.kafka_worlds import administering
 from kafka.log_worlds import LivePipeline
 from kafka.soak_engines import Engines
-from kafka.soak_verdict import verdict
 from kafka.soak_writer import SoakWriter
+from kafka.test_soak_verdict import verdict
 from oracles.kafka_log import Grid
 from unit.server.attackers import DEAF, SLOW, attacking
 
@@ -63,7 +62,6 @@ class Faults:
         }
 
     def one(self) -> None:
-        """Let one thing happen, and wait a little."""
         weights = [weight for weight, _ in self._all.values()]
         (name,) = self._chance.choices(list(self._all), weights)
         self._all[name][1]()
@@ -110,13 +108,11 @@ class Faults:
 
 
 async def added(bootstrap: str, partitions: int) -> None:
-    """Let the topic have so many partitions."""
     async with administering(bootstrap) as admin:
         await admin.create_partitions({TOPIC: NewPartitions(partitions)})
 
 
 async def published(bootstrap: str, tick: int) -> bool:
-    """Wait until a tick is public, or for long."""
     at = TopicPartition(f"{NAME}.releases", 0)
     async with consumer(bootstrap, "read_committed") as reader:
         reader.assign([at])
@@ -153,17 +149,16 @@ def test_soak(tmp_path: Path) -> None:
             engines.end()
         finally:
             engines.close()
-        made = asyncio.run(verdict(pipeline))
+        made, wrong = asyncio.run(verdict(pipeline))
     figures = {
         "seconds": SECONDS, "nodes": NODES, "seed": SEED, "caught up": caught_up,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
         "kills": engines.kills, "shut out and standing by again": engines.shut_out,
-        "unplanned exits": len(engines.unplanned), **asdict(made),
+        "unplanned exits": len(engines.unplanned), **made,
     }  # fmt: skip
     print(json.dumps(figures))
     if file := os.environ.get("STREAM_DP_SOAK_FIGURES"):
         Path(file).write_text(json.dumps(figures, indent=1))
     assert engines.unplanned == []
     assert caught_up
-    assert made.faults == []
-    assert (made.lost, made.twice, made.in_two_versions) == (0, 0, 0)
+    assert wrong == []

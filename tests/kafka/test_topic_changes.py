@@ -1,14 +1,13 @@
 """Partitions that are added and topics that are made anew, under a running engine and while it is off."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from faults.evidence import opened
@@ -22,27 +21,22 @@ from kafka.kafka_worlds import (
     tick_marks,
     writing,
 )
+from kafka.log_worlds import KEY, LivePipeline, engine_in_memory
+from oracles.kafka_log import Grid
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.files.memory import MemorySink, MemoryStore
 from stream_dp.files.system_clock import SystemClock
-from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.noise import NoiseStream
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP, DELAY = 250, 1_000
 EVENTS = 1_000
-KEY = bytes(32)
 STAMPED = {"message_timestamp_type": "LogAppendTime"}
-VALUE = json.dumps({"kind": "red"}).encode()
+VALUE = b'{"kind": "red"}'
 
 
 @dataclass
@@ -58,27 +52,9 @@ class World:
 
     def engine(self) -> Engine:
         """A new engine; the journal decides where it goes on."""
-        start = np.datetime_as_string(np.datetime64(self.origin, "ms"), unit="ms") + "Z"
-        spec = PipelineSpec.model_validate(
-            {
-                "version": 1,
-                "name": "changes",
-                "source": {"kind": "kafka", "topic": self.topic, "bootstrap": self.kafka},
-                "schema": {"kind": {"type": "category", "domain": ["red"]}},
-                "privacy": {"epsilon": "1"},
-                "clock": {
-                    "kind": "wall", "step": f"{STEP}ms", "delay": f"{2 * DELAY}ms",
-                    "horizon": "100000", "start": start,
-                },
-                "series": [{"name": "all", "statistic": "count", "epsilon": "1"}],
-            }
-        )  # fmt: skip
-        ticks, clock = StampTicks(STEP, DELAY, CLOCKS), SystemClock()
-        source = KafkaSource(KafkaSettings(self.kafka), self.topic, clock, ticks)
-        sealer = Sealer(KEY, "changes")
-        ports = Ports(source, MemoryJournal(self.store), self.sink, clock, sealer)
-        plan = build(spec).run_config(0)
-        return Engine(plan, Router(spec, plan.origin), ports, NoiseStream)
+        grid = Grid(self.origin, STEP, 2 * DELAY, 100_000)
+        pipeline = LivePipeline("changes", self.topic, self.kafka, Path(), grid)
+        return engine_in_memory(pipeline, self.store, self.sink)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["asyncio.Task[Any]"]:
@@ -97,11 +73,9 @@ class World:
 
     @property
     def ticks(self) -> int:
-        """How many ticks are committed."""
         return sum(len(one["ticks"]) for one in self.commits)
 
     async def committed(self, ticks: int, task: "asyncio.Task[Any]") -> None:
-        """Wait for so many ticks, or for the engine's end."""
         async with asyncio.timeout(120):
             while self.ticks < ticks and not task.done():  # noqa: ASYNC110 - a journal tells nobody
                 await asyncio.sleep(0.05)
@@ -113,7 +87,6 @@ class World:
         await self.committed((max(self.stamps) - self.origin) // STEP + 1, task)
 
     async def send(self, partition: int, number: int) -> None:
-        """Send events and keep the stamps they got."""
         producer = AIOKafkaProducer(bootstrap_servers=self.kafka)
         await producer.start()
         try:
