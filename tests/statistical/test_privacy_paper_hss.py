@@ -2,20 +2,25 @@
 
 No statistics. (a) the real mechanism and `oracles.paper_hss.alg4` give the same answers and thresholds from the same
 noise; (b) it asks for Lap(6/e), Lap(12/e), Lap(3/e) and counters at e/3d; (c) a finite machine with these noises is
-played exactly against every adaptive adversary under ~_H. Each broken twin fails one of them.
+played exactly against every adaptive adversary under ~_H; (d) the real code on a counter with one node per update has
+the machine's law, all of its noise enumerated. Each broken twin fails one of them.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from oracles.paper_hss import alg4
+from oracles.transcripts import Transcripts
+from statistical.attack import Attack
 from statistical.recorded import Recorded
+from unit.verify.one_node_hss import OneNodeCounter
 
 from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
@@ -231,6 +236,77 @@ def test_the_closed_forms_of_the_machine() -> None:
                 given *= 1 - exceeds(0, m + x, nu)
             total += (1 - tau) / (1 + tau) * tau ** abs(x) * given
         assert float(all_at_most(margins, tau, nu)) == pytest.approx(float(total), abs=1e-12)
+
+
+# --- the code that runs -------------------------------------------------------------------------
+
+SHARP = Fraction(30)
+
+
+@dataclass(frozen=True)
+class RealSmall(PaperHSS):
+    """The product's code on a counter with one node per update, thresholds as in `machine`; answers are h."""
+
+    @property
+    def counter(self) -> Any:
+        return OneNodeCounter(self.width, self.epsilon / 3, Neighbors.REPLACE)
+
+    def gamma(self, step: int, interval: int) -> int:
+        return 1 + (step + interval) // 2
+
+    def xi(self, step: int, interval: int) -> int:
+        return 1
+
+    def step(
+        self, state: PaperHSSState, message: Any, noise: Noise
+    ) -> tuple[PaperHSSState, IntArray | None]:
+        """Answer (Thresh, h): what the machine's answers decide."""
+        after, answer = super().step(state, message, noise)
+        if answer is None:
+            return after, None
+        return after, np.concatenate([[after.threshold], after.released])
+
+
+def law(of: SmallPaperHSS, rows: tuple[Any, ...]) -> dict[Any, float]:
+    """What the real code would show, with the machine's chances."""
+    paths: list[tuple[Any, tuple[Any, ...], Fraction]]
+    paths = [(state, (), p) for state, p in of.initial().items()]
+    for row in rows:
+        paths = [
+            (after, (*shown, None, (after.threshold, *(max(0, v) for v in after.raw))), p * q)
+            for state, shown, p in paths
+            for (_, after), q in of.step(state, row).items()
+        ]
+    found: dict[Any, float] = {}
+    for _, shown, p in paths:
+        found[shown] = found.get(shown, 0.0) + float(p)
+    return found
+
+
+def fits(kind: type[PaperHSS], rows: tuple[Any, ...]) -> bool:
+    """Whether the real code has the machine's law; sums far beyond the clamp are as likely as the noise is rare."""
+    x = Fraction(math.exp(-float(SHARP) / 12))
+    small = SmallPaperHSS(
+        1, max, x**2, x, x**4, x**4, lambda t, j: 1 + (t + j) // 2, lambda *_: 1, -9, 9
+    )
+    attack = Attack(partial(kind, 1, MAXIMUM, SHARP, 10), mass=1e-3)
+    found: Transcripts = attack.law(rows)
+    right = law(small, rows)
+    checked = 0
+    for shown, p in right.items():
+        low, high = found.bounds(shown)
+        if p > 1e-6:
+            checked += 1
+            if not low - 1e-9 <= p <= high + 1e-9:
+                return False
+    assert checked > 2
+    assert found.missing < 0.02
+    return True
+
+
+@pytest.mark.parametrize("rows", [((3,),), ((1,), (1,))])
+def test_the_real_code_has_the_law_of_the_finite_machine(rows: tuple[Any, ...]) -> None:
+    assert fits(RealSmall, rows)
 
 
 # --- bounds, derivation, refusals ---------------------------------------------------------------

@@ -61,8 +61,7 @@ WATCHES: dict[str, tuple[dict[str, Any], int, int, int, tuple[int, int]]] = {
 def test_a_watch_loses_what_plan_states_in_the_directions_of_the_theory(case: str) -> None:
     """Exactly, but for what is cut off; and with noise half as wide twice as much."""
     watch, epsilon, value, number, expected = WATCHES[case]
-    keys: Any = {"value": str(value)} if value else {}
-    world = monitor([watch], epsilon, **keys)
+    world = monitor([watch], epsilon, None, **({"value": str(value)} if value else {}))
     assert world.stated == max(expected) == epsilon + value
     mechanism: Any = world.series[0].mechanism
     turns = [beside_others, COMPARED] * number

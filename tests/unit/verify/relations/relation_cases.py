@@ -102,6 +102,7 @@ SUITABLE = [
     DIFFER1,
     (ask(0, U1), ask(1, U1)),
     (ask(0, U1), ask(0, query())),
+    (ask(0, U1), ask(0, U2)),  # one event apart, and one side takes no 2
     (halt(0), halt(1)),
 ]
 
