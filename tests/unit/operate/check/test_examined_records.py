@@ -303,8 +303,8 @@ def test_every_statistic_pays_for_what_one_event_may_set(
     assert 1 / milk.unit_epsilon == share  # type: ignore[attr-defined]
     ones = min(most, 4)
     assert [each.mechanism.rows.ones for each in built.chosen] == [ones, 1, *[ones] * 3]
-    neighbors = {chosen.derivation.guarantee.neighbors for chosen in built.chosen}
-    assert neighbors == {built.spec.relation}
+    relations = {chosen.derivation.guarantee.neighbors for chosen in built.chosen}
+    assert relations == {built.spec.relation}
     if share == 2:
         assert isinstance(event(built.spec.relation, 4, items.rows.ones), MovedRows)
 
