@@ -24,7 +24,7 @@ from stream_dp.engine.actor import MechanismAnswer
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain
-from stream_dp.engine.memory import Memory
+from stream_dp.engine.memory import Memories
 from stream_dp.engine.messages.addressed import (
     WATCH_STEPS,
     limited,
@@ -37,6 +37,7 @@ from stream_dp.engine.series import LiveSeries, MadeSeries, Series
 from stream_dp.engine.tick_reader import Reader
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
+    Answer,
     Asked,
     Change,
     Charge,
@@ -223,7 +224,8 @@ class CutChanges:
         chain: CommitChain,
         ensemble: Ensemble,
         reader: Reader,
-        memories: Memory,
+        memories: Memories,
+        answers: Callable[[], tuple[Answer, ...]],
         seeds: Callable[[], bytes],
         lead: int = 0,
     ) -> None:
@@ -232,6 +234,7 @@ class CutChanges:
         self._ensemble = ensemble
         self._reader = reader
         self._memories = memories
+        self._answers = answers
         self._seeds = seeds
         self._pending = Pending()
         self._stale = False
@@ -442,10 +445,10 @@ class CutChanges:
     async def flush(self) -> None:
         """Commit the changes with the answers that wait; once they are durable, let the changes take effect."""
         done, self._pending = self._pending, Pending()
-        _, remembered = self._memories.record(())
+        _, parts = self._memories.record(())
         commit = Commit(
             0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
-            changes=tuple(done.changes), **remembered,
+            changes=tuple(done.changes), answers=self._answers(), parts=parts,
         )  # fmt: skip
         await self.chain.add(commit)
         self.admission.answered(commit)

@@ -8,7 +8,7 @@ a time and is never cancelled.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -179,11 +179,11 @@ def commit_of(
     seeds: Sequence[bytes],
     releases: tuple[Release, ...],
     snapshot: SavedStates | None,
-    remembered: Mapping[str, Any],
+    parts: dict[str, bytes],
 ) -> Commit:
     """Return the commit of these ticks; it has no place in the chain yet.
 
-    `remembered` holds the fields that memories write.
+    `parts` are those of the memories, by kind.
     """
     return Commit(
         0,
@@ -197,7 +197,7 @@ def commit_of(
         records=sum(t.records for t in ticks),
         snapshot=snapshot,
         capped=sum(t.capped for t in ticks),
-        **remembered,
+        parts=parts,
     )
 
 

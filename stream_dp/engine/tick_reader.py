@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
-from stream_dp.engine.memory import Memory
+from stream_dp.engine.memory import Memories
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
 from stream_dp.engine.user_memory import UserMemory
@@ -69,7 +69,7 @@ class Reader:
         router: Router,
         partitions: Sequence[int],
         inbox: Inbox,
-        memories: Memory,
+        memories: Memories,
         tasks: asyncio.TaskGroup,
         group: Callable[[], int],
     ) -> None:

@@ -12,8 +12,9 @@ first commit on. Private: keyed hashes, in sealed commits.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +23,7 @@ from stream_dp.engine.identifiers import ByColumn, Came, read_identifiers, write
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Commit
+from stream_dp.journal.commit import Commit, part
 
 # ---
 # The memory of the guard for users: how many events of each user count in each public window.
@@ -32,11 +33,15 @@ from stream_dp.journal.commit import Commit
 # recorded, and the journal restores it. A window is forgotten when its last tick has closed and for no other reason:
 # neither other users nor want of room evict it. Private: hashes and numbers are in sealed commits only.
 
+_BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
+_BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class UserMemory:
     """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever)."""
+
+    kind: ClassVar[str] = "users"
 
     def __init__(self, cap: int, window: int | None) -> None:
         self._cap = cap
@@ -74,12 +79,13 @@ class UserMemory:
         self._pending.clear()
         return cut
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """See `Memory`."""
         if not ticks:
-            return ticks, {}
+            return ticks, None
         taken = chain.from_iterable(closed.used for closed in ticks)
-        return ticks, {"users": self.settle(taken, ticks[-1].tick + 1)}
+        used = self.settle(taken, ticks[-1].tick + 1)
+        return ticks, part(used) if used else None
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
         """Move on to the cut before `next_tick`, whose ticks took these events; return what the commit records.
@@ -99,7 +105,7 @@ class UserMemory:
         Raises:
             FailClosed: this guard has not written the entries.
         """
-        self.recall(commit.users, commit)
+        self.recall(_read_part(_BY_WINDOW, commit, self.kind), commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; raises like `replay`."""
@@ -143,6 +149,19 @@ def _read(window: int, entries: bytes, sequence: int) -> Counted:
     return Counted(users, np.full(len(read), window), read["events"].astype(np.int64))
 
 
+_Entries = TypeVar("_Entries")
+
+
+def _read_part(
+    reader: msgspec.msgpack.Decoder[dict[int, _Entries]], commit: Commit, kind: str
+) -> dict[int, _Entries]:
+    """Return what a commit holds of this kind; raises FailClosed if it is not of that form."""
+    try:
+        return reader.decode(commit.parts[kind]) if kind in commit.parts else {}
+    except msgspec.MsgspecError:
+        raise _foreign(commit.sequence) from None
+
+
 def _foreign(sequence: int) -> FailClosed:
     return FailClosed(
         f"commit {sequence} of the journal holds a memory of users that this guard has not written: restore the "
@@ -160,6 +179,8 @@ class SeenMemory:
     `windows` maps a column to the length of its window in ticks (None: for ever).
     """
 
+    kind: ClassVar[str] = "arrived"
+
     def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
         self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
 
@@ -168,17 +189,18 @@ class SeenMemory:
         """The size of its tables in bytes (private)."""
         return sum(memory.size for memory in self._columns.values())
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Return the ticks with rows that count identifiers seen first in their window; else see `Memory`."""
         if not (self._columns and ticks):
-            return ticks, {}
+            return ticks, None
         used: dict[int, list[Used]] = {column: [] for column in self._columns}
         counted = [self._counted(closed, used) for closed in ticks]
         settled = {
             column: memory.settle(used[column], ticks[-1].tick + 1)
             for column, memory in self._columns.items()
         }
-        return counted, {"arrived": {column: part for column, part in settled.items() if part}}
+        arrived = {column: entries for column, entries in settled.items() if entries}
+        return counted, part(arrived) if arrived else None
 
     def rewind(self, cut: Cut) -> Cut:
         """Return the cut; records behind it never reach this memory."""
@@ -190,8 +212,9 @@ class SeenMemory:
         Raises:
             FailClosed: this memory has not written the entries.
         """
+        arrived = _read_part(_BY_TWO, commit, self.kind)
         for column, memory in self._columns.items():
-            memory.recall(commit.arrived.get(column, {}), commit)
+            memory.recall(arrived.get(column, {}), commit)
 
     def content(self) -> Recorded:
         """Return all entries, in the form of commits (private)."""
@@ -218,6 +241,8 @@ class SeenMemory:
 class OpenIdentifiers:
     """The identifiers that have come in ticks behind the last commit, by tick and column."""
 
+    kind: ClassVar[str] = "arriving"
+
     def __init__(self) -> None:
         self._parts: dict[int, dict[int, list[Hashes]]] = {}
         self._next_tick = 0
@@ -230,7 +255,7 @@ class OpenIdentifiers:
         """
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        came = read_identifiers(commit.arriving)
+        came = read_identifiers(_read_part(_BY_TWO, commit, self.kind))
         if any(tick < self._next_tick for tick in came):
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "
@@ -238,14 +263,14 @@ class OpenIdentifiers:
             )
         self._add(came)
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """See `Memory`."""
         if not ticks:
-            return ticks, {}
+            return ticks, None
         self._next_tick = ticks[-1].tick + 1
         came = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
         self._add(came)
-        return ticks, {"arriving": write_identifiers(came)}
+        return ticks, part(write_identifiers(came)) if came else None
 
     def rewind(self, cut: Cut) -> Cut:
         """Return the cut with the identifiers of open ticks; records behind the cut never reach this memory."""

@@ -4,11 +4,12 @@ The twins are memories that a crash, load or content would make wrong: each is c
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import pytest
+from commit_parts import part_of
 from oracles.user_caps import Log
 from unit.journal.runtime_worlds import Crash, Fuse
 from unit.pipeline.routing.seen_worlds import (
@@ -53,7 +54,9 @@ def check(world: SeenWorld) -> None:
             known, now = remembered(commits[: last + 1], column), following // size
             there = {e.user for t in range(now * size, min(following, HORIZON)) for e in ticks[t]}
             assert known.get(now, Counter()) == Counter(map(hashed, there))
-            assert all((w + 1) * size > following for w in commit.arrived.get(column, {}))
+            assert all(
+                (w + 1) * size > following for w in part_of(commit, "arrived").get(column, {})
+            )
 
 
 async def crashes(world: SeenWorld, random: Random) -> int:
@@ -85,9 +88,9 @@ async def test_nothing_of_a_run_but_the_log_decides_what_a_journal_says() -> Non
     for seed in (1, 2):
         world = SeenWorld(logs_of(5, 2), specification(**TWO))
         await crashes(world, Random(seed))
-        told.append([(c.ticks, c.rows, c.arrived, c.arriving) for c in world.commits()][1:])
+        told.append([(c.ticks, c.rows, c.parts) for c in world.commits()][1:])
     assert told[0] == told[1]
-    assert any(each[3] for each in told[0])
+    assert any("arriving" in each[2] for each in told[0])
 
 
 async def test_a_memory_is_what_the_journal_says_and_forgets_windows_that_are_over() -> None:
@@ -112,7 +115,7 @@ class Forgetful(SeenMemory):
 class Evicting(SeenMemory):
     """Drops what it knows once that is more than a few: by content."""
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Forget for want of room."""
         if sum(len(data) for found in self.content().values() for data in found.values()) > 200:
             self.__init__({0: None, 1: WINDOW, 2: 1})  # type: ignore[misc]
@@ -124,7 +127,7 @@ class Overlooking(SeenMemory):
 
     def replay(self, commit: Commit) -> None:
         """Take what is settled alone."""
-        commit.arriving.clear()
+        commit.parts.pop("arriving", None)
         super().replay(commit)
 
 

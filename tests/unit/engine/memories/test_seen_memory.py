@@ -1,5 +1,6 @@
 """The memory of what was there before: a window's identifiers are forgotten, and recorded no more, when it is over."""
 
+import msgspec
 import numpy as np
 
 from stream_dp.engine.tick_assembler import ClosedTick
@@ -19,7 +20,8 @@ def closed(tick: int, *identifiers: int) -> ClosedTick:
 def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
     memory, told = SeenMemory({COLUMN: 2}), []
     for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
-        (counted,), fields = memory.record([closed(tick, *identifiers)])
+        (counted,), written = memory.record([closed(tick, *identifiers)])
         held = memory.content()[COLUMN]
-        told.append((int(counted.row[COLUMN]), list(fields["arrived"].get(COLUMN, {})), list(held)))
+        arrived = msgspec.msgpack.decode(written) if written else {}
+        told.append((int(counted.row[COLUMN]), list(arrived.get(COLUMN, {})), list(held)))
     assert told == [(2, [0], [0]), (1, [], []), (1, [1], [1]), (0, [], [])]
