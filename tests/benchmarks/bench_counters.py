@@ -67,7 +67,7 @@ class Walk:
 
     def _draw(self, levels: int, noise: NoiseStream) -> tuple[IntArray, ...]:
         half = self.arity // 2
-        drawn = noise.samplers(Fraction(self.height), levels * 2 * half * self.width)
+        drawn = noise.laplace(Fraction(self.height), levels * 2 * half * self.width)
         zero, found = np.zeros((1, self.width), dtype=np.int64), []
         for z in drawn.reshape(levels, 2 * half, self.width):
             below = -np.cumsum(z[:half][::-1], axis=0)[::-1]

@@ -41,7 +41,7 @@ class Right:
 
     def init(self, noise: Noise) -> Count:
         """Noise on zeros."""
-        return Count(noise.samplers(Fraction(1), self.width))
+        return Count(noise.laplace(Fraction(1), self.width))
 
     def step(self, state: Count, message: Message, noise: Noise) -> tuple[Count, IntArray | None]:
         """Update or answer."""
@@ -52,7 +52,7 @@ class Right:
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
         """Add the row and fresh noise."""
         row = checked(message.row, self.width)
-        return Count(state.total + row + noise.samplers(Fraction(1), self.width))
+        return Count(state.total + row + noise.laplace(Fraction(1), self.width))
 
     def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
         """A copy of the totals."""
@@ -126,7 +126,7 @@ class DrawsBeforeItRefuses(Right):
 
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
         """A refused attempt has used noise."""
-        fresh = noise.samplers(Fraction(1), self.width)
+        fresh = noise.laplace(Fraction(1), self.width)
         return Count(state.total + checked(message.row, self.width) + fresh)
 
 
@@ -163,7 +163,7 @@ class DrawsPerEvent(Right):
     def update(self, state: Count, message: Update, noise: Noise) -> Count:
         """The consumption of noise tells the data."""
         row = checked(message.row, self.width)
-        fresh = noise.samplers(Fraction(1), self.width if row.any() else 0)
+        fresh = noise.laplace(Fraction(1), self.width if row.any() else 0)
         return Count(state.total + row + (fresh if fresh.size else 0))
 
 
@@ -172,7 +172,7 @@ class NoiseOnEachQuestion(Right):
 
     def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
         """Fresh noise."""
-        return state, state.total + noise.samplers(Fraction(1), self.width)
+        return state, state.total + noise.laplace(Fraction(1), self.width)
 
 
 class MixesColumns(Right):

@@ -82,7 +82,7 @@ class Rounded:
             bit = message.bit
         if bit < 0 or not left or (isinstance(message, Data) and left < 1 + self.more):
             return state, None
-        return (bit, left - 1), np.clip(bit + noise.samplers(self.scale, 1), -1, 2)
+        return (bit, left - 1), np.clip(bit + noise.laplace(self.scale, 1), -1, 2)
 
 
 EDGE = 3  # noise of this size or more gives a clamped answer in any case

@@ -49,7 +49,7 @@ class AsksTheTickAgain(Monitor):
     def _asked(
         self, state: MonitorState, query: ThresholdQuery, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        heard = state.lift + noise.samplers(self.tick_scale, self.width)
+        heard = state.lift + noise.laplace(self.tick_scale, self.width)
         return super()._asked(replace(state, heard=heard), query, noise)
 
 

@@ -30,7 +30,7 @@ class OneNode(TreeNoise):
     def advance(self, state: TreeState, noise: Noise) -> TreeState:
         """Draw the node."""
         zeros = np.zeros(self.width, dtype=np.int64)
-        return TreeState(1, (noise.samplers(self.scale, self.width),), (), zeros, zeros)
+        return TreeState(1, (noise.laplace(self.scale, self.width),), (), zeros, zeros)
 
     def fine(self, state: TreeState) -> IntArray:
         """The node."""

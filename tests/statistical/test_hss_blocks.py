@@ -192,9 +192,9 @@ def test_counters_in_blocks() -> None:
 def test_block_noise_hands_every_sample_out_once() -> None:
     noise = BlockNoise()
     scale = Fraction(10**9)
-    drawn = np.concatenate([noise.samplers(scale, size) for size in (5, 40_000, 30_000, 1, 70_000)])
+    drawn = np.concatenate([noise.laplace(scale, size) for size in (5, 40_000, 30_000, 1, 70_000)])
     assert (
         len(np.unique(drawn)) > 140_000 - 50
     )  # equal by chance: about 5 pairs, 50 with a chance below 1e-30
     assert noise.geometric(scale, 3).min() >= 0
-    assert noise.samplers(Fraction(9), 3).shape == (3,)
+    assert noise.gaussian(Fraction(9), 3).shape == (3,)

@@ -168,7 +168,7 @@ class OneSided(PaperSparseVector):
     """Broken as a copy of the paper: one-sided noise."""
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
-        return abs(int(noise.samplers(scale, 1)[0]))
+        return abs(int(noise.laplace(scale, 1)[0]))
 
 
 FIELDS = (

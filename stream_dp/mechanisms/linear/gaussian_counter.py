@@ -272,7 +272,7 @@ class LatticeNoise:
         Raises:
             FailClosed: a noise sample beyond 18 deviations (see above).
         """
-        drawn = noise.samplers(self.variance, self.width)
+        drawn = noise.gaussian(self.variance, self.width)
         fed = state.carried.sum(axis=0) + (1 << GUARD - 1) >> GUARD
         step = drawn - fed
         if self.width and max(int(step.max()), -int(step.min())) >= LIMIT:

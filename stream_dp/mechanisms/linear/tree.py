@@ -324,7 +324,7 @@ class TreeNoise:
         sizes = [self.shape.arity] * levels
         if levels == self.shape.height:
             sizes[-1] = 1
-        drawn = noise.samplers(self.scale, sum(sizes) * self.width).reshape(-1, self.width)
+        drawn = noise.laplace(self.scale, sum(sizes) * self.width).reshape(-1, self.width)
         ends = list(accumulate(sizes))
         return tuple(drawn[at:end] for at, end in pairwise([0, *ends]))
 

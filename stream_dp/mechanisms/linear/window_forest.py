@@ -94,7 +94,7 @@ class LaplaceForest(PureShares, NoisyForest):
         return float(self.scales[level]) * (2 * math.sqrt(number * LIKELY) + LIKELY)
 
     def _drawn(self, level: int, noise: Noise) -> IntArray:
-        return noise.samplers(self.scales[level], self.width)
+        return noise.laplace(self.scales[level], self.width)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         """Return the law of the noise in the window at index `view`."""
@@ -289,7 +289,7 @@ class GaussianForest(CountRows, NoisyForest):
         return math.sqrt(2 * number * float(self.node_variances[level]) * (LIKELY + 1))
 
     def _drawn(self, level: int, noise: Noise) -> IntArray:
-        return noise.samplers(self.node_variances[level], self.width)
+        return noise.gaussian(self.node_variances[level], self.width)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         """Return the law of the noise in the window at index `view`: normal, then rounded."""

@@ -88,7 +88,7 @@ class PaperSparseVector(SparseVector):
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
         """Return one two-sided draw at this scale."""
-        return int(noise.samplers(scale, 1)[0])
+        return int(noise.laplace(scale, 1)[0])
 
 
 # ---
@@ -168,7 +168,7 @@ class NoisyQuantity(CountRows):
         if not isinstance(message, Query):
             return NoisyQuantityState(state.count + checked(message.row, self.width)), None
         value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
-        answer = np.array([value], dtype=np.int64) + noise.samplers(self.scale, 1)
+        answer = np.array([value], dtype=np.int64) + noise.laplace(self.scale, 1)
         return self.init(noise), answer
 
 

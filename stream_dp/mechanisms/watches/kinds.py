@@ -89,7 +89,7 @@ class WatchLaw(WatchNoise):
         heard, mode, count = state.heard, state.mode, state.count
         if len(tick):
             heard, mode, count = heard.copy(), mode.copy(), count.copy()
-            heard[tick] = count[tick] + noise.samplers(self.tick_scale, len(tick))
+            heard[tick] = count[tick] + noise.laplace(self.tick_scale, len(tick))
             fired[tick] = _judged(heard[tick], state.threshold[tick], mode[tick])
             mode[tick] |= HEARD
             count[tick] = 0
@@ -122,7 +122,7 @@ class WatchLaw(WatchNoise):
             (np.flatnonzero(fired & (state.mode & WINDOW != 0)), self.window_value_scale),
         ):
             if len(places):
-                counts[places] = state.count[places] + noise.samplers(scale, len(places))
+                counts[places] = state.count[places] + noise.laplace(scale, len(places))
         return counts
 
     def _answer(self, fired: IntArray, counts: IntArray) -> IntArray:

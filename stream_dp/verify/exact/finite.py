@@ -259,7 +259,7 @@ def fair_bit(noise: Noise) -> int:
         FailClosed: all samples are 0.
     """
     for _ in range(_TRIES):
-        sample = int(noise.samplers(Fraction(4), 1)[0])
+        sample = int(noise.laplace(Fraction(4), 1)[0])
         if sample:
             return int(sample > 0)
     raise FailClosed("this noise is not random: 10,000 samples are 0")

@@ -39,7 +39,7 @@ class FreshForEachWindow(WindowForest):
             return super().step(state, message, ZeroNoise())
         after, answer = super().step(state, message, noise)
         assert answer is not None
-        return after, answer + noise.samplers(self.scales[0], answer.size)
+        return after, answer + noise.laplace(self.scales[0], answer.size)
 
 
 class NeverForgets(WindowForest):
@@ -57,7 +57,7 @@ class BeforeItsTime(WindowForest):
         after, span = super()._taken(state, row, noise), self.shape.spans[1]
         if after.updates % span != span - 1:
             return after
-        early = after.open[0] + noise.samplers(self.scales[1], self.width)
+        early = after.open[0] + noise.laplace(self.scales[1], self.width)
         last = after.sums[0][-1].copy()
         last[-1] += early  # shows in the answers of this tick and of all after it
         return replace(after, sums=((*after.sums[0][:-1], last), *after.sums[1:]))

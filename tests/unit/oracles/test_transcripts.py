@@ -79,7 +79,7 @@ class NoisySum:
         """Count, or release."""
         if isinstance(message, Update):
             return [state[0] + int(message.row.sum())], None
-        return state, state[0] + noise.samplers(self.scale, self.draws)
+        return state, state[0] + noise.laplace(self.scale, self.draws)
 
 
 class Mutating(NoisySum):
@@ -164,13 +164,13 @@ def test_the_limit_stops_an_enumeration() -> None:
 def test_scripted_noise_records_its_calls() -> None:
     noise = ScriptedNoise([1, -2, 3])
     assert noise.geometric(Fraction(2), 1).tolist() == [1]
-    assert noise.samplers(Fraction(1, 3), 2).tolist() == [-2, 3]
+    assert noise.laplace(Fraction(1, 3), 2).tolist() == [-2, 3]
     assert noise.calls == [
         NoiseCall("geometric", Fraction(2), 1),
         NoiseCall("laplace", Fraction(1, 3), 2),
     ]
     assert noise.left == 0
     with pytest.raises(IndexError):
-        noise.samplers(Fraction(1), 1)
+        noise.laplace(Fraction(1), 1)
     with pytest.raises(ValueError, match="never negative"):
         ScriptedNoise([-1]).geometric(Fraction(1), 1)

@@ -44,7 +44,7 @@ class OneNodeCounter:
         """Add a row and a node, or answer."""
         if isinstance(message, Query):
             return state, state.total + state.noise
-        node = noise.samplers(self.neighbors.l0(self.width) / self.epsilon, self.width)
+        node = noise.laplace(self.neighbors.l0(self.width) / self.epsilon, self.width)
         return NodeState(state.total + message.row, state.noise + node), None
 
 

@@ -60,7 +60,7 @@ class TheoryWatch:
             return 0
         if self.wrong == "told what was compared":
             return count + (-fresh if self.below else fresh)
-        return count + int(noise.samplers(1 / self.shares[2], 1)[0])
+        return count + int(noise.laplace(1 / self.shares[2], 1)[0])
 
     def _told(self, fired: int, count: int) -> IntArray:
         return np.array([fired, count] if self.shares[2] else [fired], np.int64)
