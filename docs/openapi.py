@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stream_dp.server.api import create_app
+from stream_dp.server.live_series import Sender
 from stream_dp.server.refusals import document
-from stream_dp.server.view import PublicView, ReleaseLog, Sender
+from stream_dp.server.view import PublicView, ReleaseLog
 
 COPY = Path(__file__).with_name("openapi.json")
 

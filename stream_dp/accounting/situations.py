@@ -11,7 +11,7 @@ from stream_dp.accounting.filters.filter import Filter
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.core.serial import takes_no_subclass
+from stream_dp.core.wire import takes_no_subclass
 from stream_dp.core.wording import how_many
 
 ZERO = Fraction(0)

@@ -5,17 +5,15 @@ nobody waits, a line comes every ten seconds. Rules: only this file shows progre
 during progress are printed by `say`, which moves the line out of the way.
 """
 
-import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from typing import TextIO
 
 from stream_dp.core.wording import how_many
-from stream_dp.operate.run.running import Run
 
 QUIET_S, EVERY_S, LOOK_S = 2.0, 10.0, 0.2
 _WIDTH = 80
@@ -134,35 +132,3 @@ def _width(out: TextIO) -> int:
         return os.get_terminal_size(out.fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
-
-
-# ---
-# The progress of a run on a terminal: ticks and releases, which are public, and nothing else.
-
-
-def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
-    """Return a context that shows a run's ticks and releases, which are public, on `line`."""
-
-    @asynccontextmanager
-    async def shown(run: Run) -> AsyncIterator[None]:
-        horizon = run.built.spec.clock.horizon
-        of = f" of {horizon:,}" if horizon else ""
-        told: list[str | None] = [None]
-
-        async def tell() -> None:
-            while True:
-                runs = run.ready.is_set() and not run.catching_up
-                said = f"{how_many(run.ticks, 'tick')}{of}, {how_many(run.releases, 'release')}"
-                told[0] = said if runs else None
-                await asyncio.sleep(LOOK_S)
-
-        telling = asyncio.create_task(tell())
-        line.follow(lambda: told[0])
-        try:
-            yield
-        finally:
-            telling.cancel()
-            line.follow(lambda: None)
-            line("")
-
-    return shown

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise
 from stream_dp.core.relation import Claim
-from stream_dp.core.serial import SealedState, inside_of, wire
+from stream_dp.core.sealed import SealedState, inside_of
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 
 

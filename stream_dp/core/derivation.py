@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil
 
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
-from stream_dp.core.serial import takes_no_subclass
+from stream_dp.core.wire import takes_no_subclass
 from stream_dp.errors import BrokenCondition, NotDerivable
 
 

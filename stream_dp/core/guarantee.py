@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from stream_dp.core.neighbors import Neighbors, Users
-from stream_dp.core.serial import takes_no_subclass
+from stream_dp.core.wire import takes_no_subclass
 from stream_dp.errors import InvalidCost, NotDerivable
 
 

@@ -7,7 +7,7 @@ has the verification functions of these relations. This file knows no mechanism,
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost, NotDerivable
 
 # ---

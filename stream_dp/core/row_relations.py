@@ -14,7 +14,7 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.relation import Relation, same
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
 from stream_dp.errors import InvalidCost, UsageError
 

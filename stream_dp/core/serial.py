@@ -7,155 +7,17 @@ and its owner seals it again after reading. This file knows no mechanism, file o
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 
-from stream_dp.errors import NotDerivable, TaintError, UnknownFormat
-
-# ---
-# The names under which values are written: a kind and a version on each class, never the class's own name.
-#
-# Rules: the meaning of a kind and version never changes, and a kind is never reused for something else. A field may
-# be added with a default that keeps the old meaning; any other change raises the version. The label is on the class
-# itself and is not inherited, because a subclass is something else. docs/formats.md has all rules.
-
-T = TypeVar("T")
-_LABEL = "__wire__"
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """A kind, its version, and the labels of the classes on which its behaviour rests."""
-
-    kind: str
-    version: int
-    rests_on: tuple["Wire", ...] = ()
-
-    @property
-    def all_below(self) -> frozenset[tuple[str, int]]:
-        """Kind and version of all labels that this one rests on, directly or not."""
-        direct = {(one.kind, one.version) for one in self.rests_on}
-        return frozenset(direct).union(*(one.all_below for one in self.rests_on))
-
-
-def wire(
-    kind: str, version: int, *, rests_on: tuple[type, ...] = ()
-) -> Callable[[type[T]], type[T]]:
-    """Decorate a class with its kind and version; the decorator goes above `@dataclass`.
-
-    `rests_on` are labelled classes that the class uses without having them as fields: a new version of one of them
-    changes the fingerprint of every mechanism that rests on it.
-    """
-    label = Wire(kind, version, tuple(wire_of(below) for below in rests_on))
-
-    def labelled(cls: type[T]) -> type[T]:
-        setattr(cls, _LABEL, label)
-        return cls
-
-    return labelled
-
-
-def is_labelled(cls: type) -> bool:
-    """Say whether this very class has its own label."""
-    return isinstance(vars(cls).get(_LABEL), Wire)
-
-
-def wire_of(cls: type) -> Wire:
-    """Return the label of this very class.
-
-    Raises:
-        TypeError: the class has no label of its own.
-    """
-    label = vars(cls).get(_LABEL)
-    if not isinstance(label, Wire):
-        raise TypeError(
-            f"{cls.__name__} has no kind and version to be written under; give it @wire(kind, version)"
-        )
-    return label
-
-
-# ---
-# A sealed value: it is stored and passed on, never read.
-#
-# A composite mechanism holds the states of its sub-mechanisms inside its own state. They are sealed so that it cannot
-# read them: its answers and decisions must follow from answers alone ([HSV] 6.3). Rules: only three places open a
-# state: `core.composition`, to step it; `core.serial`, to write it; and exact checks. tests/architecture lists all
-# callers of `inside_of`; a mechanism that calls it is broken. An error's text never holds the value. This file knows
-# no mechanism.
-
-
-class SealedState:
-    """Holds a value that only the composition reads; every other use raises `TaintError`.
-
-    >>> SealedState(3) == 3
-    Traceback (most recent call last):
-    stream_dp.errors.TaintError: the state of a sub-mechanism is sealed: ask the sub-mechanism, through its composition
-    """
-
-    __slots__ = ("__value",)
-    __array_priority__ = 1_000.0
-
-    def __init__(self, value: object) -> None:
-        object.__setattr__(self, "_SealedState__value", value)
-
-    def _refused(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise TaintError(
-            "the state of a sub-mechanism is sealed: ask the sub-mechanism, through its composition"
-        )
-
-    def __getattribute__(self, name: str) -> Any:
-        """Refuse every attribute except those by which Python tells types apart."""
-        if name == "__class__":
-            return SealedState
-        return object.__getattribute__(self, "_refused")()
-
-    __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
-    __hash__ = None  # type: ignore[assignment]
-    __len__ = __iter__ = __contains__ = __reversed__ = __getitem__ = _refused
-    __int__ = __float__ = __complex__ = __index__ = __round__ = _refused
-    __repr__ = __str__ = __format__ = __bytes__ = _refused
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __abs__ = _refused
-    __array__ = __array_ufunc__ = __array_function__ = _refused
-    __reduce_ex__ = __copy__ = __deepcopy__ = _refused
-    __setattr__ = __delattr__ = __setitem__ = __delitem__ = _refused
-
-
-def inside_of(sealed: SealedState) -> Any:
-    """Return the sealed value, for the composition and the codec; a mechanism that calls this is broken."""
-    return object.__getattribute__(sealed, "_SealedState__value")
-
-
-# ---
-# Closed classes: what is proven of a class is proven of that class alone, so some classes forbid subclasses.
-#
-# A subclass could override the attribute a proof rests on, and still pass a type check. Rules: measures, guarantees,
-# derivations and situations are closed. Mechanisms are not closed; their derivations check the exact class
-# (`mechanisms.checks`). This file knows no class by name.
-
-
-def takes_no_subclass(cls: type[T]) -> type[T]:
-    """Forbid subclasses of a class and return it; a decorator that goes above `@dataclass`.
-
-    >>> from stream_dp.core.guarantee import PureDP
-    >>> class Free(PureDP): ...
-    Traceback (most recent call last):
-    stream_dp.errors.NotDerivable: PureDP takes no subclass, and Free would be one: what is proven of a class is proven of it alone; write a class of its own, with rules of its own
-    """  # noqa: E501  an error text is one line
-
-    def refuse(subclass: type, /, **_options: Any) -> None:
-        raise NotDerivable(
-            f"{cls.__name__} takes no subclass, and {subclass.__name__} would be one: what is proven of a class is "
-            "proven of it alone; write a class of its own, with rules of its own"
-        )
-
-    setattr(cls, "__init_subclass__", classmethod(refuse))  # noqa: B010  mypy lets nobody assign it
-    return cls
-
+from stream_dp.core.sealed import SealedState, inside_of
+from stream_dp.core.wire import Wire, wire_of
+from stream_dp.errors import UnknownFormat
 
 _WORD = 1 << 63
 _Label: TypeAlias = Callable[[type], dict[str, object]]

@@ -1,8 +1,4 @@
-"""The tick grid: which moment lies in which tick, and when a tick begins and ends. All arithmetic on ticks is here.
-
-Rules: moments and steps are whole milliseconds, moments since 1970 in UTC, and the arithmetic is exact. A tick
-contains its start but not its end. The grid is public and declared: it never depends on a record.
-"""
+"""Moments, whole milliseconds since 1970 in UTC, and the grid of ticks over them; all arithmetic on time is here."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -284,6 +280,13 @@ def _local(local: datetime, zone: tzinfo | None) -> int | None:
 def _since(local: datetime) -> int:
     since = local - _NAIVE_EPOCH
     return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000
+
+
+# ---
+# The tick grid: which moment lies in which tick, and when a tick begins and ends. All arithmetic on ticks is here.
+#
+# Rules: moments and steps are whole milliseconds, moments since 1970 in UTC, and the arithmetic is exact. A tick
+# contains its start but not its end. The grid is public and declared: it never depends on a record.
 
 
 @dataclass(frozen=True, slots=True)

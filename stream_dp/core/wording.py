@@ -1,9 +1,4 @@
-"""Suggestions for a misspelled name: which known names the user may have meant; decided only here.
-
-Rules: first come names that differ only in case and punctuation, then names that other tools use for the same
-thing, then names with a similar spelling. The known names are public; the written text is never returned. The
-number of compared names is bounded, because anybody may ask often. This file knows no file, message or command.
-"""
+"""Words of messages to people: numbers with their nouns, and what a misspelled name may have meant."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,6 +18,13 @@ def how_many(number: int, noun: str, several: str | None = None) -> str:
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
+
+# ---
+# Suggestions for a misspelled name: which known names the user may have meant; decided only here.
+#
+# Rules: first come names that differ only in case and punctuation, then names that other tools use for the same
+# thing, then names with a similar spelling. The known names are public; the written text is never returned. The
+# number of compared names is bounded, because anybody may ask often. This file knows no file, message or command.
 
 LONGEST = 100
 """Number of characters of the written text that are compared."""

@@ -20,6 +20,34 @@ from stream_dp.journal.dead_letters import Span
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import fresh_seed
 
+# ---
+# The choice of a partition for each record, by the programs that feed a topic.
+#
+# Rules: the partition is a function of the record and of the partitions, so it is the same on every attempt, and
+# adding a record moves no other. This file knows no field.
+
+
+class Placement(Protocol):
+    """Maps the payloads of records to their partitions."""
+
+    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
+        """Return the partition of each payload, one of `partitions`; without payloads, only check `partitions`.
+
+        Raises:
+            UsageError: it cannot choose among so many partitions.
+        """
+        ...
+
+
+def by_content(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
+    """Return a partition for each payload, by all that it holds.
+
+    >>> by_content([b"a", b"b", b"a"], (3, 5))
+    [5, 5, 5]
+    """
+    return [partitions[zlib.crc32(payload) % len(partitions)] for payload in payloads]
+
+
 Positions: TypeAlias = Mapping[int, int]
 _D = TypeVar("_D", bound=Release | Answer, contravariant=True)
 
@@ -299,75 +327,3 @@ class Ports:
     answers: Answers | None = None
     spans: Spans = untold
     progress: Progress = unseen
-
-
-# ---
-# A source that passes all calls to another one: the base of wrappers.
-#
-# Rules: this class adds nothing. A wrapper overrides only the methods that it changes.
-
-
-class WrappedSource:
-    """The `Source` port over `source`: every call is passed on, with its errors."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    @property
-    def name(self) -> str:
-        """The source's name."""
-        return self._source.name
-
-    @property
-    def identity(self) -> str:
-        """The source's identity."""
-        return self._source.identity
-
-    @property
-    def grows(self) -> bool:
-        """Whether the source grows."""
-        return self._source.grows
-
-    async def open(self, origin: int) -> tuple[int, ...]:
-        """Open the source and return its partitions."""
-        return await self._source.open(origin)
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the source."""
-        await self._source.seek(positions, behind)
-
-    async def read(self) -> Sequence[Batch]:
-        """Read the source."""
-        return await self._source.read()
-
-    async def close(self) -> None:
-        """Close the source."""
-        await self._source.close()
-
-
-# ---
-# The choice of a partition for each record, by the programs that feed a topic.
-#
-# Rules: the partition is a function of the record and of the partitions, so it is the same on every attempt, and
-# adding a record moves no other. This file knows no field.
-
-
-class Placement(Protocol):
-    """Maps the payloads of records to their partitions."""
-
-    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
-        """Return the partition of each payload, one of `partitions`; without payloads, only check `partitions`.
-
-        Raises:
-            UsageError: it cannot choose among so many partitions.
-        """
-        ...
-
-
-def by_content(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
-    """Return a partition for each payload, by all that it holds.
-
-    >>> by_content([b"a", b"b", b"a"], (3, 5))
-    [5, 5, 5]
-    """
-    return [partitions[zlib.crc32(payload) % len(partitions)] for payload in payloads]

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
-from stream_dp.engine.memory import Memories
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
-from stream_dp.engine.user_memory import UserMemory
+from stream_dp.engine.user_memory import Memories, UserMemory
 
 # ---
 # The guard between the source and the rows: which records of a batch count at all.

@@ -197,7 +197,7 @@ class Commit(_Private, frozen=True, tag=KIND):
     `admitted` are partitions that were added to the source: they are read from their first record on, and count
     from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
     `capped` counts the events that a guard let count nowhere. `parts` holds, by kind, what the engine's memories add
-    with it, as each of them writes it (`engine.memory`).
+    with it, as each of them writes it (`engine.user_memory`).
     """
 
     sequence: int
@@ -242,10 +242,8 @@ class _Third(Commit, frozen=True, tag=KIND):
             "arriving": self.arriving,
         }
         fields = {name: getattr(self, name) for name in Commit.__struct_fields__}
-        return Commit(
-            **fields
-            | {"parts": {kind: part(value) for kind, value in written.items()}, "version": VERSION}
-        )
+        parts = {kind: part(value) for kind, value in written.items() if value}
+        return Commit(**fields | {"parts": parts, "version": VERSION})
 
 
 class _Form(msgspec.Struct):

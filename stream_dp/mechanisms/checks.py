@@ -1,10 +1,4 @@
-"""A derivation holds only for the class that states it, with parameters of the exact classes it was written for.
-
-A subclass that overrides a step or a scale runs other code than the proven one, so it inherits no derivation.
-Rules: a mechanism's class defines its own `derivation`; a subclass that runs the proven code may define one that
-calls its base's. A parameter that is an object (a quantity, a composition, a mechanism) must be of a class that has
-its own kind (`wire`) and no base class with one. This file knows no mechanism.
-"""
+"""What every mechanism checks: its rows, and that a derivation holds only for the class that states it."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -19,7 +13,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import counts_up_to
-from stream_dp.core.serial import is_labelled
+from stream_dp.core.wire import is_labelled
 from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable, RejectedMessage
 
@@ -73,6 +67,15 @@ def require_left(updates: int, most: int | None) -> None:
 
 M = TypeVar("M")
 _PLAIN = (int, bool, str, Fraction, type(None))
+
+
+# ---
+# A derivation holds only for the class that states it, with parameters of the exact classes it was written for.
+#
+# A subclass that overrides a step or a scale runs other code than the proven one, so it inherits no derivation.
+# Rules: a mechanism's class defines its own `derivation`; a subclass that runs the proven code may define one that
+# calls its base's. A parameter that is an object (a quantity, a composition, a mechanism) must be of a class that has
+# its own kind (`wire`) and no base class with one. This file knows no mechanism.
 
 
 def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], Derivation]:

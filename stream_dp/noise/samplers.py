@@ -1,51 +1,210 @@
-"""The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+"""Exact samplers of the discrete Laplace, the one-sided geometric and the discrete Gaussian, from tables of cuts."""
 
-Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
-least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
-is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
-exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
-standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
-Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
-that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
-the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
-
-Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
-until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
-both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
-two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
-undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
-equals the same samples drawn one by one.
-Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
-by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
-Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
-exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
-transcendental. The constants determine the samples of a recorded seed: never change them.
-Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
-"""
-
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import IntArray, Words
-from stream_dp.noise.tables import (
-    WORD_BITS,
-    Interval,
-    Table,
-    complement,
-    decided_floor,
-    divide,
-    exp_neg,
-    multiply,
-    one_plus,
-    powers,
-)
+
+# ---
+# Enclosures, in integers, of exp(-x) and of values computed from it; the tables rest on them.
+#
+# Rules: an `Interval` (lo, hi) at `width` w says lo <= 2^w * value <= hi, always: every operation rounds lo down and
+# hi up, so a wide interval is possible and a wrong one is not. Only Python integers: no float, no division that
+# rounds to nearest. All values here are in [0, 1], or in [1, 2] as a divisor. This file knows no distribution, no
+# bits and no table.
+
+Interval: TypeAlias = tuple[int, int]
+
+_HEADROOM = 32  # extra bits, so that the result of `exp_neg` is only a few units wide
+
+
+def exp_neg(x: Fraction, width: int) -> Interval:
+    """Return an enclosure of exp(-x), x >= 0, at `width`: alternating series of x / 2^j, then j squarings."""
+    if x >= width:  # exp(-x) < 2^-x <= 2^-width
+        return 0, 1
+    halvings = max(0, x.numerator.bit_length() - x.denominator.bit_length() + 5)
+    inner = width + halvings + _HEADROOM
+    low = (x.numerator << inner) // (x.denominator << halvings)
+    value = _series((low, low + 1), inner)
+    for _ in range(halvings):
+        value = multiply(value, value, inner)
+    spare = inner - width
+    return value[0] >> spare, -(-value[1] >> spare)
+
+
+def _series(y: Interval, width: int) -> Interval:
+    """Return an enclosure of exp(-y) for y <= 1/8: terms fall, so the first omitted one bounds the rest."""
+    term: Interval = (1 << width, 1 << width)
+    low = high = 0
+    n = 0
+    while term[1] > 1:
+        low, high = (low - term[1], high - term[0]) if n % 2 else (low + term[0], high + term[1])
+        n += 1
+        product = multiply(term, y, width)
+        term = product[0] // n, -(-product[1] // n)
+    return max(0, low - term[1]), min(1 << width, high + term[1])
+
+
+def multiply(a: Interval, b: Interval, width: int) -> Interval:
+    """Enclose a * b."""
+    return a[0] * b[0] >> width, -(-(a[1] * b[1]) >> width)
+
+
+def divide(a: Interval, b: Interval, width: int) -> Interval:
+    """Enclose a / b, known to be in [0, 1]; where b may be 0 the enclosure is all of [0, 1]."""
+    if b[0] <= 0:
+        return 0, 1 << width
+    return (a[0] << width) // b[1], -(-(a[1] << width) // b[0])
+
+
+def complement(a: Interval, width: int) -> Interval:
+    """Enclose 1 - a."""
+    return (1 << width) - a[1], (1 << width) - a[0]
+
+
+def one_plus(a: Interval, width: int) -> Interval:
+    """Enclose 1 + a."""
+    return (1 << width) + a[0], (1 << width) + a[1]
+
+
+def powers(a: Interval, count: int, width: int) -> list[Interval]:
+    """Enclose a^0, a^1, ..., a^count, each computed from the power before."""
+    found: list[Interval] = [(1 << width, 1 << width)]
+    for _ in range(count):
+        found.append(multiply(found[-1], a, width))
+    return found
+
+
+# ---
+# Exact inversion: in which cell of a partition of [0, 1) does a uniform real number lie?
+#
+# Rules: the cuts c_0 < c_1 < ... are real numbers known to any precision; a table keeps floor(2^64 * c_i), exactly. A
+# 64-bit word w stands for all reals in [w, w + 1) / 2^64: it decides against c_i unless it equals that floor, and
+# then further words are drawn and compared with further bits of the cut. So the law of the cell is exactly the
+# lengths of the partition, not within 2^-64 of them. Comparing ends: a cut is a non-constant rational function of
+# exp(rational), hence transcendental and never a dyadic number. This file knows no distribution, no seed and no
+# cipher.
+
+WORD_BITS = 64
+
+_TABLES_GUARD = 96  # additional bits in the first attempt
+_SPREAD = 4  # log2 of the guide's buckets per cut
+
+
+class Cuts(Protocol):
+    """The cuts of one partition of [0, 1), increasing, each strictly between 0 and 1."""
+
+    @property
+    def size(self) -> int:
+        """Number of cuts; the number of cells is one more."""
+        ...
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Return an enclosure of one cut at `width`; arbitrarily narrow for large widths."""
+        ...
+
+    def all_cuts(self, width: int) -> Sequence[Interval]:
+        """Return enclosures of all cuts at `width`; cheaper than one by one."""
+        ...
+
+
+def decided_floor(interval: Interval, width: int, bits: int) -> int | None:
+    """Return floor(2^bits * c) for the c in (0, 1) inside `interval`; None if the interval does not decide it."""
+    low = max(0, interval[0] >> (width - bits))
+    high = min((1 << bits) - 1, interval[1] >> (width - bits))
+    return low if low == high else None
+
+
+def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
+    """Return floor(2^bits * c_index), raising the precision until the enclosure decides it."""
+    guard = _TABLES_GUARD
+    while True:
+        found = decided_floor(cuts.cut(index, bits + guard), bits + guard, bits)
+        if found is not None:
+            return found
+        guard *= 2
+
+
+class Table:
+    """The cuts of a partition with their first 64 bits computed.
+
+    Args:
+        cuts: the partition; at most 2^15 - 1 cuts.
+    """
+
+    __slots__ = ("_cuts", "_floors", "_guide", "_shift", "_sorted")
+
+    def __init__(self, cuts: Cuts) -> None:
+        if not 0 < cuts.size < 1 << 15:
+            raise ValueError(f"a table has 1 to {(1 << 15) - 1} cuts, not {cuts.size}")
+        width = WORD_BITS + _TABLES_GUARD
+        floors = array("Q")
+        for index, interval in enumerate(cuts.all_cuts(width)):
+            found = decided_floor(interval, width, WORD_BITS)
+            floors.append(exact_floor(cuts, index, WORD_BITS) if found is None else found)
+        self._cuts = cuts
+        self._floors = floors
+        self._sorted: NDArray[np.uint64] = np.frombuffer(floors, dtype=np.uint64)
+        buckets = len(floors).bit_length() + _SPREAD
+        self._shift = np.uint64(WORD_BITS - buckets)
+        self._guide: NDArray[np.int16] | None = None
+
+    def cell(self, word: int, more: Words) -> int:
+        """Return the number of cuts at or below the uniform number that starts with `word`.
+
+        Args:
+            word: its first 64 bits.
+            more: source of its further bits, used only if the first 64 do not decide.
+        """
+        low = bisect_right(self._floors, word)
+        if low == 0 or self._floors[low - 1] != word:
+            return low
+        return self._refine(bisect_left(self._floors, word), low, word, more)
+
+    def cells(self, words: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
+        """Return the cells of words of shape (n,), and the positions of words that do not decide.
+
+        The first result is meaningless at such a position: use `cell` there.
+        """
+        guide = self._guide_table()
+        found = guide[(words >> self._shift).view(np.int64)].astype(np.int64)
+        shared = np.flatnonzero(found < 0)
+        if not shared.size:
+            return found, shared
+        own = words[shared]
+        exact = np.searchsorted(self._sorted, own, side="right").astype(np.int64)
+        found[shared] = exact
+        return found, shared[self._sorted[np.maximum(exact, 1) - 1] == own]
+
+    def _refine(self, low: int, high: int, number: int, more: Words) -> int:
+        """Draw words until no cut in low..high-1 shares all bits of the number."""
+        bits = WORD_BITS
+        while low < high:
+            number = number << WORD_BITS | more.word()
+            bits += WORD_BITS
+            floors = [exact_floor(self._cuts, index, bits) for index in range(low, high)]
+            low, high = low + bisect_left(floors, number), low + bisect_right(floors, number)
+        return low
+
+    def _guide_table(self) -> NDArray[np.int16]:
+        """Return the cell for each value of the word's leading bits; -1 where a bucket contains a cut."""
+        if self._guide is None:
+            buckets = 1 << (WORD_BITS - int(self._shift))
+            own = np.bincount((self._sorted >> self._shift).view(np.int64), minlength=buckets)
+            guide = (np.cumsum(own) - own).astype(np.int16)
+            guide[own > 0] = -1
+            self._guide = guide
+        return self._guide
+
 
 # ---
 # A large scale as a few small tables: the top digit and the independent low digits of one sample.
@@ -287,6 +446,31 @@ def laplace_sampler(numerator: int, denominator: int) -> Sampler:
     cuts = LaplaceCuts(split.rate, split.top_step, split.reach)
     return Sampler(split, Table(cuts), origin=split.reach + 1)
 
+
+# ---
+# The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+#
+# Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
+# least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
+# is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
+# exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
+# standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
+# Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
+# that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
+# the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
+#
+# Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
+# until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
+# both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
+# two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
+# undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
+# equals the same samples drawn one by one.
+# Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
+# by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
+# Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
+# exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
+# transcendental. The constants determine the samples of a recorded seed: never change them.
+# Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
 
 _GUARD = 32  # additional bits in the first attempt
 MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64

@@ -58,7 +58,7 @@ class NoiseStream:
 
     Example:
         >>> noise = NoiseStream(bytes(32), stream=0)  # a known seed: for this example only
-        >>> noise.samplers(Fraction(5, 2), 4).shape
+        >>> noise.laplace(Fraction(5, 2), 4).shape
         (4,)
     """
 

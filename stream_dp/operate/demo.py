@@ -25,16 +25,9 @@ from stream_dp.broker.topics import create_topic
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.progress import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.engine.ports import (
-    NOTHING_BEHIND,
-    Batch,
-    Behinds,
-    Ports,
-    Positions,
-    Source,
-    WrappedSource,
-)
+from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Ports, Positions, Source
 from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.files.memory import WrappedSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import Released, read
 from stream_dp.kafka.log.lease import Holder

@@ -1,4 +1,4 @@
-"""Makes, lists and revokes analysts' tokens by the operator's key: the work of `stream-dp token`."""
+"""The operator's key, and the tokens made from it: the operator's own, and those handed out to analysts."""
 
 import os
 import time
@@ -113,6 +113,10 @@ def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
     else:
         path = state_dir() / "tokens" / f"{spec.name}.tokens"
     return IssuedTokens(path, sealer, [one.name for one in spec.privacy.analysts])
+
+
+# ---
+# Makes, lists and revokes analysts' tokens by the operator's key: the work of `stream-dp token`.
 
 
 class HandedToken(NamedTuple):

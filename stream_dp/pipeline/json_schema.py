@@ -8,7 +8,6 @@ Rules: the schema accepts everything that the models accept. Only `stream-dp pla
 keys and conditions on names in the file.
 """
 
-import json
 from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
@@ -63,12 +62,3 @@ def pipeline_schema() -> dict[str, Any]:
     made = PipelineSpec.model_json_schema(schema_generator=_AsYaml)
     made["required"].remove(_DEFAULTED)
     return made
-
-
-# ---
-# The JSON Schema of pipeline files, as `stream-dp schema` prints it.
-
-
-def schema_text() -> str:
-    """Return the schema of a whole pipeline file as JSON; nothing is read for it."""
-    return json.dumps(pipeline_schema(), indent=1)

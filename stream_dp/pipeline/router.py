@@ -21,13 +21,13 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import Came
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
-from stream_dp.engine.user_table import Hashes, UserHash
+from stream_dp.engine.user_table import Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.pipeline.feature_counts import Cells, FeatureCounts
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot, uncollected
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import NO_KEY
+from stream_dp.pipeline.user_guard import NO_KEY, UserHash
 from stream_dp.pipeline.user_homes import naming_field
 from stream_dp.records.decoder import NO_TIME, OUTSIDE, Decoded, ListDecoder, OwnTicks, Refusal
 from stream_dp.records.endpoints import ReplayClock

@@ -18,6 +18,7 @@ from stream_dp.errors import StreamDPError
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.commit import Release
 from stream_dp.server.broadcast import Broadcast, history, in_one_part
+from stream_dp.server.live_series import LiveSeriesService, Sender
 from stream_dp.server.models import asked
 from stream_dp.server.models.answer import Answer, Documented, Refusal
 from stream_dp.server.models.asked import AnalystMessage, AskParameters, MessageAnswer
@@ -32,7 +33,7 @@ from stream_dp.server.refusals import (
     status_of,
 )
 from stream_dp.server.tokens import Token
-from stream_dp.server.view import LiveSeriesService, PublicView, Sender, TokenHolder
+from stream_dp.server.view import PublicView, TokenHolder
 
 # ---
 # Published releases: the newest of each series, those of one series, and the live stream.

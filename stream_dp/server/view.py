@@ -12,10 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.commit import Release
+from stream_dp.server.live_series import LiveSeriesService
 
 # ---
 # The holder of a token, as routes see it. This file knows neither HTTP nor the engine.
@@ -33,77 +34,6 @@ class TokenHolder(NamedTuple):
     token: str = ""
     expires: str = ""
     state: str = VALID
-
-
-# ---
-# The live series of a running engine, as the HTTP API sees them: preview, create, halt, list.
-#
-# Rules: a definition is passed on byte for byte; the engine's side interprets it. `server.models.asked` lists all
-# possible contents of an answer, and nothing else is sent, so an engine that returns more cannot leak it. Amounts are
-# decimal strings. This file knows neither HTTP nor the engine.
-
-LARGEST_DEFINITION = 64 * 1024  # bytes
-
-
-class Sender(NamedTuple):
-    """The sender of a request: the analyst of the token ("": the operator), and the request's `key`, if it has one.
-
-    `accept_noise`: create the series even if it would fire mostly by noise.
-    """
-
-    signer: str = ""
-    key: str = ""
-    accept_noise: bool = False
-
-
-BY_OPERATOR = Sender()
-"""The operator, without a key."""
-
-
-class LiveSeriesService(Protocol):
-    """One engine's mechanisms. Calls may overlap; the server of live series puts them in order.
-
-    The same request of a sender with the same `key` is done once and answered the same.
-
-    A `definition` is a JSON object like an entry of `series:` in the pipeline file. `analyst` names whose quota
-    pays, "" for nobody's. `start` is the first tick of a series, `end` the first tick after it (None: it runs);
-    `start_time` and `end_time` are when these ticks begin (None: not known yet). `error` is the half-width expected
-    at tick `error_tick` with `confidence`. Errors name keys and never repeat a value of the definition:
-
-    Raises:
-        UsageError: the definition is not valid, or its name is taken; the text lists every problem with its key.
-        MostlyNoise: the series would fire mostly by noise, and the sender does not accept that.
-        NotYours: the sender has no right to do this.
-        NotAccepted: there are too many requests, or the key was used for another request.
-        BudgetRefused: the price does not fit; the text states asked, spent, left, and the largest that would fit.
-        NoRoom: the payer may have no more live series; the text says which to halt.
-        UnknownMechanism: no mechanism of this name runs.
-        FailClosed, WorldError: the engine is stopping, or could not make the charge durable.
-    """
-
-    async def create(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
-        """Charge, then create; return a `Created`. After an error nothing has changed."""
-        ...
-
-    async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
-        """End the series; under the pure and the basic filter this frees later ticks. Return a `Halted`."""
-        ...
-
-    async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
-        """Return as `Preview` what `create` would do now, changing nothing; `spent` is in the filter's `unit`."""
-        ...
-
-    async def message(self, text: bytes, signer: str) -> bytes:
-        """Execute a message; return the exact bytes of its answer, which may be a refusal."""
-        ...
-
-    async def ask(self, name: str, parameters: bytes, sender: Sender) -> bytes:
-        """Ask a series; return the exact bytes of the answer, which may be a refusal."""
-        ...
-
-    def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return all series, including the file's, each as a `Query`."""
-        ...
 
 
 NOTHING = -1

@@ -25,11 +25,11 @@ from stream_dp.engine.ports import (
     Positions,
     Sink,
     Source,
-    WrappedSource,
 )
 from stream_dp.errors import UsageError
 from stream_dp.files.files import FileSink
 from stream_dp.files.highwater import HighWater
+from stream_dp.files.memory import WrappedSource
 from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.kafka.log.journal import KafkaJournal

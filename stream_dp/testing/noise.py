@@ -46,7 +46,7 @@ class SeededNoise:
     """The product's exact samplers with a known seed; records the calls.
 
     >>> noise = SeededNoise(1)
-    >>> noise.samplers(Fraction(2), 3).size, noise.drawn
+    >>> noise.laplace(Fraction(2), 3).size, noise.drawn
     (3, 3)
     """
 

@@ -9,7 +9,6 @@ from architecture.test_architecture_source import Syntax, imported
 BEGINS = ("stream_dp.cli", "stream_dp.integrations", "stream_dp.testing")
 BESIDE = {
     "stream_dp.files.memory": "the ports in memory, for programs and tests",
-    "stream_dp.verify.relations.streams": "the relations of [HSV] section 7, for games of one's own",
 }
 
 

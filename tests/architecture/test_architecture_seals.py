@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from architecture.test_architecture_source import Rule, Syntax, imported, is_within
 
-SEAL = "stream_dp.core.serial"
+SEAL = "stream_dp.core.sealed"
 OPENERS = {
     "stream_dp/verify/exact/enumeration.py": "tells states apart by all they hold, for exact checks",
-    "stream_dp/verify/games/trace.py": "compares a state with the recorded one, and bands with the released ones",
+    "stream_dp/verify/games/game.py": "compares a state with the recorded one, and bands with the released ones",
     "stream_dp/core/composition.py": "steps what it holds",
     "stream_dp/core/serial.py": "writes it and reads it back",
 }
@@ -79,8 +79,8 @@ def test_no_composite_writes_its_parts(syntax: Syntax) -> None:
 @pytest.mark.parametrize(
     ("rule", "bad"),
     [
-        (opens, "from stream_dp.core.serial import inside_of"),
-        (opens, "def f():\n    import stream_dp.core.serial"),
+        (opens, "from stream_dp.core.sealed import inside_of"),
+        (opens, "def f():\n    import stream_dp.core.sealed"),
         (opens, "x = child.state._Sealed__value"),
         (opens, "x = getattr(child.state, '_Sealed__value')"),
         (opens, "x = object.__getattribute__(child, 'state')"),

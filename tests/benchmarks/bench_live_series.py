@@ -19,7 +19,8 @@ from typing import Any
 
 from live_acts import create_series
 
-from stream_dp.engine.ports import Batch, Source, WrappedSource
+from stream_dp.engine.ports import Batch, Source
+from stream_dp.files.memory import WrappedSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports

@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
-from stream_dp.core.serial import inside_of
+from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss.hss import COUNTER, HSS, HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
 

@@ -11,7 +11,8 @@ import numpy as np
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec, wire
+from stream_dp.core.serial import Codec
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.checks import checked
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from free_ports import free_port
 
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.node import NodePorts, NodeRuntime
-from stream_dp.broker.process import LocalKafka, find_java, remember_ports
+from stream_dp.broker.process import LocalKafka, NodePorts, NodeRuntime, find_java, remember_ports
 from stream_dp.errors import WorldError
 
 READY_S = 120

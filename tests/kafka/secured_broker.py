@@ -22,8 +22,7 @@ from free_ports import free_port
 from kafka.certificates import Authority, Identity
 
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.node import Node, NodeRuntime
-from stream_dp.broker.process import find_java, stop_nodes, until_ready
+from stream_dp.broker.process import Node, NodeRuntime, find_java, stop_nodes, until_ready
 from stream_dp.errors import StreamDPError
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.security import KafkaSecurity

@@ -169,7 +169,7 @@ async def test_a_failed_start_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = LocalKafka(tmp_path)
-    monkeypatch.setattr("stream_dp.broker.node._behaviour", lambda: {"num.partitions": "many"})
+    monkeypatch.setattr("stream_dp.broker.process._behaviour", lambda: {"num.partitions": "many"})
     with pytest.raises(WorldError, match=r"num\.partitions"):
         await kafka.start()
     assert kafka.pids == ()

@@ -16,8 +16,8 @@ from kafka.kafka_worlds import CLOCKS
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Batch, Ports, WrappedSource
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.engine.ports import Batch, Ports
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemoryStore, WrappedSource
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings

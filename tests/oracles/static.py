@@ -23,7 +23,7 @@ from stream_dp.core.composition import (
 )
 from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.core.relation import Relation
-from stream_dp.core.serial import inside_of
+from stream_dp.core.sealed import inside_of
 from stream_dp.verify.exact.finite import Law
 
 ONE = Fraction(1)

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise
-from stream_dp.core.serial import SealedState, inside_of
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 
 S = TypeVar("S")

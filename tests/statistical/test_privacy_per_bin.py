@@ -22,7 +22,7 @@ from statistical.attack import Pair, Rows
 
 from stream_dp.core.mechanism import Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import inside_of
+from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.testing.noise import SeededNoise
 

@@ -1,10 +1,6 @@
-"""The Gaussian filter: squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520).
+"""Filters that add up squares: rho of zero-concentrated DP, mu^2 of Gaussian DP, and (epsilon, delta) by way of rho.
 
-For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10):
-finitely many queries and answers, and a last step. A GDP mechanism is refused unless its guarantee says that its
-communication is finite; unbounded noise without clamping, and a mechanism without a horizon, do not qualify. A pure
-mechanism does not need it: by [HSV] Lemma 4.7 it is a post-processing of one randomized response, a bit that is
-asked for once, and the proof of Cor 14.10 needs no more.
+Each filter's docstring names its theorem and says whether it is proven for concurrent continual mechanisms.
 """
 
 from dataclasses import dataclass
@@ -189,6 +185,16 @@ class ZCDPFilter:
     def least(self, used: Spend) -> Measure:
         """Return zCDP at the exact sum; `used.delta` is the probability with which it may fail."""
         return ZCDP(Fraction(used.amount, SQUARED))
+
+
+# ---
+# The Gaussian filter: squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520).
+#
+# For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10):
+# finitely many queries and answers, and a last step. A GDP mechanism is refused unless its guarantee says that its
+# communication is finite; unbounded noise without clamping, and a mechanism without a horizon, do not qualify. A pure
+# mechanism does not need it: by [HSV] Lemma 4.7 it is a post-processing of one randomized response, a bit that is
+# asked for once, and the proof of Cor 14.10 needs no more.
 
 
 @dataclass(frozen=True, slots=True)

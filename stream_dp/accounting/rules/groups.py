@@ -1,16 +1,5 @@
-"""Rows that count identifiers at their first tick: a change by one event or one user is a chain of one-unit steps.
-
-The raw streams differ in one event, or in all counted events of one user. A mechanism receives rows that a memory
-of earlier identifiers makes from these events. The rows of the two streams differ in at most `changes` units over
-all ticks (`core.row_relations` counts them), in any ticks. Between the two streams of rows lie hybrids with some of
-these units, taken in the order in which they come, so each hybrid's row is known as soon as the pair of rows is. No
-hybrid has an entry below 0, because it lies between two rows without such entries. Two consecutive hybrids differ
-in one unit at one tick, as the premise's neighbours do. So this is group privacy over `changes` (`rules.group`),
-adaptively.
-
-The whole price is charged at the tick of the raw event, because the memory is a part of the mechanism: a mechanism
-that is not alive at that tick never sees the event. A single event may cost the whole price, also where users are
-protected.
+"""Chains of steps of one event: groups, a replacement in any tick, all events of a user, identifiers that are counted
+when they come first. Each rule is group privacy over its number of steps, and says why its steps are neighbours.
 """
 
 from fractions import Fraction
@@ -197,6 +186,21 @@ of_users = Rule(
     finite=all_finite,
     users=lambda situation: situation.users,
 )
+
+# ---
+# Rows that count identifiers at their first tick: a change by one event or one user is a chain of one-unit steps.
+#
+# The raw streams differ in one event, or in all counted events of one user. A mechanism receives rows that a memory
+# of earlier identifiers makes from these events. The rows of the two streams differ in at most `changes` units over
+# all ticks (`core.row_relations` counts them), in any ticks. Between the two streams of rows lie hybrids with some of
+# these units, taken in the order in which they come, so each hybrid's row is known as soon as the pair of rows is. No
+# hybrid has an entry below 0, because it lies between two rows without such entries. Two consecutive hybrids differ
+# in one unit at one tick, as the premise's neighbours do. So this is group privacy over `changes` (`rules.group`),
+# adaptively.
+#
+# The whole price is charged at the tick of the raw event, because the memory is a part of the mechanism: a mechanism
+# that is not alive at that tick never sees the event. A single event may cost the whole price, also where users are
+# protected.
 
 _IN_ITS_TICK = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
 

@@ -1,8 +1,5 @@
-"""Local protocols ([HSV] Thm 8.7, Cor 8.8): users answer a server, and the server's view is private.
-
-A user's data set is its mechanism's first message and all later pairs are equal, so the users are first-pair
-consistent; at most k of them hold different data sets. Then Thm 5.14 prices k users, whatever their total number.
-The server sees answers only, which is the destination and response property (Claim 8.4).
+"""k-sparse parallel composition: many mechanisms of which two neighbouring runs touch at most k, each rule with what
+its premises must be: pure, with a delta budget, or first-pair consistent.
 """
 
 import math
@@ -236,6 +233,14 @@ first_pair_zcdp = Rule(
     _zcdp,
     finite=counted_finite,
 )
+
+
+# ---
+# Local protocols ([HSV] Thm 8.7, Cor 8.8): users answer a server, and the server's view is private.
+#
+# A user's data set is its mechanism's first message and all later pairs are equal, so the users are first-pair
+# consistent; at most k of them hold different data sets. Then Thm 5.14 prices k users, whatever their total number.
+# The server sees answers only, which is the destination and response property (Claim 8.4).
 
 
 def _parallel(premises: Premises, situation: Local) -> Parallel:

@@ -14,7 +14,8 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from stream_dp.cli.options import Port
-from stream_dp.cli.progress_line import Line, progress, ticks_shown
+from stream_dp.cli.progress_line import Line, progress
+from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
 from stream_dp.operate.demo import (
     DemoFigures,

@@ -20,7 +20,8 @@ from stream_dp.cli.options import (
     logged,
     with_groups,
 )
-from stream_dp.cli.progress_line import progress, ticks_shown
+from stream_dp.cli.progress_line import progress
+from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
 from stream_dp.operate.observe.lifecycle_log import TellEvent

@@ -2,7 +2,7 @@
 
 import typer
 
-from stream_dp.pipeline.json_schema import schema_text
+from stream_dp.operate.schema_text import schema_text
 
 
 def schema() -> None:

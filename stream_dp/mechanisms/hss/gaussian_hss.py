@@ -13,7 +13,7 @@ from functools import cached_property
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.hss.hss import (
     HSS,

@@ -24,7 +24,7 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import (

@@ -22,7 +22,7 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.hss.hss import Closing
 from stream_dp.mechanisms.hss.sparse_vector import SURVIVAL, SelfTuned, interval_share, moved_up

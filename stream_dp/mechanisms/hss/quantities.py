@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.noise_quantiles import Term
 

@@ -21,7 +21,7 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import ArrivalLaw
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import (
     Counter,

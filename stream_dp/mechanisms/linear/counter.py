@@ -24,7 +24,7 @@ from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.checks import of_the_exact_class, require_left

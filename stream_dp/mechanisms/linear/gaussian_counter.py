@@ -21,7 +21,7 @@ from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee
 from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class, require_left

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.serving import Additive
 

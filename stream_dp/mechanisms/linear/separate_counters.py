@@ -18,7 +18,7 @@ import numpy as np
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import (

@@ -22,7 +22,7 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import HalvedLaw
 from stream_dp.core.row_relations import AMOUNTS, COUNTS
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, checked_amounts, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState

@@ -22,7 +22,7 @@ from stream_dp.core.guarantee import ZCDP, Guarantee, Measure, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import AmountLaw, RowLaw
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState

@@ -19,7 +19,7 @@ from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposit
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
 from stream_dp.core.row_law import RowLaw
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.checks import checked
 

@@ -17,7 +17,7 @@ import numpy as np
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.checks import checked
 from stream_dp.mechanisms.serving import CountRows

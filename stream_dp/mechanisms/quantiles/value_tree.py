@@ -21,7 +21,7 @@ from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState

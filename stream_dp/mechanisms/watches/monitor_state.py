@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray, Query
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.linear.noisy_forest import Ring, pushed, row_back
 

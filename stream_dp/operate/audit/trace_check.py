@@ -56,8 +56,7 @@ from stream_dp.pipeline.derivations import Protection
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.verify.games.game import Verifier
-from stream_dp.verify.games.trace import SeedUse, Sent, TraceCounts, TracePlayer, same_tick
+from stream_dp.verify.games.game import SeedUse, Sent, TraceCounts, TracePlayer, Verifier, same_tick
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.streams import engine_relation
 

@@ -233,10 +233,8 @@ async def figures_told(
     if asked is None:
         yield
         return
-    from stream_dp.server.server import (
-        OperatorServer,  # loaded only if asked for
-        require_extra,
-    )
+    from stream_dp.server.operator_server import OperatorServer  # loaded only if asked for
+    from stream_dp.server.server import require_extra
 
     require_extra()
     if asked.host != LOCAL and asked.token_file is None:

@@ -15,7 +15,7 @@ from stream_dp.client.live_series import LiveSeriesClient, nobody_listens
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_live, load_series
-from stream_dp.server.view import LARGEST_DEFINITION
+from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.statistics.parts.choice import FalseAlarm
 
 # ---

@@ -35,7 +35,7 @@ from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.report import series_json
-from stream_dp.server.view import BY_OPERATOR, Sender
+from stream_dp.server.live_series import BY_OPERATOR, Sender
 
 # ---
 # Finds the least epsilon for a wanted expected error of a series, before a preview.

@@ -17,7 +17,7 @@ import numpy as np
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.relation import Relation
-from stream_dp.core.serial import SealedState, inside_of
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 from stream_dp.verify.exact.finite import FiniteMachine, Law
 from stream_dp.verify.games.game import Verifier

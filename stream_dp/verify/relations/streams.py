@@ -1,8 +1,5 @@
-"""One stream for all mechanisms: the relation of an engine's guarantee, on messages to a composition.
-
-All series of an engine receive the same ticks, so one event changes rows in the same tick for all of them, also
-where no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on. This is
-a condition beside `Suitable`, which judges each mechanism's own pairs. This file knows no engine.
+"""Relations between streams: those of [HSV] section 7, static data sets, and one stream for all of an engine's
+mechanisms.
 """
 
 from collections.abc import Callable
@@ -92,6 +89,14 @@ def laplace() -> StaticDataSet:
 def _near(left: object, right: object) -> bool:
     numbers = all(type(value) in (int, Fraction) for value in (left, right))
     return numbers and abs(left - right) <= 1  # type: ignore[operator]
+
+
+# ---
+# One stream for all mechanisms: the relation of an engine's guarantee, on messages to a composition.
+#
+# All series of an engine receive the same ticks, so one event changes rows in the same tick for all of them, also
+# where no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on. This is
+# a condition beside `Suitable`, which judges each mechanism's own pairs. This file knows no engine.
 
 
 @dataclass(frozen=True, slots=True)

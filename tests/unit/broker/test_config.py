@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.broker.node import (
+from stream_dp.broker.process import (
     NodePorts,
     bootstrap,
+    choose_ports,
     controller_properties,
+    recall_ports,
+    remember_ports,
     server_properties,
 )
-from stream_dp.broker.process import choose_ports, recall_ports, remember_ports
 from stream_dp.errors import WorldError
 
 CLUSTER = tuple(NodePorts(n, 9090 + n, 9190 + n) for n in (1, 2, 3))

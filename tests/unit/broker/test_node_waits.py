@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from stream_dp.broker.node import Node
-from stream_dp.broker.process import until_fenced
+from stream_dp.broker.process import Node, until_fenced
 
 
 class Told(Node):

@@ -11,7 +11,9 @@ from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec, inside_of, wire
+from stream_dp.core.sealed import inside_of
+from stream_dp.core.serial import Codec
+from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost, NotDerivable, RejectedMessage, UnknownFormat
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.states import STATES

@@ -14,7 +14,9 @@ import pytest
 
 from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec, SealedState, inside_of, wire
+from stream_dp.core.sealed import SealedState, inside_of
+from stream_dp.core.serial import Codec
+from stream_dp.core.wire import wire
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.linear.counter import Counter
 

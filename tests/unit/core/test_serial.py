@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec, canonical, wire
+from stream_dp.core.serial import Codec, canonical
+from stream_dp.core.wire import wire
 from stream_dp.errors import FailClosed, UnknownFormat
 
 

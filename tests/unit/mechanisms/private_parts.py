@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import IntArray, Noise, Query, Update
-from stream_dp.core.serial import SealedState, inside_of
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
@@ -32,7 +32,7 @@ from stream_dp.mechanisms.watches.monitor_state import (
     WatchersState,
     WatchWindow,
 )
-from stream_dp.testing.taint import Tainted
+from stream_dp.testing.conformance import Tainted
 
 Band: TypeAlias = Callable[[int, Any], int]
 Path: TypeAlias = tuple[Any, ...]

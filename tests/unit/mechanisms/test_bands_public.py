@@ -15,7 +15,7 @@ from unit.mechanisms.private_parts import Band, check_band, private_parts, state
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.core.serial import inside_of
+from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS

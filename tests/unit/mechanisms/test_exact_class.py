@@ -23,7 +23,7 @@ from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire
+from stream_dp.core.wire import wire
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Maximum, Quantity

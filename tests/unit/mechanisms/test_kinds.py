@@ -20,7 +20,8 @@ import pytest
 import stream_dp.core
 import stream_dp.mechanisms
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import content_fields, wire, wire_of
+from stream_dp.core.serial import content_fields
+from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.counter import Counter

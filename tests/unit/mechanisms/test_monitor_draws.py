@@ -10,7 +10,7 @@ import pytest
 
 from stream_dp.core.mechanism import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire_of
+from stream_dp.core.wire import wire_of
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.watches.kinds import Alerts, CountWatchers, Monitor
 from stream_dp.mechanisms.watches.monitor_state import (

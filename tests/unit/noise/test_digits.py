@@ -18,10 +18,10 @@ from stream_dp.noise.samplers import (
     TOP_SCALE,
     Sampler,
     Split,
+    Table,
     geometric_sampler,
     laplace_sampler,
 )
-from stream_dp.noise.tables import Table
 
 SEED = bytes(range(32))
 WIDTH = 320

@@ -25,10 +25,10 @@ from stream_dp.noise.samplers import (
     Blocks,
     GaussianCuts,
     GaussianSampler,
+    Table,
     below_exp_neg,
     gaussian_sampler,
 )
-from stream_dp.noise.tables import Table
 
 SEED = bytes(range(32))
 WIDTH = 256

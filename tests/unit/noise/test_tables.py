@@ -7,8 +7,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from stream_dp.noise.samplers import DigitCuts, GeometricCuts, LaplaceCuts, Split
-from stream_dp.noise.tables import Cuts, Interval, Table, decided_floor, exact_floor
+from stream_dp.noise.samplers import (
+    Cuts,
+    DigitCuts,
+    GeometricCuts,
+    Interval,
+    LaplaceCuts,
+    Split,
+    Table,
+    decided_floor,
+    exact_floor,
+)
 
 SCALES = [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(7), Fraction(96)]
 WIDTH = 256

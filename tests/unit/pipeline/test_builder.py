@@ -9,7 +9,7 @@ import pytest
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import wire_of
+from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss import sparse_vector

@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 from stream_dp.journal.commit import Release
-from stream_dp.server.server import (
-    _ACCEPTED_AT_ONCE,
-    MOST,
-    Connections,
-    Limits,
-    PageServer,
-    _foreign,
-)
+from stream_dp.server.connections import MOST, Connections, Limits, _foreign
+from stream_dp.server.server import _ACCEPTED_AT_ONCE, PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]

@@ -12,7 +12,8 @@ from stream_dp.engine.messages.conversation import not_accepted
 from stream_dp.errors import NotAccepted, NotYours, UnknownMechanism
 from stream_dp.journal.answer_body import RefusalKind
 from stream_dp.server.api import create_app
-from stream_dp.server.view import PublicView, Sender
+from stream_dp.server.live_series import Sender
+from stream_dp.server.view import PublicView
 
 TOKEN, ANNS, BOBS = "a1" * 32, "b2" * 32, "c3" * 32
 LATE = {"name": "late", "statistic": "count", "epsilon": "0.1"}

@@ -20,7 +20,8 @@ from stream_dp.server.broadcast import (
     history,
     in_one_part,
 )
-from stream_dp.server.server import BoundedProtocol, PageServer
+from stream_dp.server.connections import BoundedProtocol
+from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]

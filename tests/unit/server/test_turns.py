@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from stream_dp.server.broadcast import SHARE, Turns
-from stream_dp.server.server import BoundedProtocol, PageServer
+from stream_dp.server.connections import BoundedProtocol
+from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView
 
 BURNT_S = 0.004

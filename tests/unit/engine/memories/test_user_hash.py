@@ -5,8 +5,8 @@ from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.engine.user_table import UserHash
 from stream_dp.journal.keys import Sealer
+from stream_dp.pipeline.user_guard import UserHash
 
 KEY = bytes(range(32))
 TEXTS = st.binary(max_size=70) | st.sampled_from([b"", bytes(15), bytes(16), bytes(17), bytes(32)])

@@ -24,7 +24,7 @@ from stream_dp.journal.commit import Commit, digest, encode
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit import trace_check
 from stream_dp.operate.audit.trace_check import JournalTrace, TraceReport, TraceStep, compared
-from stream_dp.verify.games.trace import SeedUse, Sent, TracePlayer
+from stream_dp.verify.games.game import SeedUse, Sent, TracePlayer
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.pair_conditions import Suitable
 from stream_dp.verify.relations.streams import engine_relation

@@ -13,7 +13,7 @@ import pytest
 from unit.operate.export.export_worlds import FORMS, ROWS, bodies, body, published
 
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.operate.export import targets
+from stream_dp.operate.export import exporting
 from stream_dp.operate.export.exporting import export_releases, target_named
 from stream_dp.operate.export.rows import COLUMNS, UNIQUE, Row, rows_of
 
@@ -143,7 +143,7 @@ async def test_what_is_half_written_is_never_seen(
     to = tmp_path / "out"
     await export_releases(published(tmp_path, bodies(range(1))), f"{kind}:{to}")
     with monkeypatch.context() as patched:
-        patched.setattr(targets, "_replace", _dies)
+        patched.setattr(exporting, "_replace", _dies)
         with pytest.raises(WorldError, match="No space left"):
             await export_releases(published(tmp_path, bodies(range(2))), f"{kind}:{to}")
     await export_releases(published(tmp_path, bodies(range(3))), f"{kind}:{to}")

@@ -13,9 +13,13 @@ from unit.operate.export.export_worlds import FORMS, bodies, body, published
 from unit.operate.export.test_export import TARGETS, Read, of_csv, of_parquet, ordered, wanted
 
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.operate.export.exporting import export_releases, target_named
+from stream_dp.operate.export.exporting import (
+    each_place_once,
+    export_releases,
+    for_postgresql,
+    target_named,
+)
 from stream_dp.operate.export.rows import Row, rows_of
-from stream_dp.operate.export.targets import each_place_once, for_postgresql
 from stream_dp.operate.published_bodies import published as published_bodies
 from stream_dp.pipeline.yaml import load
 

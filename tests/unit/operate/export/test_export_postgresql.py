@@ -20,9 +20,8 @@ from free_ports import free_port
 from unit.operate.export.export_worlds import FORMS, bodies, body, published
 
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.operate.export.exporting import export_releases, target_named
+from stream_dp.operate.export.exporting import TABLE, Newest, export_releases, target_named
 from stream_dp.operate.export.rows import COLUMNS, UNIQUE, rows_of
-from stream_dp.operate.export.targets import TABLE, Newest
 from stream_dp.testing.kafka import missing
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "export.md"

@@ -28,8 +28,8 @@ from stream_dp.operate.observe.operator_figures import (
 )
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
-from stream_dp.server import server
-from stream_dp.server.server import guarded
+from stream_dp.server import operator_server
+from stream_dp.server.operator_server import guarded
 
 SEALER = Sealer(bytes(range(32)), "clicks")
 OTHER = "ab" * 32
@@ -158,7 +158,7 @@ async def test_who_shows_it_is_answered() -> None:
 
 
 async def test_a_port_that_is_open_to_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_holds", lambda *_: True)
+    monkeypatch.setattr(operator_server, "_holds", lambda *_: True)
     figures = known()
     app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
     found = Counter([await opens(app)(*each) for each in REFUSED.values()])
@@ -220,7 +220,7 @@ async def test_it_is_off_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch
     def never(*_: object) -> None:
         raise AssertionError("something listens")
 
-    monkeypatch.setattr(server, "listening_at", never)
+    monkeypatch.setattr(operator_server, "listening_at", never)
     async with figures_told(None, "clicks", known(), SEALER):
         pass
     with pytest.raises(AssertionError, match="listens"):

@@ -20,7 +20,7 @@ from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
-from stream_dp.server.view import BY_OPERATOR
+from stream_dp.server.live_series import BY_OPERATOR
 
 __all__ = ["live_series", "say"]  # fixtures
 SERIES, BLOCK = 3, 4

@@ -81,7 +81,7 @@ async def lives(outcomes: list[str], *, standby: bool) -> int:
         if outcomes[len(every) - 1] == "shut out":
             raise TakenOver("another engine has taken over")
 
-    found: Any = await lived(begun, live, standby=run_pipeline)
+    found: Any = await lived(begun, live, standby=standby)
     assert found is every[-1]
     return len(every)
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from unit.live.live_series_worlds import PIPELINE, SEALER, World, batches
 
-from stream_dp.core.serial import wire_of
+from stream_dp.core.wire import wire_of
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError
 from stream_dp.files.memory import MemorySource
 from stream_dp.files.sqlite import SqliteJournal

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from unit.mechanisms.private_parts import check_band, states
 
-from stream_dp.core.serial import inside_of
+from stream_dp.core.sealed import inside_of
 from stream_dp.engine.series import Series
 from stream_dp.errors import TaintError
 from stream_dp.pipeline.builder import build

@@ -29,14 +29,13 @@ from unit.pipeline.routing.user_worlds import (
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.engine.tick_reader import EveryRecord
-from stream_dp.engine.user_table import UserHash
 from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import UserGuard, guard_of
+from stream_dp.pipeline.user_guard import UserGuard, UserHash, guard_of
 from stream_dp.pipeline.user_homes import LONGEST_NAME
 
 SPEC = specification()

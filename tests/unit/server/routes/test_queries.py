@@ -12,7 +12,8 @@ from unit.server.fake_live_series import SECRET_COUNT, TIME, FakeLiveSeries, map
 
 from stream_dp.errors import RejectedMessage, StreamDPError, TaintError
 from stream_dp.server.api import create_app
-from stream_dp.server.view import LARGEST_DEFINITION, PublicView
+from stream_dp.server.live_series import LARGEST_DEFINITION
+from stream_dp.server.view import PublicView
 
 TOKEN = "a1" * 32
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}

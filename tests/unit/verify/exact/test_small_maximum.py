@@ -20,7 +20,7 @@ from unit.verify.one_node_hss import RealSmallHSS
 
 from stream_dp.core.mechanism import IntArray, Message, Noise
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import inside_of
+from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss.hss import COUNTER, HSSState
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.statistics.maximum import MaximumSeries

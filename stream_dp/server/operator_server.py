@@ -1,0 +1,112 @@
+"""A second server for the operator alone: one page of figures that are NOT PRIVATE, for holders of a token.
+
+Rules: the server listens at the given address and port only. Without the token nothing is answered, not even which
+pages exist; a request for another host gets 421. The server shares no route, no view and no port with the public
+page, and knows only a function that writes the figures.
+"""
+
+import errno
+import hmac
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.server.server import LOOPBACK, Serving, listening_at, require_extra
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_HOST = "127.0.0.1"
+_PATH = "/metrics"
+Written: TypeAlias = Callable[[str], tuple[bytes, str]]
+"""Returns text and content type for an `Accept` header."""
+
+
+class OperatorServer:
+    """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
+
+    def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
+        """Make the server; it listens after `start`.
+
+        Raises:
+            UsageError: a required package is not installed, or the token is empty.
+        """
+        require_extra()
+        if not token:
+            raise UsageError("the operator's figures need a token")
+        self._written, self._token, self._hosts = written, token, hosts
+        self._serving: Serving | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the figures."""
+        if self._serving is None:
+            raise UsageError("the operator's server was not started")
+        return f"{self._serving.url.removesuffix('/')}{_PATH}"
+
+    async def start(self, port: int, host: str = _HOST) -> None:
+        """Listen on this port (0: any) of an address of this machine.
+
+        Raises:
+            WorldError: the port is taken or not available; no other port is tried, because scrapers expect this
+            one.
+        """
+        try:
+            listener = listening_at(socket.AF_INET, (host, port))
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            why = "is taken; choose another" if taken else f"cannot be had: {error.strerror}"
+            raise WorldError(f"the operator's port {port} of {host} {why}") from None
+        names = LOOPBACK | {host} | self._hosts
+        self._serving = Serving(guarded(self._written, self._token, names), listener, host)
+
+    async def stop(self) -> None:
+        """End all connections and free the port; a second call does nothing."""
+        if self._serving is not None:
+            serving, self._serving = self._serving, None
+            await serving.stop()
+
+
+def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "ASGIApp":
+    """Return the application: the figures for requests to these `hosts` with the token, refusals for all others."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from stream_dp.server.api import Shield
+
+    async def told(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        request = Request(scope)
+        refused = _refusal(request, token)
+        if refused is None:
+            text, form = written(request.headers.get("accept", ""))
+            refused = Response(text, headers={"content-type": form, "vary": "accept"})
+        await refused(scope, receive, send)
+
+    return Shield(told, hosts)
+
+
+def _refusal(request: "Request", token: str) -> "Response | None":
+    """Return the refusal of a request, or None to answer it. The token is checked first."""
+    from starlette.responses import JSONResponse
+
+    if not _holds(request, token):
+        detail = "needs `Authorization: Bearer TOKEN` with the operator's token"
+        return JSONResponse(
+            {"detail": detail, "exit_code": 2}, 401, headers={"www-authenticate": "Bearer"}
+        )
+    if request.url.path != _PATH:
+        return JSONResponse({"detail": f"only {_PATH} is here", "exit_code": 2}, 404)
+    if request.method not in ("GET", "HEAD"):
+        return JSONResponse({"detail": "can only be read", "exit_code": 2}, 405)
+    return None
+
+
+def _holds(request: "Request", token: str) -> bool:
+    """Return whether the request has the token; compared in constant time."""
+    given = request.headers.getlist("authorization")
+    scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    same = hmac.compare_digest(said.strip().encode(), token.encode())
+    return same and scheme.lower() == "bearer"
