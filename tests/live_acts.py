@@ -2,7 +2,7 @@
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import NeedsDerivation, outcome_of
+from stream_dp.engine.messages.answering import NeedsDerivation
 from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.proposals import Derived, Proposal
 from stream_dp.errors import UsageError
@@ -18,9 +18,11 @@ async def create_series(
     async def act(derived: Derived | None, *, hold: bool = False) -> Created | NeedsDerivation:
         changes = engine._changes
         needed = NeedsDerivation(definition, changes.begins, analyst)
-        outcome = await outcome_of(needed, derived, engine._derived, hold=hold)
+        outcome = None if derived is None else derived.at(needed.start)
         if outcome is None:
-            return needed
+            if not hold:
+                return needed
+            outcome = (await engine._derived(needed)).outcome
         if isinstance(outcome, UsageError):
             raise outcome
         created = await changes.create(outcome, analyst, accept_noise=accept_noise)

@@ -1,7 +1,4 @@
-"""The engine: source, guard, ticks, actors, gate, on one event loop.
+"""The engine: source, guard, ticks, actors, gate, on one event loop. Begin with `ports`, then `engine`.
 
-asyncio begins here. Begin with `ports`, then `engine`.
-
-It runs what a `RunConfig` says and talks to the world through ports. It knows no pipeline file, no statistic
-and no adapter.
+It runs what a `RunConfig` says and talks to the world through ports; it knows no pipeline file, statistic or adapter.
 """

@@ -1,8 +1,7 @@
-"""One actor per mechanism: a task that owns the state and takes messages from a bounded mailbox.
+"""One actor per mechanism: a task that owns the state and takes messages from a bounded mailbox; and its guard.
 
 Rules: only the actor touches the state. A tick message is one whole row, never single events: the actor updates the
-mechanism, queries it once and replies with the release. An analyst's query comes between two ticks. `Snapshot` and
-`Halt` are commands of the runtime, not messages of the mechanism.
+mechanism, queries it once and replies with the release. A query comes between two ticks.
 """
 
 import asyncio
@@ -19,56 +18,40 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.series import Series
 from stream_dp.errors import FailClosed, RejectedMessage
 
-# ---
-# The guard in front of the engine: the verifier V[f] of [HSV] Def 3.5 as production needs it.
-#
-# In a game the verifier stands between the adversary and the mechanism (`verify.games.game`). In production there
-# is no pair: the guard is the same f on the diagonal, that is, a row passes where the pair of it with itself is
-# accepted. Both sides of every accepted pair pass it. This file knows no mechanism.
+MAILBOX = 256
+_A = TypeVar("_A")
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The one-sided guard of the event and user relations on rows of shape (width,).
+    """The verifier V[f] of [HSV] Def 3.5 in production: a row passes where the pair of it with itself is accepted.
 
-    For these relations the row alone decides whether it is admissible, not the relation, the cap or earlier rows.
-    So the guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any
-    integer is admissible: a limit would be a decision about exact sums, before any noise.
+    In a game the verifier stands between adversary and mechanism (`verify.games.game`); here there is no pair, and both
+    sides of every accepted pair pass. For the event and user relations the row (shape (width,)) alone decides, so the
+    guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any integer is
+    admissible: a limit would be a decision about exact sums, before any noise.
     """
 
     width: int
     amounts: tuple[slice, ...] = ()
 
     def admit(self, row: IntArray) -> IntArray:
-        """Return the row unchanged.
-
-        Raises:
-            FailClosed: it is not a row of counts and amounts of this width, so no guarantee covers it.
-        """
-        counts = self._counts(row)
+        """Return the row unchanged; raise `FailClosed` if no guarantee covers it: it is not of counts and amounts."""
+        counts = row
+        if self.amounts and isinstance(row, np.ndarray):
+            counts = row.copy()
+            for columns in self.amounts:
+                counts[columns] = 0
         if event(Neighbors.REPLACE, self.width).accept(counts, counts) is None:
             raise FailClosed(
                 "a row that no stream of events can produce reached the guard; stop and report this"
             )
         return row
 
-    def _counts(self, row: IntArray) -> IntArray:
-        """Return the row with zeros in the columns of amounts."""
-        if not self.amounts or not isinstance(row, np.ndarray):
-            return row
-        counts = row.copy()
-        for columns in self.amounts:
-            counts[columns] = 0
-        return counts
-
-
-MAILBOX = 256
-_A = TypeVar("_A")
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tick:
-    """Update with `row` (the tick's whole row), query, and reply with the body of release number `sequence`."""
+    """Update with the tick's whole `row`, query, and reply with the body of release number `sequence`."""
 
     tick: int
     sequence: int
@@ -78,7 +61,7 @@ class Tick:
 
 
 class MechanismAnswer(NamedTuple):
-    """A mechanism's answer to a query, and the half-width of its error band (None: it has no band)."""
+    """An answer to a query, and the half-width of its error band (None: it has no band)."""
 
     answer: IntArray
     band: int | None
@@ -120,32 +103,26 @@ class Actor:
         self._mailbox: asyncio.Queue[ActorCommand] = asyncio.Queue(MAILBOX)
 
     def change(self, series: Series) -> None:
-        """Serve the next messages in the form of `series`; call it at a cut, where the mailbox is empty."""
         self._series = series
 
     async def send(self, command: ActorCommand) -> None:
-        """Put a command into the mailbox; wait while it is full."""
         await self._mailbox.put(command)
 
     async def run(self) -> None:
         """Take commands one by one until `Halt`; an exception ends the engine."""
         while True:
             match await self._mailbox.get():
-                case Tick() as command:
-                    _answer(command.reply, self._tick(command))
+                case Tick(tick, sequence, row, noise, reply):
+                    self._state, body = step(
+                        self._series, self._grid, self._state, tick, sequence, row, noise
+                    )
+                    _answer(reply, body)
                 case Ask() as command:
                     self._ask(command)
                 case Snapshot(read, reply):
                     _answer(reply, read(self._state))
                 case Halt():
                     return
-
-    def _tick(self, command: Tick) -> bytes:
-        self._state, body = step(
-            self._series, self._grid, self._state, command.tick, command.sequence,
-            command.row, command.noise,
-        )  # fmt: skip
-        return body
 
     def _ask(self, command: Ask) -> None:
         band = self._series.ask_band(command.tick, command.query, self._state)
@@ -173,9 +150,8 @@ def step(
     row: IntArray,
     noise: Noise,
 ) -> tuple[Any, bytes]:
-    """Run one tick of one series: update, query, release. Return the new state and the release body.
-
-    Recovery replays commits with it.
+    """Run one tick of one series: update, query, release. Return the new state and the release body; recovery uses it
+    too.
     """
     state, _ = series.mechanism.step(state, Update(row[series.rows]), noise)
     state, answer = ask(series, state, Query(), noise)
@@ -183,11 +159,7 @@ def step(
 
 
 def ask(series: Series, state: Any, query: Query, noise: Noise) -> tuple[Any, IntArray]:
-    """Put one query to a series; return its new state and the answer. Recovery repeats queries with it.
-
-    Raises:
-        RejectedMessage: the mechanism takes no such query; `state` is as it was.
-    """
+    """Put a query to a series; return the new state and the answer, or raise `RejectedMessage`: no change."""
     state, answer = series.mechanism.step(state, query, noise)
     if answer is None:
         raise TypeError(f"the mechanism of {series.name} did not answer a query")

@@ -29,10 +29,7 @@ _by_end = attrgetter("end")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A halted series; it saw the ticks from `start` up to, and not including, `end`.
-
-    `told` is what its planner says about it.
-    """
+    """A halted series; it saw the ticks from `start` up to, and not including, `end`. `told` is what lists show."""
 
     name: str
     analyst: str
@@ -45,9 +42,8 @@ class Ended:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
-    `names` holds every name ever used: releases carry the name, so a name means one series for ever. Nothing else
-    is kept of halted series, except for the last ones of each ledger. Where `private` is False (noise of the test
-    kit), every release of a created series says so.
+    `names` holds every name ever used: releases carry the name, so a name means one series for ever. Where `private` is
+    False (noise of the test kit), every release of a created series says so.
     """
 
     registry: Registry
@@ -68,9 +64,7 @@ class Admission:
     def propose(self, definition: bytes, start: int) -> Proposal:
         """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing.
 
-        Raises:
-            UsageError: the definition is no series of this pipeline, or its name was used before.
-            NotDerivable: no rule covers it.
+        Raises `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
         """
         if self.planner is None:
             raise UsageError("this engine takes no live series")
@@ -80,19 +74,11 @@ class Admission:
         return proposal
 
     def _require_new(self, proposal: Proposal) -> None:
-        """Raise `UsageError` if the name was used before.
-
-        `create` asks again, as others create series meanwhile.
-        """
         if proposal.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
-        """Return what creating the series would do to its ledger; changes nothing.
-
-        Raises:
-            UsageError, NoRoom, BudgetRefused: see `create`.
-        """
+        """Return what creating the series would do to its ledger; changes nothing. Errors as of `create`."""
         self._require_new(proposal)
         entry = self.subledgers.price(proposal.derivation, analyst)
         self._place(proposal, analyst)  # raises NoRoom, as `create` would
@@ -103,10 +89,8 @@ class Admission:
     ) -> tuple[Created, Charge, LiveSeries]:
         """Charge for a series that sees ticks from `start` on, and open it.
 
-        Raises:
-            UsageError: no such analyst, or a name that was used before.
-            NoRoom: the analyst's live series leave no room for it.
-            BudgetRefused: the charge does not fit the budget. In all cases nothing has changed.
+        Raises `UsageError` (no such analyst, or a name used before), `NoRoom` or `BudgetRefused`; then nothing has
+        changed.
         """
         self._require_new(proposal)
         entry = self.subledgers.price(proposal.derivation, analyst)
@@ -119,11 +103,21 @@ class Admission:
     def halt(self, name: str, end: int) -> Halted:
         """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then.
 
-        Raises:
-            UnknownMechanism: no created series of this name runs; nothing has changed.
+        Raises `UnknownMechanism` if no created series of this name runs; then nothing has changed.
         """
-        live = self._named(name)
-        return self._end(live.number, name, max(end, live.start))
+        live = self.registry.named(name)
+        if live is not None and live.created:
+            return self._end(live.number, name, max(end, live.start))
+        if any(series.name == name for series in self.registry.releasing):
+            raise UnknownMechanism(
+                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
+                "halted"
+            )
+        near = meant(name, [live.series.name for live in self.registry.live if live.created])
+        raise UnknownMechanism(
+            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows "
+            f"all{near}"
+        )
 
     def hold(self) -> None:
         """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
@@ -138,12 +132,9 @@ class Admission:
     def watched(
         self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
     ) -> WatchProposal:
-        """Derive a watch of a running series, from tick `at` on; changes nothing.
+        """Derive a watch of a running series, from tick `at` on; changes nothing; raises `UsageError`.
 
         `watch` is an analyst's definition (bytes), or the name of a watch that is to end (str).
-
-        Raises:
-            UsageError: the series cannot have or end this watch; every problem is named with its key.
         """
         if self.planner is None:
             raise UsageError("this engine takes no watches")
@@ -152,16 +143,11 @@ class Admission:
         return self.planner.watch(live, watch, at, analyst)
 
     def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
-        """Begin or end a watch, and return its series as it is afterwards."""
         proposal.take()
         return self.registry.change(number, proposal.series)
 
     def watched_again(self, change: Watched | Unwatched) -> WatchProposal:
-        """Derive a watch again from the change that a journal records.
-
-        Raises:
-            UsageError: the watch is refused now, or would have another place.
-        """
+        """Derive a watch again from a journal's change; `UsageError` if it is refused or has another place."""
         live = self.registry.numbered(change.number)
         if live is None:
             raise UsageError(f"series number {change.number} has a watch, and does not run")
@@ -173,11 +159,7 @@ class Admission:
         return proposal
 
     def answered(self, commit: Commit) -> None:
-        """Update the series that a durable commit asked, from the answers in the commit.
-
-        Raises:
-            FailClosed: the commit records a query without its answer.
-        """
+        """Update the series that a durable commit asked, from the answers in the commit."""
         bodies = {answer.number: answer.body for answer in commit.answers}
         for change in commit.changes:
             live = self.registry.numbered(change.number)
@@ -185,8 +167,8 @@ class Admission:
                 continue
             if change.answer not in bodies:
                 raise self._broken(commit, "it asks without an answer")
-            told = read_answer(bodies[change.answer]).answer or {}
-            asking = live.series.asking.answered(told, change.at)
+            content = read_answer(bodies[change.answer]).answer or {}
+            asking = live.series.asking.answered(content, change.at)
             self.registry.change(live.number, replace(live.series, asking=asking))
 
     def fresh_columns(self, live: LiveSeries) -> slice:
@@ -206,7 +188,12 @@ class Admission:
         try:
             for change in commit.changes:
                 if isinstance(change, Halted):
-                    self._halt_again(change)
+                    live = self.registry.numbered(change.number)
+                    if live is None or not live.created:
+                        raise UnknownMechanism(
+                            f"series number {change.number} is halted, which does not run"
+                        )
+                    self._end(change.number, live.series.name, change.end)
                 elif isinstance(change, Created):
                     created.append(self._create_again(change, charges.pop(0) if charges else None))
                 elif isinstance(change, Watched | Unwatched):
@@ -245,12 +232,6 @@ class Admission:
         self.subledgers.charge(entry, analyst, created.start)
         return self._admit(proposal, created)
 
-    def _halt_again(self, halted: Halted) -> None:
-        live = self.registry.numbered(halted.number)
-        if live is None or not live.created:
-            raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
-        self._end(halted.number, live.series.name, halted.end)
-
     def _admit(self, proposal: Proposal, created: Created) -> LiveSeries:
         series = replace(proposal.open(created), private=self.private)
         self.names.add(proposal.name)
@@ -259,25 +240,10 @@ class Admission:
     def _end(self, number: int, name: str, end: int) -> Halted:
         analyst, _ = self.subledgers.halt(name, end)
         live = self.registry.remove(number)
-        told = {} if self.planner is None else self.planner.close(number)
+        shown = {} if self.planner is None else self.planner.close(number)
         last = self._ended.setdefault(analyst, deque(maxlen=REMEMBERED))
-        last.append(Ended(name, analyst, live.start, end, told))
+        last.append(Ended(name, analyst, live.start, end, shown))
         return Halted(number, end)
-
-    def _named(self, name: str) -> LiveSeries:
-        live = self.registry.named(name)
-        if live is not None and live.created:
-            return live
-        if any(series.name == name for series in self.registry.releasing):
-            raise UnknownMechanism(
-                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
-                "halted"
-            )
-        near = meant(name, [live.series.name for live in self.registry.live if live.created])
-        raise UnknownMechanism(
-            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows "
-            f"all{near}"
-        )
 
     @staticmethod
     def _broken(commit: Commit, why: str) -> FailClosed:
@@ -288,5 +254,4 @@ class Admission:
 
 
 def charge_of(entry: Entry, analyst: str = MAIN) -> Charge:
-    """Return the ledger entry as a journal holds it."""
     return Charge(entry.name, entry.epsilon, entry.delta, entry.rule, entry.measure, analyst)

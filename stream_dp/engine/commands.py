@@ -36,38 +36,28 @@ class Command:
     reply: "asyncio.Future[Any]"
 
     async def execute(self) -> None:
-        """Run `act` and answer its sender.
-
-        Raises whatever `act` raises, except refusals (UsageError, BudgetRefused), which go to the sender only.
-        """
+        """Run `act` and answer its sender; a refusal (UsageError, BudgetRefused) goes to the sender only."""
         try:
             answer = await self.act()
         except (UsageError, BudgetRefused) as refusal:
-            self._answer(None, refusal)
+            self._fail(refusal)
         except BaseException:
-            self._answer(None, WorldError(UNKNOWN))
+            self._fail(WorldError(UNKNOWN))
             raise
         else:
-            self._answer(answer, None)
+            if not self.reply.done():
+                self.reply.set_result(answer)
 
     def refuse(self) -> None:
-        """Answer the sender that the engine has ended."""
-        self._answer(None, EngineEnded(ENDED))
+        self._fail(EngineEnded(ENDED))
 
-    def _answer(self, answer: Any, error: Exception | None) -> None:
-        if self.reply.done():
-            return
-        if error is None:
-            self.reply.set_result(answer)
-        else:
+    def _fail(self, error: Exception) -> None:
+        if not self.reply.done():
             self.reply.set_exception(error)
 
 
 class Inbox:
-    """Ticks and commands until the engine's `lifecycle` is over.
-
-    Each kind keeps its order; where both wait, they alternate.
-    """
+    """Ticks and commands until the engine's `lifecycle` is over. Each kind keeps its order; they alternate."""
 
     def __init__(self, lifecycle: Lifecycle[EnginePhase]) -> None:
         self._lifecycle = lifecycle
@@ -81,7 +71,6 @@ class Inbox:
         self._together = 0
 
     async def put(self, ticks: list[ClosedTick]) -> None:
-        """Queue the reader's next ticks (none: the source has ended); wait while there is no room."""
         await self._room.acquire()
         self._ticks.append(ticks)
         self._there.set()
@@ -89,9 +78,8 @@ class Inbox:
     async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
         """Run `act` at the next cut, and return its result or raise its error.
 
-        Raises:
-            EngineEnded: the engine has ended; `act` did not run.
-            WorldError: the engine ended while `act` ran, so the outcome shows at the next start.
+        Raises `EngineEnded` if `act` did not run, `WorldError` if the engine ended meanwhile: the next start shows the
+        outcome.
         """
         command = Command(act, asyncio.get_running_loop().create_future())
         if self._lifecycle.over:
@@ -102,7 +90,7 @@ class Inbox:
         return await command.reply
 
     async def get(self, most: int) -> Command | list[ClosedTick]:
-        """Return a command, or the ticks that have come: at most `most`, unless one `put` brought more.
+        """Return a command, or the ticks that wait: at most `most`, unless one `put` brought more (none: no more come).
 
         After a command, waiting ticks come first. A cancelled call takes nothing.
         """
@@ -110,30 +98,30 @@ class Inbox:
             self._there.clear()
             await self._there.wait()
         behind = self._commanded and self._ticks and self._ticks[0]
-        if self._commands and not behind:
+        if not behind and (command := self.command()) is not None:
             self._commanded = True
-            return self._ordered()
+            return command
         self._commanded = False
-        found = self._taken()
-        while found and self._ticks and 0 < len(self._ticks[0]) <= most - len(found):
-            found = found + self._taken()
-        return found
+        ticks = self._taken()
+        while ticks and self._ticks and 0 < len(self._ticks[0]) <= most - len(ticks):
+            ticks = ticks + self._taken()
+        return ticks
 
     def back(self, ticks: list[ClosedTick]) -> None:
-        """Put ticks back at the front of the queue."""
         self._ticks.appendleft(ticks)
         self._returned += 1
         self._there.set()
 
     async def commanded(self) -> None:
-        """Wait until a command is queued."""
         while not self._commands:
             self._there.clear()
             await self._there.wait()
 
     def command(self) -> Command | None:
-        """Return the next command; None if there is none."""
-        return self._ordered() if self._commands else None
+        if not self._commands:
+            return None
+        self._left = max(0, self._left - 1)
+        return self._commands.popleft()
 
     def drop_ticks(self) -> None:
         """Drop the ticks and keep the commands; the source is read again for the ticks."""
@@ -142,10 +130,7 @@ class Inbox:
         self._left = len(self._commands)
 
     async def command_first(self) -> bool:
-        """Return whether a command runs before the dropped ticks are read again.
-
-        Several commands share one reading.
-        """
+        """Return whether a command runs before the dropped ticks are read again; several share one reading."""
         for _ in range(2):  # a sender of several messages has sent the next one by then
             await asyncio.sleep(0)
         first = self._left > 0 or (bool(self._commands) and self._together < TOGETHER)
@@ -153,14 +138,9 @@ class Inbox:
         return first
 
     def close(self) -> None:
-        """Drop the ticks and refuse the commands that wait."""
         self.drop_ticks()
         while self._commands:
             self._commands.popleft().refuse()
-
-    def _ordered(self) -> Command:
-        self._left = max(0, self._left - 1)
-        return self._commands.popleft()
 
     def _taken(self) -> list[ClosedTick]:
         if self._returned:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import msgspec
@@ -49,29 +50,21 @@ from stream_dp.journal.commit import (
 )
 from stream_dp.journal.release import Rank, Released, Shape, WindowPart, read
 
-# ---
-# Queries to a released series: a part of its last public release. Post-processing ([HSV] 2.14): it is free.
-#
-# Rules: the answer is a function of the release's bytes and of public parameters. An error names the key at fault and
-# never its value. This file knows no mechanism, actor or journal.
-
 Shown: TypeAlias = Series | MadeSeries
 _TAKEN = ("keys", "from", "to")
 _ENDS = ("band", "low", "high")
+NONE = slice(0, 0)
 
 
 def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a release of `series` says about the keys and the window that `parameters` name.
 
     Keys are chosen by `keys`, or by a range from `from` to `to` in the order of the series, both included; without
-    these, all keys. `window` chooses one window of a series that has windows; without it, all windows.
-
-    Raises:
-        UsageError: other parameters, keys or a window that the series does not have, or keys of a series without
-            any.
+    these, all keys. `window` chooses one window; without it, all. This is post-processing ([HSV] 2.14), so it is free.
+    Raises `UsageError`, which names the key at fault and never its value.
     """
     names = _windows(series, parameters)
-    wanted = _chosen(series, {key: one for key, one in parameters.items() if key != "window"})
+    wanted = _chosen(series, {key: value for key, value in parameters.items() if key != "window"})
     released = read(body)
     return {
         "series": series.name,
@@ -103,8 +96,11 @@ def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> d
 
 def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
     if part.quantiles is not UNSET:
-        told = msgspec.to_builtins(part.quantiles)
-        return {"quantiles": {key: told[key] for key in wanted if key in told}, "band": part.band}
+        quantiles = msgspec.to_builtins(part.quantiles)
+        return {
+            "quantiles": {key: quantiles[key] for key in wanted if key in quantiles},
+            "band": part.band,
+        }
     if part.ranks is not UNSET:
         return {"ranks": _ranks(part.ranks, wanted), "band": part.band}
     return _number(part) if part.values is UNSET else _numbers(part, wanted)
@@ -134,11 +130,6 @@ def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]
 
 
 def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of the windows asked for, in the order of the series.
-
-    Raises:
-        UsageError: the series has no such window.
-    """
     names = series.windows
     if "window" not in parameters:
         return names
@@ -150,11 +141,6 @@ def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the keys asked for, in the order of the series.
-
-    Raises:
-        UsageError: see `selected`.
-    """
     others = sorted(parameters.keys() - set(_TAKEN))
     if others:
         raise UsageError(
@@ -202,9 +188,6 @@ def _place(
     return places[parameters[name]]
 
 
-NONE = slice(0, 0)
-
-
 @dataclass(slots=True, repr=False)
 class Pending:
     """What the next commit records, and the action (`then`) that follows once the commit is durable."""
@@ -229,28 +212,23 @@ class CutChanges:
         seeds: Callable[[], bytes],
         lead: int = 0,
     ) -> None:
-        self.admission = admission
-        self.chain = chain
-        self._ensemble = ensemble
-        self._reader = reader
-        self._memories = memories
+        self.admission, self.chain, self.lead = admission, chain, lead
+        self._ensemble, self._reader, self._memories = ensemble, reader, memories
         self._answers = answers
         self._seeds = seeds
         self._pending = Pending()
-        self._stale = False
-        self.lead = lead
+        self.stale = False
+        """Whether a change at the cut requires that the records behind it are read again."""
 
     @property
     def begins(self) -> int:
-        """The tick with which a change made now begins."""
         return self.chain.next_tick + self.lead
 
     async def create(self, proposal: Proposal, analyst: str, *, accept_noise: bool) -> Created:
         """Charge for a series that was derived for the ticks from `begins` on; it exists after `flush`.
 
-        Raises:
-            UsageError, BudgetRefused: nothing has changed.
-            MostlyNoise: an alarm of it fires mostly by noise, and `accept_noise` is False; nothing has changed.
+        Raises `UsageError`, `BudgetRefused`, or `MostlyNoise` where an alarm of it fires mostly by noise and
+        `accept_noise` is False; then nothing has changed.
         """
         start = self.begins
         noise = "" if accept_noise else proposal.noise
@@ -273,10 +251,8 @@ class CutChanges:
         return created
 
     def halt(self, name: str) -> Halted:
-        """End a series at this cut, or at its start if that lies later; durable after `flush`.
-
-        Raises:
-            UnknownMechanism: no created series of this name runs; nothing has changed.
+        """End a series at this cut, or at its start if that lies later; durable after `flush`; may raise
+        `UnknownMechanism`.
         """
         halted = self.admission.halt(name, self.chain.next_tick)
 
@@ -297,12 +273,8 @@ class CutChanges:
     ) -> Mapping[str, Any]:
         """Begin a watch at tick `begins` (`watch` is its definition), or end one (`watch` is its name).
 
-        The change is durable after `flush`. `worked` is called with the analyst and the steps that the definition
-        took.
-
-        Raises:
-            UsageError: the series cannot have or end this watch; nothing has changed.
-            MostlyNoise: the watch fires mostly by noise, and `accept_noise` is False; nothing has changed.
+        Durable after `flush`. `worked` is called with the analyst and the steps that the definition took. Raises
+        `UsageError` or, unless `accept_noise`, `MostlyNoise`; then nothing has changed.
         """
         at = self.begins
         with limited(WATCH_STEPS) as steps:
@@ -340,43 +312,28 @@ class CutChanges:
     ) -> Mapping[str, Any]:
         """Return the answer of a series now: of its mechanism, or from its last public release.
 
-        A query to a mechanism is recorded with the number of the `answer` that reports it.
-
-        Raises:
-            UsageError: the series takes no such parameters, or has released nothing yet; nothing has changed.
+        A query to a mechanism is recorded with the number of the `answer` that reports it. Raises `UsageError` if the
+        series takes no such parameters, or has released nothing yet; then nothing has changed.
         """
-        series = live.series
-        if series.asking is not None:
-            form = write_parameters(parameters)
-            read = read_parameters(form)
-            query = series.asking.query(read)
-            self._require_begun(live, read)
-            found = await self._asked(live, query)
-            self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
-            return series.told(read, found.answer, found.band)
-        return self.last_of(series, parameters)
-
-    def _require_begun(self, live: LiveSeries, parameters: Mapping[str, Any]) -> None:
-        """Do nothing if the series, and the watch that is asked for, have begun.
-
-        Raises:
-            UsageError: it begins after the open tick.
-        """
-        at, asking = self.chain.next_tick, live.series.asking
+        series, asking, at = live.series, live.series.asking, self.chain.next_tick
+        if asking is None:
+            return self.last_of(series, parameters)
+        form = write_parameters(parameters)
+        read = read_parameters(form)
+        query = asking.query(read)
         if live.start > at:
             raise UsageError(f"series: begins with tick {live.start}; ask it from then on")
-        begins = None if asking is None else asking.begins(parameters)
+        begins = asking.begins(read)
         if begins is not None and begins > at:
             raise UsageError(f"watch: begins with tick {begins}; ask it from then on")
+        reply = await self._asked(live, query)
+        self._pending.changes.append(Asked(live.number, form, at, answer))
+        return series.told(read, reply.answer, reply.band)
 
     def last_of(
         self, series: Series | MadeSeries, parameters: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return what the last public release of a series says about the asked parameters.
-
-        Raises:
-            UsageError: the series takes no such parameters, or has released nothing yet.
-        """
+        """Return what the last public release of a series says about the asked parameters, or raise `UsageError`."""
         if series.name not in self.chain.now.latest:
             raise UsageError(
                 "series: has not released anything yet; ask again after its first tick"
@@ -385,48 +342,38 @@ class CutChanges:
 
     @property
     def pending(self) -> bool:
-        """Whether a change waits for its commit."""
         return bool(self._pending.changes)
 
     async def begin(self) -> None:
         """Start the series and watches that waited for the end of the open tick; the chain stands at its cut."""
-        now = self.chain.now
+        now, ensemble, registry = self.chain.now, self._ensemble, self.admission.registry
         coming, now.coming = now.coming, []
         if not coming:
             return
         await self._reader.forget()
         self.admission.renew()
-        for each in coming:
-            await self._open(each.fresh)
-            live = self.admission.registry.numbered(each.number)
+        for change in coming:
+            await self._open(change.fresh)
+            live = registry.numbered(change.number)
             if live is None:  # halted since
                 continue
-            if each.query is None:
-                self._ensemble.start_new(live, each.seed, self._reader.width)
+            if change.query is None:
+                ensemble.start_new(live, change.seed, self._reader.width)
             else:
-                self._ensemble.change(live)
-                noise = self._ensemble.make_noise(each.seed, each.number)
-                await self._ensemble.ask(each.number, self.chain.next_tick, each.query, noise)
-        self._ensemble.widen(self._reader.width)
-
-    @property
-    def stale(self) -> bool:
-        """Whether a change at the cut requires that the records behind it are read again."""
-        return self._stale
+                ensemble.change(live)
+                noise = ensemble.make_noise(change.seed, change.number)
+                await ensemble.ask(change.number, self.chain.next_tick, change.query, noise)
+        ensemble.widen(self._reader.width)
 
     async def read_on(self) -> None:
         """Read the records behind the cut again, once, if a change at the cut requires it."""
-        if self._stale:
-            self._stale = False
-            cut = self.chain.opened(self._reader.width, NONE)
-            await self._reader.again(cut)
+        if self.stale:
+            self.stale = False
+            await self._reader.again(self.chain.opened(self._reader.width, NONE))
 
     @contextmanager
     def _held(self) -> Generator[None, None, None]:
-        """Let changes made inside count only once they begin.
-
-        If the block raises, the hold ends, unless other changes still wait to begin.
-        """
+        """Let changes made inside count only once they begin; undo the hold if the block raises and none waits."""
         if self.lead:
             self.admission.hold()
         try:
@@ -438,12 +385,12 @@ class CutChanges:
 
     async def _open(self, fresh: slice) -> None:
         """Let the columns in `fresh` count from this cut on; nothing is read before `read_on`."""
-        self._stale = True
+        self.stale = True
         await self._reader.forget()
         self.chain.opened(self._reader.width, fresh)
 
     async def flush(self) -> None:
-        """Commit the changes with the answers that wait; once they are durable, let the changes take effect."""
+        """Commit the changes with the answers that wait; then let the changes take effect."""
         done, self._pending = self._pending, Pending()
         _, parts = self._memories.record(())
         commit = Commit(
@@ -456,18 +403,14 @@ class CutChanges:
             await done.then()
 
     async def _asked(self, live: LiveSeries, query: Query) -> MechanismAnswer:
-        """Return a mechanism's answer to a query made now, with noise of its own; the next commit records the seed.
-
-        Raises:
-            UsageError: the mechanism takes no such query; nothing has changed.
-        """
+        """Return a mechanism's answer to a query made now, with noise of its own; raise `UsageError` if refused."""
         noise = FreshNoise(self._seeds, lambda seed: self._ensemble.make_noise(seed, live.number))
         try:
-            found = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
+            reply = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
         except RejectedMessage as refusal:
             raise UsageError(str(refusal)) from None
         self._pending.seeds.append(noise.seed)
-        return found
+        return reply
 
     def _change(self, change: Change, then: Callable[[], Awaitable[None]] | None = None) -> None:
         self._pending.changes.append(change)
@@ -481,37 +424,24 @@ def _mostly_noise(key: str, noise: str) -> MostlyNoise:
 
 
 class FreshNoise:
-    """Noise whose seed is taken at the first draw, so that a query refused before takes no seed.
-
-    `seed` is the seed in use; if nothing was drawn yet, it takes a fresh one.
-    """
+    """Noise whose seed is taken at the first draw, so that a query refused before takes no seed."""
 
     def __init__(self, seeds: Callable[[], bytes], make_noise: Callable[[bytes], Noise]) -> None:
-        self._seeds = seeds
-        self._make_noise = make_noise
-        self._seed: bytes | None = None
-        self._noise: Noise | None = None
+        self._seeds, self._make_noise = seeds, make_noise
 
-    @property
+    @cached_property
     def seed(self) -> bytes:
-        """The seed; taken now if there is none yet."""
-        if self._seed is None:
-            self._seed = self._seeds()
-        return self._seed
+        return self._seeds()
+
+    @cached_property
+    def _noise(self) -> Noise:
+        return self._make_noise(self.seed)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Draw as `Noise` does."""
-        return self._drawn().laplace(scale, size)
+        return self._noise.laplace(scale, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Draw as `Noise` does."""
-        return self._drawn().geometric(scale, size)
+        return self._noise.geometric(scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Draw as `Noise` does."""
-        return self._drawn().gaussian(variance, size)
-
-    def _drawn(self) -> Noise:
-        if self._noise is None:
-            self._noise = self._make_noise(self.seed)
-        return self._noise
+        return self._noise.gaussian(variance, size)

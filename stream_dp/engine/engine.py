@@ -23,23 +23,12 @@ from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of, due
 from stream_dp.engine.history import GENESIS, require_same
 from stream_dp.engine.messages.addressed import Addressed
-from stream_dp.engine.messages.answering import (
-    Answering,
-    NeedsDerivation,
-    Requests,
-    recorded,
-)
+from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
 from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
 from stream_dp.engine.proposals import Derived, OnThread, Proposal
-from stream_dp.engine.recovery import (
-    NoiseMaker,
-    Recovered,
-    initial_states,
-    recover,
-    served_until,
-)
+from stream_dp.engine.recovery import NoiseMaker, Recovered, initial_states, recover, served_until
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Registry
 from stream_dp.engine.tick_assembler import ClosedTick, Router
@@ -73,39 +62,32 @@ class Engine:
         memories: Sequence[Memory] = (),
     ) -> None:
         requests = requests or Requests()
-        self._audience = audience
-        self._config = config.marked
-        self._router = router
+        self._config, self._router, self._ports = config.marked, router, ports
+        self._audience, self._make_noise = audience, make_noise
         self._guard = guard or EveryRecord()
         self._conversation = Conversation(requests.per_tick)
         self._memories = Memories(
             self._conversation, self._guard.memory, *memories, OpenIdentifiers()
         )
-        self._ports = ports
-        self._make_noise = make_noise
-        self._asked_to_stop = asyncio.Event()
-        self._lifecycle = Lifecycle(ENGINE)
+        registry = Registry(self._config.series, self._config.made)
         self.admission = Admission(
-            Registry(self._config.series, self._config.made),
-            requests.subledgers,
-            requests.planner,
-            private=config.private,
+            registry, requests.subledgers, requests.planner, private=config.private
         )
         self._deriver = requests.deriver or OnThread(requests.planner)
         self._messages = requests.messages
+        self._asked_to_stop = asyncio.Event()
+        self._lifecycle = Lifecycle(ENGINE)
+        self._inbox = Inbox(self._lifecycle)
         self._since_snapshot = 0
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
-        self._inbox = Inbox(self._lifecycle)
 
     @property
     def phase(self) -> EnginePhase:
-        """What the engine is doing."""
         return self._lifecycle.phase
 
     @property
     def ready(self) -> asyncio.Event:
-        """The event that is set once the engine runs."""
         return self._lifecycle.reached(EnginePhase.RUNNING)
 
     @property
@@ -114,20 +96,14 @@ class Engine:
         return self.ready.is_set() and self._gate.durable > 0
 
     def stop(self) -> None:
-        """End after the commit in flight.
-
-        A call before `run` or during recovery takes effect as soon as the engine runs.
-        """
+        """End after the commit in flight; a call before the engine runs takes effect as soon as it does."""
         self._asked_to_stop.set()
 
     async def propose(self, definition: bytes, analyst: str) -> Proposal:
         """Derive the series of a definition, for ticks from the first one that is not public.
 
-        That start tells nothing of ticks that are being committed.
-
-        Raises:
-            UsageError, NotDerivable: the definition is no series that can run.
-            NotAccepted: the analyst's definitions took too many steps since the last tick.
+        That start tells nothing of ticks that are being committed. Raises `UsageError`, `NotDerivable`, or
+        `NotAccepted` if the analyst's definitions took too many steps since the last tick.
         """
         self._conversation.require_steps(analyst)
         needed = NeedsDerivation(definition, self._chain.shown + self._config.lead, analyst)
@@ -150,11 +126,8 @@ class Engine:
     async def answer(self, message: Addressed) -> bytes:
         """Execute a message and return its answer, which is durable and public on return.
 
-        The same message gets the same answer whenever it comes again.
-
-        Raises:
-            NotAccepted: the message is not accepted under its id.
-            UsageError: this engine takes no messages, or has ended. In both cases nothing has changed.
+        The same message gets the same answer whenever it comes again. Raises `NotAccepted`, or `UsageError` if this
+        engine takes no messages or has ended; then nothing has changed.
         """
         if self._messages is None:
             raise UsageError("this engine takes no messages")
@@ -170,9 +143,7 @@ class Engine:
     async def run(self) -> None:
         """Recover, then run; to be called once.
 
-        Raises:
-            FailClosed, WorldError: the engine stopped; what was published stays valid.
-            IllegalMove: it was run before.
+        Raises `FailClosed` or `WorldError`: the engine stopped; what was published stays valid.
         """
         ports = self._ports
         self._lifecycle.move(EnginePhase.RECOVERING)
@@ -203,8 +174,14 @@ class Engine:
 
     async def _start(self) -> Recovered:
         config, ports = self._config, self._ports
+
+        def grid_of(header: Header) -> TickGrid:
+            known = (header.source, header.partitions, header.origin, ports.sealer.key_id)
+            require_same(header, config.header(*known))
+            return config.grid(header.origin)
+
         recovered = await recover(
-            ports, config.pipeline, self.admission, self._grid_of, self._make_noise, self._memories,
+            ports, config.pipeline, self.admission, grid_of, self._make_noise, self._memories,
             lambda releases: due(releases, config.block, config.horizon),
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
@@ -243,12 +220,6 @@ class Engine:
         """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""
         self._latest[release.series] = release.body
         self._audience.published(release)
-
-    def _grid_of(self, header: Header) -> TickGrid:
-        """Return the journal's tick grid, after checking that its header fits this configuration."""
-        config, key_id = self._config, self._ports.sealer.key_id
-        require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
-        return config.grid(header.origin)
 
     async def _first_commit(self, header: Header) -> Recovered:
         """Make the header, the charges and the first seed durable before any mechanism exists."""
@@ -289,7 +260,6 @@ class Engine:
 
     @property
     def _group(self) -> int:
-        """How many ticks may share a commit, given the series that run now."""
         releasing = self.admission.registry.releasing
         return self._config.ticks_together(self._router.width, releasing)
 
@@ -309,19 +279,13 @@ class Engine:
             listening.cancel()
             await asyncio.wait({listening})
 
-    async def _flush_refusals(self) -> None:
-        """Record the refusals that waited for this tick."""
-        if self._messages is not None:
-            await self._answering.flush()
-
     async def _listen(self, answering: Answering, questions: Questions | None) -> None:
-        """Execute the messages of the queue, one after the other."""
         while questions is not None:
-            found = deque(await questions.read())
+            waiting = deque(await questions.read())
             ended = suppress(WorldError, EngineEnded)  # the engine itself reports why it ended
             with ended, self._in_hand():
-                while found:
-                    await self._done(partial(answering.hear, found))
+                while waiting:
+                    await self._done(partial(answering.hear, waiting))
 
     @contextmanager
     def _in_hand(self) -> Iterator[None]:
@@ -335,49 +299,43 @@ class Engine:
             over.set()
 
     async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
-        """Execute the messages under way before the last ticks of a replay; return whether it did.
+        """Execute the messages under way before the last ticks of a replay; return whether it did, once in a run.
 
-        The ticks of a replay are never late, so they can wait: they are put back meanwhile. This happens once in a
-        run.
+        The ticks of a replay are never late, so they can wait: they are put back meanwhile.
         """
-        if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
+        stop = self._asked_to_stop
+        if self._config.hold is not None or self._heard or stop.is_set():
             return False
         self._heard = True
         self._inbox.back(ticks)  # creating a series reads them again
         for over in tuple(self._under_way):
-            while not (over.is_set() or self._asked_to_stop.is_set()):
-                waits = [
-                    asyncio.create_task(each)
-                    for each in (over.wait(), self._asked_to_stop.wait(), self._inbox.commanded())
-                ]
+            while not (over.is_set() or stop.is_set()):
+                events = (over.wait(), stop.wait(), self._inbox.commanded())
+                waits = [asyncio.create_task(event) for event in events]
                 try:
                     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    for each in waits:
-                        each.cancel()
+                    for wait in waits:
+                        wait.cancel()
                 while (command := self._inbox.command()) is not None:
                     await command.execute()
         return True
 
     async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
-        """Run `act` at a cut with the derivation that it needs; the derivation is made before, while ticks go on.
+        """Run `act` at a cut with the derivation that it needs, which is made before, while ticks go on.
 
-        If the cut has moved after each of `ATTEMPTS` derivations, so that another one is needed, derive at the cut.
+        If the cut has moved after each of `ATTEMPTS` derivations, derive at the cut.
         """
         derived = None
         for _ in range(ATTEMPTS):
-            found = await self._inbox.executed(partial(act, derived))
-            if not isinstance(found, NeedsDerivation):
-                return found
-            derived = await self._derived(found)
+            outcome = await self._inbox.executed(partial(act, derived))
+            if not isinstance(outcome, NeedsDerivation):
+                return outcome
+            derived = await self._derived(outcome)
         return await self._inbox.executed(partial(act, derived, hold=True))
 
     async def _derived(self, needed: NeedsDerivation) -> Derived:
-        """Derive the definition of a message, and count the steps that it took.
-
-        Raises:
-            EngineEnded: the engine was asked to stop meanwhile.
-        """
+        """Derive the definition of a message, and count its steps; `EngineEnded` if asked to stop meanwhile."""
         work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
         stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
@@ -408,13 +366,11 @@ class Engine:
                         continue
                     with self._ports.spans("tick", tick=ticks[-1].tick):
                         await self._chain.add(await self._step(ticks))
-                        await self._flush_refusals()
+                        if self._messages is not None:
+                            await self._answering.flush()  # the refusals that waited for this tick
 
     async def _next(self) -> Command | list[ClosedTick]:
-        """Return a command, or about `group` ticks that have closed since the last commit.
-
-        The list is empty at the end of the source and on `stop`.
-        """
+        """Return a command, or about `group` closed ticks; none at the end of the source and on `stop`."""
         got = asyncio.create_task(self._inbox.get(self._group))
         stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
@@ -428,10 +384,10 @@ class Engine:
         if self._asked_to_stop.is_set():
             _refuse(got)
             return []
-        found, horizon = got.result(), self._config.horizon
-        if isinstance(found, Command) or horizon is None:
-            return found
-        return [each for each in found if each.tick < horizon]
+        work, horizon = got.result(), self._config.horizon
+        if isinstance(work, Command) or horizon is None:
+            return work
+        return [closed for closed in work if closed.tick < horizon]
 
     async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
         """Step all actors over these ticks, and return the commit that records them.

@@ -27,34 +27,22 @@ class Ensemble:
     """One actor for each series of `registry`, run in the task group `tasks`; rows have `width` entries."""
 
     def __init__(
-        self,
-        registry: Registry,
-        grid: TickGrid,
-        make_noise: NoiseMaker,
-        tasks: asyncio.TaskGroup,
-        width: int,
-    ) -> None:
-        self._registry = registry
-        self._grid = grid
+        self, registry: Registry, grid: TickGrid, make_noise: NoiseMaker, tasks: asyncio.TaskGroup, width: int
+    ) -> None:  # fmt: skip
+        self._registry, self._grid, self._tasks = registry, grid, tasks
         self.make_noise = make_noise
-        self._tasks = tasks
         self._guard = Guard(width)
         self._actors: dict[int, Actor] = {}
 
     def begin(
         self, states: Mapping[int, Any], tick: int = 0, until: Mapping[int, Series] = NOTHING
     ) -> None:
-        """Start an actor, from its state in `states`, for every series that sees `tick`.
-
-        `until` maps the numbers of some series to the form in which they are served for a while, instead of the
-        registry's.
-        """
+        """Start an actor for every series that sees `tick`; `until` are series served in another form for a while."""
         for live in self._registry.at(tick):
             series = until.get(live.number, live.series)
             self.start(replace(live, series=series), states[live.number])
 
     def start(self, live: LiveSeries, state: Any) -> None:
-        """Start the actor of a series from `state`."""
         amounts, rows = self._guard.amounts, live.series.rows
         if live.series.amounts and rows not in amounts:
             self._guard = replace(self._guard, amounts=(*amounts, rows))
@@ -62,70 +50,54 @@ class Ensemble:
         self._tasks.create_task(actor.run())
 
     def start_new(self, live: LiveSeries, seed: bytes, width: int) -> None:
-        """Start the actor of a new series, with a first state drawn from `seed`.
-
-        Take rows of `width` from now on.
-        """
+        """Start the actor of a new series, with a state drawn from `seed`; take rows of `width` from now on."""
         states = initial_states((live,), seed, self.make_noise)
         self.start(live, states[live.number])
         self.widen(width)
 
     def change(self, live: LiveSeries) -> None:
-        """Let the actor serve its series in the form of `live` from this cut on."""
         self._actors[live.number].change(live.series)
 
     def widen(self, width: int) -> None:
-        """Take rows of `width` entries from now on."""
         self._guard = replace(self._guard, width=width)
 
     async def halt(self, number: int) -> None:
-        """End the actor of a series, if it has begun."""
         if number in self._actors:
             await self._actors.pop(number).send(Halt())
 
     async def end(self) -> None:
-        """End every actor."""
         for actor in self._actors.values():
             await actor.send(Halt())
 
     async def releases(
         self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes], sequence: int
     ) -> tuple[Release, ...]:
-        """Send each tick's row to every actor and return the releases by tick, then series.
-
-        Their numbers begin with `sequence`.
-        """
-        loop = asyncio.get_running_loop()
+        """Send each tick's row to every actor; return the releases by tick, then series, numbered from `sequence`."""
         made = self._registry.made
         waiting: list[list[tuple[int, str, int, asyncio.Future[bytes]]]] = []
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
             waiting.append([])
             for live in self._registry.at(closed.tick):
-                reply: asyncio.Future[bytes] = loop.create_future()
+                reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
                 noise = self.make_noise(seed, live.number)
                 await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
                 waiting[-1].append((sequence, live.series.name, closed.tick, reply))
                 sequence += 1
             sequence += len(made)
-        found: list[Release] = []
+        releases: list[Release] = []
         for tick in waiting:
-            told = [Release(n, name, at, await reply) for n, name, at, reply in tick]
-            found += with_made(told, made, self._grid)
-        return tuple(found)
+            own = [Release(number, name, at, await reply) for number, name, at, reply in tick]
+            releases += with_made(own, made, self._grid)
+        return tuple(releases)
 
     async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
-        """Return the answer of a series' mechanism to a query made before `tick`.
-
-        Raises:
-            RejectedMessage: the mechanism takes no such query; its state is as it was.
-        """
+        """Return the answer to a query made before `tick`, or raise `RejectedMessage` with the state as it was."""
         reply: asyncio.Future[MechanismAnswer] = asyncio.get_running_loop().create_future()
         await self._actors[number].send(Ask(tick, query, noise, reply))
         return await reply
 
     async def states(self) -> SavedStates:
-        """Return the encoded states of all actors."""
         loop = asyncio.get_running_loop()
         replies = {number: loop.create_future() for number in self._actors}
         for number, reply in replies.items():

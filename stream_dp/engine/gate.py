@@ -1,14 +1,15 @@
-"""The gate: a private commit first, then the outbox. The only way out for private data.
+"""The gate: a private commit first, then the outbox, the only way out for private data; and the chain of commits.
 
-Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and only as
-exactly those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load: a block
-of the declared number of ticks is published as a whole, and not before its hold is over. One commit is in flight at
-a time and is never cancelled.
+Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and only as exactly
+those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load: a block of the
+declared number of ticks is published as a whole, and not before its hold is over. A commit says where its cut lies and
+links to the one before it. One is in flight at a time, is never cancelled, and its outcome is awaited.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,25 +23,18 @@ from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, diges
 from stream_dp.journal.dead_letters import DeadLetters
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Gate:
     """Seals, commits and publishes; a public block has `block` ticks and waits for `hold` ms after its end."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        grid: TickGrid,
-        block: int = 1,
-        hold: int | None = None,
-        published: Published = lambda release: None,
-    ) -> None:
-        self._ports = ports
-        self._grid = grid
-        self._block = block
-        self._hold = hold
-        self._published = published
-        self._waiting: deque[Release] = deque()
-        self.durable = 0
-        """How many commits this gate has made durable."""
+    ports: Ports
+    grid: TickGrid
+    block: int = 1
+    hold: int | None = None
+    published: Published = lambda release: None
+    durable: int = field(default=0, init=False)
+    """How many commits this gate has made durable."""
+    _waiting: deque[Release] = field(default_factory=deque, init=False)
 
     @property
     def unpublished(self) -> int | None:
@@ -49,53 +43,44 @@ class Gate:
 
     def seal(self, commit: Commit) -> tuple[bytes, bytes]:
         """Return the sealed bytes of a commit, and their digest, which the next commit holds as `previous`."""
-        sealed = self._ports.sealer.seal(commit.sequence, encode(commit))
+        sealed = self.ports.sealer.seal(commit.sequence, encode(commit))
         return sealed, digest(sealed)
 
     async def commit(self, commit: Commit, sealed: bytes) -> None:
         """Make the commit durable, then publish its answers and the blocks it completes."""
-        with self._ports.spans("commit"):
-            await self._ports.journal.append(commit, sealed)
+        with self.ports.spans("commit"):
+            await self.ports.journal.append(commit, sealed)
         self.durable += 1
         await self.tell(commit.answers)
         await self.publish(commit.releases)
 
     async def tell(self, durable: Sequence[Answer]) -> None:
-        """Publish answers of a durable commit."""
-        if durable and self._ports.answers is not None:
-            with self._ports.spans("answer"):
-                await self._ports.answers.publish(durable)
+        if durable and self.ports.answers is not None:
+            with self.ports.spans("answer"):
+                await self.ports.answers.publish(durable)
 
     async def publish(self, durable: Sequence[Release]) -> None:
         """Queue releases of durable commits and publish every complete block."""
         self._waiting.extend(durable)
-        while self._waiting and self._waiting[-1].tick >= self._end_of_block(self._waiting[0].tick):
-            last = self._end_of_block(self._waiting[0].tick)
-            block = self._waiting_until(last)
+        while due(self._waiting, self.block, self.grid.horizon):
+            last = end_of_block(self._waiting[0].tick, self.block, self.grid.horizon)
+            block: list[Release] = []
+            for release in self._waiting:
+                if release.tick > last:
+                    break
+                block.append(release)
             if not block:
                 raise ValueError(
                     "releases must come in the order of their ticks, within the horizon"
                 )
-            if self._hold is not None:
-                await self._ports.clock.sleep_until(self._grid.end(last) + self._hold)
-            with self._ports.spans("publish", tick=last):
-                await self._ports.sink.publish(block)
+            if self.hold is not None:
+                await self.ports.clock.sleep_until(self.grid.end(last) + self.hold)
+            with self.ports.spans("publish", tick=last):
+                await self.ports.sink.publish(block)
             for _ in block:
                 self._waiting.popleft()
             for release in block:
-                self._published(release)
-
-    def _waiting_until(self, last: int) -> list[Release]:
-        """Return the queued releases of the ticks up to `last`."""
-        found = []
-        for release in self._waiting:
-            if release.tick > last:
-                break
-            found.append(release)
-        return found
-
-    def _end_of_block(self, tick: int) -> int:
-        return end_of_block(tick, self._block, self._grid.horizon)
+                self.published(release)
 
 
 def end_of_block(tick: int, block: int, horizon: int | None) -> int:
@@ -107,14 +92,6 @@ def end_of_block(tick: int, block: int, horizon: int | None) -> int:
 def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
     """Return whether durable releases, sorted by tick, hold a whole block, which should be public by now."""
     return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)
-
-
-# ---
-# The chain of commits that a running engine adds to, and the cut where it stands.
-#
-# Rules: a commit says where its cut lies and links to the one before it. One is in flight at a time and its outcome
-# is
-# always awaited. This file knows no actor, message or source.
 
 
 class CommitChain:
@@ -140,7 +117,6 @@ class CommitChain:
 
     @property
     def standing(self) -> AnswerCut:
-        """The cut in the form that answers carry."""
         return AnswerCut.before(self.next_tick, self._grid)
 
     def opened(self, width: int, fresh: slice) -> Cut:
@@ -150,19 +126,10 @@ class CommitChain:
 
     async def add(self, commit: Commit) -> None:
         """Append a commit at the cut: make it durable, then make its releases and answers visible."""
-        commit = self._placed(commit)
-        sealed, self.now.previous = self._gate.seal(commit)
-        self.now.next_commit += 1
-        await uncancelled(self._gate.commit(commit, sealed))
-        if commit.ticks:
-            self.settled = commit.ticks[-1] + 1
-
-    def _placed(self, commit: Commit) -> Commit:
-        """Return the commit with its number, its link and the cut filled in."""
         now, cut = self.now, self.now.cut
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
-        return msgspec.structs.replace(
+        placed = msgspec.structs.replace(
             commit,
             sequence=now.next_commit,
             previous=now.previous,
@@ -170,8 +137,13 @@ class CommitChain:
             marks=dict(cut.marks),
             pending=cut.sparse,
             admitted=admitted,
-            behind={partition: tuple(one) for partition, one in cut.behind.items()},
+            behind={partition: tuple(open_part) for partition, open_part in cut.behind.items()},
         )
+        sealed, now.previous = self._gate.seal(placed)
+        now.next_commit += 1
+        await uncancelled(self._gate.commit(placed, sealed))
+        if commit.ticks:
+            self.settled = commit.ticks[-1] + 1
 
 
 def commit_of(
@@ -181,10 +153,7 @@ def commit_of(
     snapshot: SavedStates | None,
     parts: dict[str, bytes],
 ) -> Commit:
-    """Return the commit of these ticks; it has no place in the chain yet.
-
-    `parts` are those of the memories, by kind.
-    """
+    """Return the commit of these ticks, without a place in the chain; `parts` are those of memories, by kind."""
     return Commit(
         0,
         b"",

@@ -1,7 +1,9 @@
-"""What a journal says when read on its own: charges, and exact totals for the operator.
+"""The journal of a pipeline, read on its own: one chain, checked against the last public bodies; and its totals.
 
-Rules: totals are exact and private; only the operator's commands and sources declared public may show them. This
-file runs nothing and changes nothing.
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are replayed
+while it is read, because they need every commit, not only the last states. Totals are exact and private: only the
+operator's commands and sources declared public may show them. This file knows no mechanism or state, runs nothing and
+changes nothing.
 """
 
 from bisect import bisect_right
@@ -35,14 +37,12 @@ from stream_dp.journal.commit import (
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
-# ---
-# The journal of a pipeline as a start reads it: one chain, checked against the last public bodies.
-#
-# Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are
-# replayed while it is read, because they need every commit, not only the last states. This file knows no mechanism
-# and no state.
-
 GENESIS = b""
+_FIELDS = {
+    "private": "whether its noise is private",
+    "pipeline": "the pipeline's name",
+    "source": "the source",
+}
 
 
 class ReleaseNumbers:
@@ -52,25 +52,24 @@ class ReleaseNumbers:
         self._runs: list[tuple[int, int, int]] = []
 
     def replay(self, commit: Commit) -> None:
-        """Add the next commit."""
         if not commit.ticks:
             return
-        each = len(commit.releases) // len(commit.ticks)
-        if not self._runs or self._runs[-1][2] != each:
-            self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
+        number = len(commit.releases) // len(commit.ticks)
+        if not self._runs or self._runs[-1][2] != number:
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, number))
 
     def before(self, tick: int) -> int:
         """Return the number of the last release before this tick; -1 if there is none."""
         if tick <= 0 or not self._runs:
             return -1
         begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
-        first, number, each = self._runs[begin]
-        return number + (tick - first) * each - 1
+        first, number, per_tick = self._runs[begin]
+        return number + (tick - first) * per_tick - 1
 
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: the first commit, the commits since the last snapshot, and the end of the chain.
+    """The journal as read: the first commit, those since the last snapshot, and the end of the chain.
 
     `changing` are the commits before `since` that hold changes; `ticked` is the last commit with ticks.
     """
@@ -90,12 +89,7 @@ class Remembering(Protocol):
     """An object that needs every commit of a journal, not only its last states."""
 
     def replay(self, commit: Commit) -> None:
-        """Add the next commit.
-
-        Raises:
-            FailClosed: the commit holds what this version has not written.
-        """
-        ...
+        """Add the next commit; raise `FailClosed` if it holds what this version has not written."""
 
 
 async def unsealed(
@@ -103,9 +97,7 @@ async def unsealed(
 ) -> AsyncIterator[tuple[Commit, bytes]]:
     """Yield every commit of a journal with the digest of its sealed form, in order.
 
-    Raises:
-        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names
-            another tick than the one at which it lies.
+    Raises `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
     """
     sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
@@ -118,7 +110,7 @@ async def unsealed(
                 )
             if sequence == 0 and commit.header is None:
                 raise FailClosed(f"the journal of {pipeline} does not begin with its header")
-            if not all(_lies(each, next_tick, coming) for each in commit.changes):
+            if not all(_lies(change, next_tick, coming) for change in commit.changes):
                 raise FailClosed(
                     f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
                     "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
@@ -132,7 +124,6 @@ async def unsealed(
 
 
 def tick_of(change: Change) -> int:
-    """Return the first tick that a change affects."""
     match change:
         case Created(start=tick) | Halted(end=tick):
             return tick
@@ -160,24 +151,19 @@ def _lies(change: Change, cut: int, coming: set[int]) -> bool:
 
 
 async def read_history(
-    journal: Journal,
-    sealer: Sealer,
-    pipeline: str,
-    heads: "Heads",
-    memories: Sequence[Remembering],
+    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memories: Sequence[Remembering]
 ) -> History | None:
     """Read and check the whole journal, and replay it into `memories`; None if it is empty.
 
-    Raises:
-        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+    Raises `FailClosed` as `unsealed`, or if the journal is older than what is public.
     """
     history: History | None = None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
         if history is None:
             history = History(commit, [commit], commit, link, [])
         _extend(history, commit, link)
-        for each in memories:
-            each.replay(commit)
+        for memory in memories:
+            memory.replay(commit)
         history.after_head += heads.releases.beyond(commit.releases)
         history.unanswered += heads.answers.beyond(commit.answers)
     for head in (heads.releases, heads.answers):
@@ -190,11 +176,7 @@ async def read_history(
 
 
 class PublicHead(Generic[P]):
-    """The last public `body` of a sequence (None: nothing is public); `met` once the journal has shown it.
-
-    The constructor raises:
-        FailClosed: the body does not belong to the sequence.
-    """
+    """The last public `body` of a sequence (None: nothing is public); `met` once the journal has shown it."""
 
     def __init__(self, sequence: PublicSequence[P], place: str, body: bytes | None) -> None:
         self.place = place
@@ -205,14 +187,14 @@ class PublicHead(Generic[P]):
         )
         self.met = body is None
 
-    def beyond(self, those: Sequence[P]) -> list[P]:
+    def beyond(self, entries: Sequence[P]) -> list[P]:
         """Return the entries of a commit that come after the body, and note whether the body is one of them."""
         fresh: list[P] = []
-        for each in those:
-            number = self._number_of(each)
-            self.met = self.met or (number == self._number and each.body == self._body)
+        for entry in entries:
+            number = self._number_of(entry)
+            self.met = self.met or (number == self._number and entry.body == self._body)
             if number > self._number:
-                fresh.append(each)
+                fresh.append(entry)
         return fresh
 
 
@@ -224,7 +206,7 @@ class Heads(NamedTuple):
 
     @classmethod
     def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
-        """Return the heads with these bodies (None: nothing is public); errors as of `PublicHead`."""
+        """Return the heads with these bodies (None: nothing is public); raises `FailClosed` if a body is foreign."""
         return cls(
             PublicHead(RELEASES, "release topic or file", release),
             PublicHead(ANSWERS, "answer topic or file", answer),
@@ -233,12 +215,16 @@ class Heads(NamedTuple):
 
 def last_of(commit: Commit) -> dict[str, bytes]:
     """Return the release bodies of a commit's last tick, by series; the commit must have ticks."""
-    return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
+    return {
+        release.series: release.body
+        for release in commit.releases
+        if release.tick == commit.ticks[-1]
+    }
 
 
 def _extend(history: History, commit: Commit, link: bytes) -> None:
     if commit.snapshot is not None:
-        history.changing += [each for each in history.since if each.changes]
+        history.changing += [earlier for earlier in history.since if earlier.changes]
         history.since = [commit]
     elif commit.sequence > 0:
         history.since.append(commit)
@@ -251,27 +237,15 @@ def _extend(history: History, commit: Commit, link: bytes) -> None:
 
 
 def header_in(history: History) -> Header:
-    """Return the journal's header; `unsealed` has checked that it exists."""
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")
     return history.first.header
 
 
-# ---
-# Checks that a journal belongs to this run: the header of its first commit against that of the run.
-
-_FIELDS = {
-    "private": "whether its noise is private",
-    "pipeline": "the pipeline's name",
-    "source": "the source",
-}
-
-
 def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
-    """Refuse a journal that was written for something else; if the source `grows`, it may have more partitions.
+    """Raise `FailClosed`, naming what differs, if a journal was written for something else than `now`.
 
-    Raises:
-        FailClosed: something differs; the message names what.
+    If the source `grows`, it may have more partitions now.
     """
     differing = [
         f"{what}: then {getattr(journal, name)!r}, now {getattr(now, name)!r}"
@@ -298,7 +272,6 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
 
 
 def _meaning(changed: list[str]) -> str:
-    """Return what changed: the code's mechanisms, or parts of the pipeline file."""
     if changed == ["mechanisms"]:
         return "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
     return f"in the pipeline file: {', '.join(changed) or 'its meaning'}"
@@ -324,44 +297,41 @@ class JournalSummary:
     capped: int = 0
     rows: IntArray | None = None
 
+    def add(self, commit: Commit, through: int | None) -> None:
+        """Count what a commit holds, of its ticks those up to `through`."""
+        self.header = self.header or commit.header
+        self.charges += [(commit.sequence, charge) for charge in commit.charges]
+        if commit.changes:
+            self.changing.append(
+                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
+            )
+        for answer in commit.answers:
+            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
+            self.messages[answer.analyst, answer.do, refused] += 1
+        ticks = sum(through is None or tick <= through for tick in commit.ticks)
+        self.ticks += ticks
+        self.releases += sum(through is None or r.tick <= through for r in commit.releases)
+        self.events += commit.records
+        self.dead_letters += sum(letter.records for letter in commit.dead_letters)
+        self.late += commit.late
+        self.capped += commit.capped
+        if ticks:
+            rows = np.array(commit.rows[:ticks], dtype=np.int64).sum(axis=0)
+            wide = max(len(rows), 0 if self.rows is None else len(self.rows))  # series come and go
+            total: IntArray = np.zeros(wide, dtype=np.int64)
+            for part in (rows,) if self.rows is None else (self.rows, rows):
+                total[: len(part)] += part
+            self.rows = total
+
 
 async def read_summary(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None
 ) -> JournalSummary:
     """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only.
 
-    Raises:
-        FailClosed: the journal is damaged, of another pipeline, or written with another key.
+    Raises `FailClosed` as `unsealed`.
     """
     summary = JournalSummary()
     async for commit, _ in unsealed(journal, sealer, pipeline):
-        summary.header = summary.header or commit.header
-        summary.charges += [(commit.sequence, charge) for charge in commit.charges]
-        if commit.changes:
-            summary.changing.append(
-                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
-            )
-        for answer in commit.answers:
-            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
-            summary.messages[answer.analyst, answer.do, refused] += 1
-        ticks = [t for t in commit.ticks if through is None or t <= through]
-        summary.ticks += len(ticks)
-        summary.releases += sum(through is None or r.tick <= through for r in commit.releases)
-        summary.events += commit.records
-        summary.dead_letters += sum(letter.records for letter in commit.dead_letters)
-        summary.late += commit.late
-        summary.capped += commit.capped
-        if ticks:
-            rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)
-            summary.rows = _added(summary.rows, rows)
+        summary.add(commit, through)
     return summary
-
-
-def _added(total: IntArray | None, rows: IntArray) -> IntArray:
-    """Return the sum; rows are longer while live series count on columns of their own."""
-    if total is None:
-        return rows
-    wide = np.zeros(max(len(total), len(rows)), dtype=np.int64)
-    wide[: len(total)] += total
-    wide[: len(rows)] += rows
-    return wide

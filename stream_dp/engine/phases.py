@@ -18,8 +18,6 @@ Table: TypeAlias = Mapping[_Phase, frozenset[_Phase]]
 
 
 class EnginePhase(Enum):
-    """What an engine is doing."""
-
     NEW = "made; nothing is open, commands wait"
     RECOVERING = "reads the journal, publishes what is missing, opens the source; commands wait"
     RUNNING = "steps, commits, publishes and executes commands; the page may be served"
@@ -29,8 +27,6 @@ class EnginePhase(Enum):
 
 
 class LeasePhase(Enum):
-    """What is known of a lease."""
-
     NONE = "not asked for, or the broker did not answer: it may be asked for again"
     FENCING = "every other engine of the pipeline is being shut out"
     HELD = "transactions are accepted"
@@ -69,24 +65,17 @@ class Lifecycle(Generic[_Phase]):
 
     @property
     def phase(self) -> _Phase:
-        """The current phase."""
         return self._phase
 
     def at(self, phase: _Phase) -> bool:
-        """Return whether the current phase is `phase`."""
         return self._phase is phase
 
     @property
     def over(self) -> bool:
-        """Whether no phase follows."""
         return not self._table[self._phase]
 
     def move(self, phase: _Phase) -> None:
-        """Enter `phase`.
-
-        Raises:
-            IllegalMove: the table has no such move; nothing has changed.
-        """
+        """Enter `phase`; raise `IllegalMove`, with nothing changed, if the table has no such move."""
         if phase not in self._table[self._phase]:
             raise IllegalMove(self._phase.name, phase.name)
         self._phase = phase

@@ -20,36 +20,9 @@ from stream_dp.journal.dead_letters import Span
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import fresh_seed
 
-# ---
-# The choice of a partition for each record, by the programs that feed a topic.
-#
-# Rules: the partition is a function of the record and of the partitions, so it is the same on every attempt, and
-# adding a record moves no other. This file knows no field.
-
-
-class Placement(Protocol):
-    """Maps the payloads of records to their partitions."""
-
-    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
-        """Return the partition of each payload, one of `partitions`; without payloads, only check `partitions`.
-
-        Raises:
-            UsageError: it cannot choose among so many partitions.
-        """
-        ...
-
-
-def by_content(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
-    """Return a partition for each payload, by all that it holds.
-
-    >>> by_content([b"a", b"b", b"a"], (3, 5))
-    [5, 5, 5]
-    """
-    return [partitions[zlib.crc32(payload) % len(partitions)] for payload in payloads]
-
-
 Positions: TypeAlias = Mapping[int, int]
 _D = TypeVar("_D", bound=Release | Answer, contravariant=True)
+NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 
 class Behind(NamedTuple):
@@ -67,26 +40,23 @@ class Behind(NamedTuple):
 
 Behinds: TypeAlias = Mapping[int, Behind]
 NOTHING_BEHIND: Behinds = MappingProxyType({})
-NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 Published: TypeAlias = Callable[[Release], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive records of one partition, then perhaps a tick mark.
+    """Consecutive records of one partition, then perhaps a tick mark; a new partition shows by its first batch.
 
-    `tick` is the tick of all `payloads` where the source's clock assigns it (append stamps), None where each
-    record's own time does (replay). `mark` = k says: after these payloads the partition has passed the end of tick
-    k (marks may skip ahead: k closes every tick up to k). `position` is where reading continues after the batch and
-    its mark; what lies `behind` it is read again. `labels` tell people where a payload lies (offset or line).
-    `refused` are records before the mark that the source itself could not read; they are in no payload. A batch of
-    a partition that was not known says that the partition was added.
+    `tick` is the tick of all `payloads` where the source's clock assigns it (append stamps), None where each record's
+    own time does (replay). `mark` = k says: after these payloads the partition has passed the end of tick k and of all
+    earlier ticks. `position` is where reading continues after the batch and its mark; what lies `behind` it is read
+    again. `labels` tell people where a payload lies (offset or line). `refused` are records before the mark that the
+    source could not read; they are in no payload.
 
-    `decoded` is what a router has decoded of the payloads, for the guard and for itself; None: nothing yet. A guard
-    removes the records that do not count: `capped` is the number of those beyond their user's cap, and records
-    whose user cannot be read are added to `refused`. `used` is what the remaining records use of their users' caps.
-    `users` has, by tick and column, the users who had an event and those with a capped event, where columns count
-    them.
+    `decoded` is what a router has decoded of the payloads (None: nothing yet). A guard removes the records that do not
+    count: `capped` is the number of those beyond their user's cap, and records whose user cannot be read are added to
+    `refused`. `used` is what the remaining records use of their users' caps. `users` has, by tick and column, the users
+    with an event and those with a capped event, where columns count them.
     """
 
     partition: int
@@ -118,107 +88,72 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of this source in the journal's header (topic or file name)."""
-        ...
+        """The topic or file name, as the journal's header has it."""
 
     @property
     def identity(self) -> str:
         """What distinguishes this source, once open, from another one of the same name; empty if nothing does."""
-        ...
 
     @property
     def grows(self) -> bool:
         """Whether partitions may be added; a new partition is read from its first record on."""
-        ...
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Connect and return the partitions; `origin` (ms since 1970) is the start of tick 0.
-
-        Reading needs a `seek`.
-        """
-        ...
+        """Connect and return the partitions; `origin` (ms since 1970) is the start of tick 0. Then comes `seek`."""
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue at these positions, and read again what lies `behind` them.
-
-        A partition without a position starts at the origin.
-        """
-        ...
+        """Continue at these positions (none: at the origin), and read again what lies `behind` them."""
 
     async def read(self) -> Sequence[Batch]:
         """Wait for the next batches; the answer is empty only at the end of a finite source."""
-        ...
 
-    async def close(self) -> None:
-        """Close connections and files."""
-        ...
+    async def close(self) -> None: ...
 
 
 class Journal(Protocol):
-    """The private, durable sequence of sealed commits of one pipeline, with one writer."""
+    """The private, durable sequence of sealed commits of one pipeline, with one writer, which holds a lease."""
 
     async def open(self) -> None:
         """Fence every other writer first, then get ready; create an empty journal where there is none."""
-        ...
 
     def read(self) -> AsyncIterator[bytes]:
         """Yield all durable sealed commits, oldest first; checks that none is missing or half written."""
-        ...
 
     async def verify(self, positions: Positions) -> None:
         """Check, after `read`, that other places that know this journal agree with its last commit's positions.
 
-        `positions` is empty for an empty journal.
-
-        Raises:
-            Unconfirmed: the other places know nothing any more; all else agrees. The journal may go on if what is
-                public says the same.
-            FailClosed: the journal was wiped or set back.
+        `positions` is empty for an empty journal. Raises `Unconfirmed` if the other places know nothing any more and
+        all else agrees (the journal may go on if what is public says the same), `FailClosed` if it was wiped or set
+        back.
         """
-        ...
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         """Make `sealed`, which is `commit`, durable together with `commit.positions`, atomically."""
-        ...
 
-    async def close(self) -> None:
-        """Release the lease."""
-        ...
+    async def close(self) -> None: ...
 
 
 class PublicPort(Protocol[_D]):
     """A public, ordered sequence of durable bodies; `journal.public_sequence` says which number a body has."""
 
-    async def open(self) -> None:
-        """Connect; create an empty sequence where there is none."""
-        ...
+    async def open(self) -> None: ...
 
     async def last(self) -> bytes | None:
         """Return the last visible body; None if there is none."""
-        ...
 
     def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         """Yield the visible bodies whose number is larger than `beyond`, oldest first."""
-        ...
 
     async def publish(self, durable: Sequence[_D], /) -> None:
         """Make these visible, in order and all at once, after the body that `last` returns."""
-        ...
 
-    async def close(self) -> None:
-        """Close connections and files."""
-        ...
-
-
-class Sink(PublicPort[Release], Protocol):
-    """The public, ordered sequence of releases."""
+    async def close(self) -> None: ...
 
 
 class Question(NamedTuple):
-    """A record of the queue of messages: its place there, its bytes as they came, and when it came.
+    """A record of the queue of messages: its place there, its bytes (empty if unreadable), and when it came.
 
-    `value` is empty where the record could not be read; `stamp` is given by the queue (ms since 1970), not by the
-    sender.
+    `stamp` is given by the queue (ms since 1970), not by the sender.
     """
 
     place: int
@@ -234,43 +169,33 @@ class Questions(Protocol):
 
     async def open(self) -> None:
         """Connect; create an empty queue where there is none."""
-        ...
 
     async def seek(self, place: int) -> None:
         """Continue at this place, whose record may be gone; -1 is the first record that is left."""
-        ...
 
     async def read(self) -> Sequence[Question]:
         """Wait for the next records, in the order of their places; a few at a time."""
-        ...
 
-    async def close(self) -> None:
-        """Close connections and files."""
-        ...
+    async def close(self) -> None: ...
 
 
-class Answers(PublicPort[Answer], Protocol):
-    """The public, ordered sequence of answers."""
+Sink: TypeAlias = PublicPort[Release]
+Answers: TypeAlias = PublicPort[Answer]
 
 
 class Clock(Protocol):
-    """The public wall clock."""
+    """The public wall clock, in ms since 1970-01-01T00:00Z."""
 
-    def now(self) -> int:
-        """Return the milliseconds since 1970-01-01T00:00Z."""
-        ...
+    def now(self) -> int: ...
 
     async def sleep_until(self, moment: int) -> None:
         """Return once `now() >= moment`."""
-        ...
 
 
 class Note(Protocol):
     """Takes attributes of a piece of work before it ends."""
 
-    def __call__(self, **attributes: str | int) -> None:
-        """Take the attributes."""
-        ...
+    def __call__(self, **attributes: str | int) -> None: ...
 
 
 class Spans(Protocol):
@@ -279,26 +204,20 @@ class Spans(Protocol):
     It changes nothing of the work and does not wait. Names and attributes are public values, and hold no count.
     """
 
-    def __call__(self, name: str, /, **attributes: str | int) -> AbstractContextManager[Note]:
-        """Begin a piece of work."""
-        ...
+    def __call__(self, name: str, /, **attributes: str | int) -> AbstractContextManager[Note]: ...
 
 
 def untold(_name: str, /, **_attributes: str | int) -> AbstractContextManager[Note]:
     """Observe nothing."""
-    return nullcontext(_nothing)
-
-
-def _nothing(**_attributes: str | int) -> None:
-    pass
+    return nullcontext(lambda **_attributes: None)
 
 
 @dataclass(frozen=True, slots=True)
 class Audience:
     """Receives every release by `published` once it is public.
 
-    It gets neither the releases up to number `known` nor those of ticks before `wanted`, which is called at the
-    start with the first tick that is not public.
+    It gets neither the releases up to number `known` nor those of ticks before `wanted`, which is called at the start
+    with the first tick that is not public.
     """
 
     published: Published = lambda release: None
@@ -313,8 +232,8 @@ NO_AUDIENCE = Audience()
 class Ports:
     """The adapters that an engine runs on; `seeds` gives 32 fresh bytes (the test kit replaces it).
 
-    Without `questions` no message comes from a queue; without `answers` an answer goes to its sender and nowhere
-    else. `progress` learns how far a recovery has come: it sees public ticks only, and nothing of the source.
+    Without `questions` no message comes from a queue; without `answers` an answer goes to its sender and nowhere else.
+    `progress` learns how far a recovery has come: it sees public ticks only, and nothing of the source.
     """
 
     source: Source
@@ -327,3 +246,22 @@ class Ports:
     answers: Answers | None = None
     spans: Spans = untold
     progress: Progress = unseen
+
+
+class Placement(Protocol):
+    """Maps payloads to their partitions, by the record and the partitions alone: the same on every attempt."""
+
+    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
+        """Return the partition of each payload; without payloads, only check that `partitions` can be chosen from.
+
+        Raises `UsageError` if it cannot choose among so many partitions.
+        """
+
+
+def by_content(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
+    """Return a partition for each payload, by all that it holds.
+
+    >>> by_content([b"a", b"b", b"a"], (3, 5))
+    [5, 5, 5]
+    """
+    return [partitions[zlib.crc32(payload) % len(partitions)] for payload in payloads]

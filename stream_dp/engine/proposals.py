@@ -1,9 +1,8 @@
 """The port that derives live series: what a series created while the engine runs would be.
 
-Rules: the pipeline implements it. `propose` decides nothing and changes nothing. It may take seconds, so a
-`Deriver` calls it while ticks go on, and a cut only charges and opens. `Proposal.open` and `close` change what the
-router counts. The meaning of a definition depends only on the definition, its first tick and the pipeline file, so
-that a journal can be replayed.
+Rules: the pipeline implements it. `propose` changes nothing and may take seconds, so a `Deriver` calls it while ticks
+go on, and a cut only charges and opens. `Proposal.open` and `close` change what the router counts. The meaning of a
+definition depends only on it, its first tick and the pipeline file, so that a journal can be replayed.
 """
 
 import asyncio
@@ -20,175 +19,102 @@ from stream_dp.journal.commit import Created
 
 
 class Proposal(Protocol):
-    """A derived definition of a series that sees ticks from `start` on."""
+    """A derived `definition` (canonical bytes) of the series `name`, which would see ticks from `start` on.
+
+    `derivation` is that of its guarantee, and so of its price; `mechanism` a digest of the mechanism with its
+    parameters. `error_unit` is the unit of predicted errors, in words that stand behind a number; `supposing` what they
+    suppose, where that is not plain ("for 1,000 records"). `alarms` says how likely each of its alarms is a false one;
+    `noise` why it would fire mostly by noise, and what would help (empty if it would not). All of it is public.
+    """
 
     @property
-    def definition(self) -> bytes:
-        """The definition's canonical bytes."""
-        ...
-
+    def definition(self) -> bytes: ...
     @property
-    def name(self) -> str:
-        """The series' name."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def start(self) -> int:
-        """The first tick that the series would see."""
-        ...
-
+    def start(self) -> int: ...
     @property
-    def derivation(self) -> Derivation:
-        """The derivation of the series' guarantee, and so of its price."""
-        ...
-
+    def derivation(self) -> Derivation: ...
     @property
-    def mechanism(self) -> str:
-        """A digest of the mechanism that would serve it, with its parameters."""
-        ...
-
+    def mechanism(self) -> str: ...
     @property
-    def error_unit(self) -> str:
-        """The unit of predicted errors, in words that stand behind a number."""
-        ...
-
+    def error_unit(self) -> str: ...
     @property
-    def supposing(self) -> str:
-        """What predicted errors suppose, where that is not plain: "for 1,000 records"; else empty."""
-        ...
+    def supposing(self) -> str: ...
+    @property
+    def alarms(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def noise(self) -> str: ...
 
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
 
-        With windows it is the largest of theirs, so that an error that a definition asks for holds in each window.
+        With windows it is the largest of theirs.
         """
-        ...
 
     def windows(self) -> Mapping[str, float]:
         """Return the error to expect of each window at that tick, by its name; empty if there are no windows."""
-        ...
-
-    @property
-    def alarms(self) -> Sequence[Mapping[str, Any]]:
-        """How likely each of its alarms is a false one, as plain values; empty if it has no alarms."""
-        ...
-
-    @property
-    def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would help; empty if it would not. Public."""
-        ...
 
     def at(self, start: int) -> "Proposal | None":
         """Return the same series for ticks from `start` on; None if that must be derived anew."""
-        ...
 
     def place(self, payer: str, running: Sequence[int]) -> int:
-        """Return the column of the tick row where the series' entries would begin.
+        """Return the column of the tick row where the series' entries would begin, or raise `NoRoom`.
 
-        `running` are the numbers of the running live series that the payer's ledger paid for, the oldest first.
-
-        Raises:
-            NoRoom: there is no room for one more series of the payer, or for so many entries.
+        `running` are the numbers of the live series that the payer's ledger paid for, the oldest first.
         """
-        ...
 
     def open(self, created: Created) -> Series:
-        """Count the series' entries from now on, and return the series.
-
-        Raises:
-            FailClosed: the columns are taken: the journal was not written by this pipeline.
-        """
-        ...
+        """Count the series' entries from now on, and return the series; `FailClosed` if the columns are taken."""
 
 
 class WatchProposal(Protocol):
-    """A watch of a running series, as it would begin or end."""
+    """The watch `name` of a running series, as it would begin or end; `place` is the first place that it has, or had.
+
+    `query` begins or ends it in the mechanism, `columns` of the tick row count its events, and `series` is the series
+    as it would be afterwards. `noise` is as in `Proposal`; empty for a watch that ends.
+    """
 
     @property
-    def name(self) -> str:
-        """The watch's name."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def place(self) -> int:
-        """The first place that the watch has, or had."""
-        ...
-
+    def place(self) -> int: ...
     @property
-    def query(self) -> Query:
-        """The query that begins or ends the watch in the mechanism."""
-        ...
-
+    def query(self) -> Query: ...
     @property
-    def columns(self) -> slice:
-        """The columns of the tick row where the watch's events count."""
-        ...
-
+    def columns(self) -> slice: ...
     @property
-    def series(self) -> Series:
-        """The series as it would be afterwards."""
-        ...
-
+    def series(self) -> Series: ...
     @property
-    def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would help; empty if it would not, or if it ends. Public."""
-        ...
+    def noise(self) -> str: ...
 
     def require_room(self) -> None:
-        """Do nothing if its names are short enough for its monitor; a watch in a journal is not checked.
-
-        Raises:
-            NoRoom: they are too long.
-        """
-        ...
+        """Raise `NoRoom` if its names are too long for its monitor; a watch in a journal is not checked."""
 
     def take(self) -> None:
         """Begin to count its events, or stop counting them."""
-        ...
 
 
 class SeriesPlanner(Protocol):
     """Turns definitions of live series into proposals; implemented by the pipeline."""
 
     def propose(self, definition: bytes, start: int) -> Proposal:
-        """Derive the series of a definition, for ticks from `start` on.
-
-        Raises:
-            UsageError: it is no series of this pipeline; every problem is named with its key.
-            NotDerivable: no rule covers it.
-        """
-        ...
+        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`."""
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:
-        """Derive a watch of a running series, which this analyst adds from tick `start` on.
-
-        Raises:
-            UsageError: the series cannot have this watch; every problem is named with its key.
-        """
-        ...
+        """Derive a watch of a running series, which this analyst adds from tick `start` on; raises `UsageError`."""
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> WatchProposal:
-        """Derive the end of a watch, which sees no tick from `end` on.
-
-        Raises:
-            UsageError: no watch has this name.
-        """
-        ...
+        """Derive the end of a watch, which sees no tick from `end` on; raises `UsageError`."""
 
     def hold(self) -> None:
         """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
-        ...
 
     def renew(self) -> None:
         """Start counting for what has begun since `hold`, and stop counting for what has ended."""
-        ...
 
     def close(self, number: int) -> Mapping[str, Any]:
-        """Stop counting the entries of series `number`, and free its columns.
-
-        Return what lists show about the series: public values.
-        """
-        ...
+        """Stop counting the entries of a series, free its columns, and return what lists show of it: public values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,28 +134,21 @@ class Deriver(Protocol):
     """Derives definitions that come in messages, one after the other, while ticks go on."""
 
     async def derive(self, definition: bytes, start: int) -> Derived:
-        """Derive the series of a definition, for ticks from `start` on, within the steps of a message.
-
-        Raises:
-            EngineEnded: the deriver was closed meanwhile.
-        """
-        ...
+        """Derive a series for ticks from `start` on, within a message's steps; `EngineEnded` if closed meanwhile."""
 
     async def close(self) -> None:
         """End the derivations that have begun; may be called again."""
-        ...
 
 
 def derived_by(planner: SeriesPlanner, definition: bytes, start: int) -> Derived:
     """Derive the series of a definition, and its predicted error, within the steps of a message; blocks."""
-    outcome: Proposal | UsageError
     with limited(MESSAGE_STEPS) as steps:
         try:
-            outcome = planner.propose(definition, start)
-            outcome.predicted()
+            proposal = planner.propose(definition, start)
+            proposal.predicted()
         except UsageError as refusal:
-            outcome = refusal
-    return Derived(start, steps.taken, outcome)
+            return Derived(start, steps.taken, refusal)
+    return Derived(start, steps.taken, proposal)
 
 
 class OnThread:
@@ -239,10 +158,9 @@ class OnThread:
         self._planner = planner
 
     async def derive(self, definition: bytes, start: int) -> Derived:
-        """Derive the series of a definition; see `Deriver`."""
         if self._planner is None:
             return Derived(start, 0, UsageError("this engine takes no live series"))
         return await asyncio.to_thread(derived_by, self._planner, definition, start)
 
     async def close(self) -> None:
-        """Do nothing: a thread ends by itself, after the steps of a message."""
+        """A thread ends by itself, after the steps of a message."""

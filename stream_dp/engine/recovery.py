@@ -1,6 +1,8 @@
-"""From a journal back to the engine's state, byte for byte, or a refusal that says why.
+"""Recovery: from a journal back to the engine's state, byte for byte, or a refusal that says why.
 
-Begin with `history`, then `recovery`.
+Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and seeds,
+never from the source. Replayed releases and answers must equal the recorded bytes. If anything differs, the start stops
+(`FailClosed`) and says what to do. `history` reads the journal.
 """
 
 import asyncio
@@ -27,7 +29,7 @@ from stream_dp.engine.history import (
 )
 from stream_dp.engine.messages.addressed import read_parameters
 from stream_dp.engine.messages.conversation import body_of
-from stream_dp.engine.ports import Answers, Ports
+from stream_dp.engine.ports import Ports
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.engine.tick_assembler import Cut
 from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
@@ -46,13 +48,6 @@ from stream_dp.journal.commit import (
 )
 from stream_dp.journal.release import is_recorded, release_of
 from stream_dp.mechanisms.states import STATES
-
-# ---
-# Recovery: from the journal to the engine's state, checked byte for byte.
-#
-# Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and
-# seeds, never from the source. Replayed releases and answers must equal the recorded bytes. If anything differs, the
-# start stops (fails closed) and says what to do.
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 OPENING, READING = "Opening the journal", "Reading the journal"
@@ -76,21 +71,17 @@ class Coming:
 
 
 def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
-    """Return the series, by number, that are served in another form than the registry's for a while.
-
-    Each is so until its change in `coming` takes effect.
-    """
-    return {each.number: each.until for each in reversed(coming) if each.until is not None}
+    """Return the series, by number, that are served in another form until their change takes effect."""
+    return {change.number: change.until for change in reversed(coming) if change.until is not None}
 
 
 @dataclass(slots=True, repr=False)
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
-    `charges` are those of the first start; `states` has one state for each live series, by its number; `partitions`
-    are the partitions that were read until then. `coming` are changes made there that take effect one tick later.
-    `latest` are the bodies of the last public releases, by series; `unanswered` are durable answers that are not
-    public.
+    `charges` are those of the first start; `states` has one state for each live series, by its number; `partitions` are
+    those read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
+    answers that are not public.
     """
 
     header: Header
@@ -125,57 +116,163 @@ class _ReadSoFar:
             self._progress(READING, *percent(commit.ticks[-1], self._far))
 
 
-async def _rebuild(
-    history: History,
-    admission: Admission,
-    grid: TickGrid,
-    make_noise: NoiseMaker,
-    progress: Progress,
-) -> Recovered:
-    """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile.
+class _Replay:
+    """The states of the series while commits are replayed, and changes in `coming` that begin after the open tick.
 
-    Raises:
-        FailClosed: a replayed release differs from the recorded one, or a change does not add up.
+    Raises `FailClosed` where a replayed release or answer differs from the recorded one, or a change does not add up.
     """
+
+    def __init__(
+        self, start: Commit, admission: Admission, grid: TickGrid, make_noise: NoiseMaker
+    ) -> None:
+        self._admission, self._registry = admission, admission.registry
+        self._grid, self._make_noise = grid, make_noise
+        self.coming: list[Coming] = []
+        self.next_tick = 0
+        if start.snapshot is None:
+            self.states = initial_states(self._registry.live, start.seeds[0], make_noise)
+            return
+        states = start.snapshot.states
+        if states.keys() != {live.number for live in self._registry.live}:
+            raise FailClosed(
+                f"the snapshot in commit {start.sequence} of the journal is not one of the series that lived then; "
+                "restore the journal, or run the version of the code that wrote it"
+            )
+        self.states = {number: STATES.decode(state) for number, state in states.items()}
+
+    def change(self, commit: Commit, *, held: bool) -> None:
+        """Repeat the changes of a commit, each with its recorded seed.
+
+        `held`: the engine continues at this cut, so changes that begin later do not count yet.
+        """
+        drawn = [change for change in commit.changes if not isinstance(change, Halted)]
+        if len(drawn) != len(commit.seeds):
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws: it"
+                " was written by another version of the code; go back to that version"
+            )
+        first = dict[int, bytes]()
+        if held and any(tick_of(change) > self.next_tick for change in drawn):
+            self._admission.hold()
+        for change, seed in zip(drawn, commit.seeds, strict=True):
+            match change:
+                case Asked():
+                    self._ask(change, commit, self._make_noise(seed, change.number))
+                case Watched() | Unwatched():
+                    self._watch(change, commit, seed)
+                case Created(number=number):
+                    first[number] = seed
+        for live in self._admission.replay(commit):
+            self.states |= initial_states((live,), first[live.number], self._make_noise)
+            if live.start > self.next_tick:
+                fresh = self._admission.fresh_columns(live)
+                self.coming.append(Coming(live.number, fresh, first[live.number]))
+        for number in self.states.keys() - {live.number for live in self._registry.live}:
+            del self.states[number]
+
+    def _ask(self, asked: Asked, commit: Commit, noise: Noise) -> None:
+        """Ask a mechanism as the commit did, and compare its answer."""
+        number, live = asked.number, self._registry.numbered(asked.number)
+        answer = next((entry for entry in commit.answers if entry.number == asked.answer), None)
+        if live is None or live.series.asking is None or answer is None or answer.id is None:
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal asks a series that takes no queries, or holds no answer to "
+                "one: it was written by another version of the code; go back to that version"
+            )
+        try:
+            parameters = read_parameters(asked.parameters)
+            query = live.series.asking.query(parameters)
+            band = live.series.ask_band(asked.at, query, self.states[number])
+            self.states[number], reply = ask(live.series, self.states[number], query, noise)
+            content = live.series.told(parameters, reply, band)
+            standing, places = AnswerCut.before(asked.at, self._grid), places_in(answer.body)
+            body = body_of(asked.answer, answer.id, answer.do, standing, content, places)
+        except (UsageError, RejectedMessage):
+            body = b""
+        if body != answer.body:
+            raise FailClosed(
+                f"asking series {live.series.name} again as in commit {commit.sequence} does not give the recorded "
+                "bytes: the journal was written by another version of the code; go back to that version"
+            )
+
+    def _watch(self, change: Watched | Unwatched, commit: Commit, seed: bytes) -> None:
+        """Begin or end a watch as the commit did, now or a tick later."""
+        number, live = change.number, self._registry.numbered(change.number)
+        try:
+            proposal = self._admission.watched_again(change)
+        except UsageError as refusal:
+            raise _no_watch(commit, refusal) from None
+        if change.at > self.next_tick:
+            until = None if live is None else live.series
+            self.coming.append(Coming(number, proposal.columns, seed, proposal.query, until))
+        else:
+            self._begin(commit, proposal.series, number, proposal.query, seed)
+
+    def _begin(
+        self, commit: Commit, series: Series, number: int, query: Query, seed: bytes
+    ) -> None:
+        try:
+            noise = self._make_noise(seed, number)
+            self.states[number], _ = ask(series, self.states[number], query, noise)
+        except RejectedMessage as refusal:
+            raise _no_watch(commit, refusal) from None
+
+    def steps(self, commit: Commit) -> None:
+        """Step every series as the commit did; after its first tick, the changes in `coming` take effect."""
+        recorded, ticks = iter(commit.releases), bool(commit.ticks)
+        for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=ticks):
+            whole, bodies = np.array(row, dtype=np.int64), dict[str, bytes]()
+            until = served_until(self.coming)
+            for live in self._registry.at(tick):
+                number, name, release = live.number, live.series.name, next(recorded)
+                self.states[number], body = step(
+                    until.get(number, live.series), self._grid, self.states[number], tick, release.sequence, whole,
+                    self._make_noise(seed, number),
+                )  # fmt: skip
+                bodies[name] = _as_recorded(body, release, name, tick)
+            for made in self._registry.made:
+                release = next(recorded)
+                if not made.gives(release.body, self._grid, release.sequence, tick, bodies):
+                    raise _other_bytes(made.name, tick)
+            for change in self.coming:
+                now = self._registry.numbered(change.number)
+                if now is not None and change.query is not None:
+                    self._begin(commit, now.series, change.number, change.query, change.seed)
+            self.coming.clear()
+        if commit.ticks:
+            self.next_tick = commit.ticks[-1] + 1
+
+
+async def _rebuild(
+    history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker, progress: Progress
+) -> Recovered:  # fmt: skip
+    """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile."""
     for commit in history.changing:
         admission.replay(commit)
-    start = history.since[0]
-    states, coming = _start_states(start, admission, make_noise), list[Coming]()
-    last, ticked, next_tick = history.last, history.ticked, 0
+    start, last, ticked = history.since[0], history.last, history.ticked
+    replay = _Replay(start, admission, grid, make_noise)
     for done, commit in enumerate(history.since):
         await asyncio.sleep(0)
         progress(REPLAYING, *percent(done, len(history.since)))
         if commit.changes:
-            held = ticked is None or commit.sequence > ticked.sequence
-            coming += _change(commit, admission, states, grid, make_noise, next_tick, held=held)
+            replay.change(commit, held=ticked is None or commit.sequence > ticked.sequence)
         elif commit is not start or commit.snapshot is None:
-            _replay(commit, admission, states, grid, make_noise, coming)
-        next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
+            replay.steps(commit)
+        elif commit.ticks:
+            replay.next_tick = commit.ticks[-1] + 1
     recovered = Recovered(
-        header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
-        Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
+        header_in(history), history.first.charges, replay.states, history.previous, last.sequence + 1,
+        Cut.of(replay.next_tick, last.positions, last.marks, last.pending, last.behind),
+        replayed=sum(len(commit.ticks) for commit in history.since if commit.snapshot is None),
         partitions=history.partitions,
         unpublished=history.after_head,
         unanswered=history.unanswered,
-        coming=coming,
+        coming=replay.coming,
     )  # fmt: skip
-    recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
         recovered.latest = {} if history.after_head else last_of(ticked)
     return recovered
-
-
-def _start_states(start: Commit, admission: Admission, make_noise: NoiseMaker) -> dict[int, Any]:
-    if start.snapshot is None:
-        return initial_states(admission.registry.live, start.seeds[0], make_noise)
-    states = start.snapshot.states
-    if states.keys() != {live.number for live in admission.registry.live}:
-        raise FailClosed(
-            f"the snapshot in commit {start.sequence} of the journal is not one of the series that lived then; restore "
-            "the journal, or run the version of the code that wrote it"
-        )
-    return {number: STATES.decode(state) for number, state in states.items()}
 
 
 def initial_states(
@@ -183,135 +280,8 @@ def initial_states(
 ) -> dict[int, Any]:
     """Return the states before the first tick, drawn from the seed that their commit records."""
     return {
-        each.number: each.series.mechanism.init(make_noise(seed, each.number)) for each in series
+        live.number: live.series.mechanism.init(make_noise(seed, live.number)) for live in series
     }
-
-
-def _change(
-    commit: Commit,
-    admission: Admission,
-    states: dict[int, Any],
-    grid: TickGrid,
-    make_noise: NoiseMaker,
-    next_tick: int,
-    *,
-    held: bool,
-) -> list[Coming]:
-    """Repeat the changes of a commit, each with its recorded seed; return the changes that begin a tick later.
-
-    `held`: the engine continues at this cut, so changes that begin later do not count yet.
-
-    Raises:
-        FailClosed: an answer differs from the recorded one, or a change does not add up.
-    """
-    drawn = [each for each in commit.changes if not isinstance(each, Halted)]
-    if len(drawn) != len(commit.seeds):
-        raise FailClosed(
-            f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws: it was"
-            " written by another version of the code; go back to that version"
-        )
-    coming, first = list[Coming](), dict[int, bytes]()
-    later = [each for each in drawn if tick_of(each) > next_tick]
-    if later and held:
-        admission.hold()
-    for change, seed in zip(drawn, commit.seeds, strict=True):
-        match change:
-            case Asked(number=number):
-                _ask_again(change, commit, admission, states, grid, make_noise(seed, number))
-            case Watched(number=number) | Unwatched(number=number):
-                noise = None if change in later else make_noise(seed, number)
-                coming += _watch_again(change, commit, admission, states, seed, noise)
-            case Created(number=number):
-                first[number] = seed
-    for live in admission.replay(commit):
-        states |= initial_states((live,), first[live.number], make_noise)
-        if live.start > next_tick:
-            fresh = admission.fresh_columns(live)
-            coming.append(Coming(live.number, fresh, first[live.number]))
-    for number in states.keys() - {live.number for live in admission.registry.live}:
-        del states[number]
-    return coming
-
-
-def _ask_again(
-    asked: Asked,
-    commit: Commit,
-    admission: Admission,
-    states: dict[int, Any],
-    grid: TickGrid,
-    noise: Noise,
-) -> None:
-    """Ask a mechanism as the commit did, and compare its answer.
-
-    Raises:
-        FailClosed: the answer is not the recorded one.
-    """
-    live = admission.registry.numbered(asked.number)
-    told = next((each for each in commit.answers if each.number == asked.answer), None)
-    if live is None or live.series.asking is None or told is None or told.id is None:
-        raise FailClosed(
-            f"commit {commit.sequence} of the journal asks a series that takes no queries, or holds no answer to one: "
-            "it was written by another version of the code; go back to that version"
-        )
-    try:
-        parameters = read_parameters(asked.parameters)
-        query = live.series.asking.query(parameters)
-        band = live.series.ask_band(asked.at, query, states[asked.number])
-        states[asked.number], found = ask(live.series, states[asked.number], query, noise)
-        content = live.series.told(parameters, found, band)
-        standing = AnswerCut.before(asked.at, grid)
-        body = body_of(asked.answer, told.id, told.do, standing, content, places_in(told.body))
-    except (UsageError, RejectedMessage):
-        body = b""
-    if body != told.body:
-        raise FailClosed(
-            f"asking series {live.series.name} again as in commit {commit.sequence} does not give the recorded bytes: "
-            "the journal was written by another version of the code; go back to that version"
-        )
-
-
-def _watch_again(
-    change: Watched | Unwatched,
-    commit: Commit,
-    admission: Admission,
-    states: dict[int, Any],
-    seed: bytes,
-    noise: Noise | None,
-) -> list[Coming]:
-    """Begin or end a watch as the commit did; without `noise` return it as a change that begins a tick later.
-
-    Raises:
-        FailClosed: the watch is refused now.
-    """
-    live = admission.registry.numbered(change.number)
-    try:
-        proposal = admission.watched_again(change)
-    except UsageError as refusal:
-        raise _no_watch(commit, refusal) from None
-    if noise is None:
-        until = None if live is None else live.series
-        return [Coming(change.number, proposal.columns, seed, proposal.query, until)]
-    _begin(commit, proposal.series, states, change.number, proposal.query, noise)
-    return []
-
-
-def _begin(
-    commit: Commit,
-    series: Series,
-    states: dict[int, Any],
-    number: int,
-    query: Query,
-    noise: Noise,
-) -> None:
-    """Begin or end a watch in the mechanism of a series.
-
-    Raises:
-        FailClosed: the mechanism refuses it now.
-    """
-    try:
-        states[number], _ = ask(series, states[number], query, noise)
-    except RejectedMessage as refusal:
-        raise _no_watch(commit, refusal) from None
 
 
 def _no_watch(commit: Commit, refusal: Exception) -> FailClosed:
@@ -321,44 +291,8 @@ def _no_watch(commit: Commit, refusal: Exception) -> FailClosed:
     )
 
 
-def _replay(
-    commit: Commit,
-    admission: Admission,
-    states: dict[int, Any],
-    grid: TickGrid,
-    make_noise: NoiseMaker,
-    coming: list[Coming],
-) -> None:
-    """Step every series as the commit did; after its first tick, the changes in `coming` take effect."""
-    recorded = iter(commit.releases)
-    for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
-        whole, told = np.array(row, dtype=np.int64), dict[str, bytes]()
-        until = served_until(coming)
-        for live in admission.registry.at(tick):
-            release = next(recorded)
-            states[live.number], body = step(
-                until.get(live.number, live.series), grid, states[live.number], tick, release.sequence, whole,
-                make_noise(seed, live.number),
-            )  # fmt: skip
-            told[live.series.name] = _as_recorded(body, release, live.series.name, tick)
-        for made in admission.registry.made:
-            release = next(recorded)
-            if not made.gives(release.body, grid, release.sequence, tick, told):
-                raise _other_bytes(made.name, tick)
-        for each in coming:
-            now = admission.registry.numbered(each.number)
-            if now is not None and each.query is not None:
-                noise = make_noise(each.seed, each.number)
-                _begin(commit, now.series, states, each.number, each.query, noise)
-        coming.clear()
-
-
 def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
-    """Return the recorded body, if this version or a former one writes the replayed body so.
-
-    Raises:
-        FailClosed: the replayed body is not the recorded one.
-    """
+    """Return the recorded body, if this version or a former one writes the replayed body so."""
     if not is_recorded(release.body, body):
         raise _other_bytes(name, tick)
     return release.body
@@ -382,18 +316,20 @@ async def recover(
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None if journal and sink are both empty (a first start).
 
-    `memory` is empty, and the journal is replayed into it. `due` takes durable releases that are not public and
-    returns whether they should be.
+    `memory` is empty, and the journal is replayed into it. `due` says whether releases that are not public should be.
     """
-    journal, sink, numbers = ports.journal, ports.sink, ReleaseNumbers()
+    journal, sink, answers, numbers = ports.journal, ports.sink, ports.answers, ReleaseNumbers()
     ports.progress(OPENING)
     with ports.spans("lease"):
         await journal.open()
     await sink.open()
-    head = await sink.last()
-    heads = Heads.of(head, None if ports.answers is None else await _last(ports.answers))
+    head, answer = await sink.last(), None
+    if answers is not None:
+        await answers.open()
+        answer = await answers.last()
     memories = (memory, numbers, _ReadSoFar(ports.progress, head))
     ports.progress(READING)
+    heads = Heads.of(head, answer)
     history = await read_history(journal, ports.sealer, pipeline, heads, memories)
     try:
         await journal.verify({} if history is None else history.last.positions)
@@ -406,8 +342,3 @@ async def recover(
     recovered = await _rebuild(history, admission, begun, make_noise, ports.progress)
     recovered.numbers = numbers
     return recovered
-
-
-async def _last(answers: Answers) -> bytes | None:
-    await answers.open()
-    return await answers.last()

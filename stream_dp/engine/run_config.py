@@ -20,10 +20,10 @@ _COUNT_BYTES = 9
 class RunConfig:
     """The series of the first start with their charges, on a tick grid; times in ms.
 
-    A public block has `block` ticks and waits for `hold` after its end. `parts` are fingerprints that say what
-    changed. `accepted` names a new guarantee on a source that was seen before. At most `group` ticks share a commit
-    when the engine is behind. `made` are series made of the releases of `series`. Where a tick is longer than
-    `read_again`, a created series, and a watch that begins or ends, does so with the next tick.
+    A public block has `block` ticks and waits for `hold` after its end. `parts` are fingerprints that say what changed.
+    `accepted` names a new guarantee on a source that was seen before. At most `group` ticks share a commit when the
+    engine is behind. `made` are series made of the releases of `series`. Where a tick is longer than `read_again`, a
+    created series, and a watch that begins or ends, does so with the next tick.
     """
 
     pipeline: str
@@ -59,27 +59,20 @@ class RunConfig:
         )
 
     def grid(self, origin: int) -> TickGrid:
-        """Return the tick grid from this origin."""
         return TickGrid(origin, self.step, self.horizon)
 
     def ticks_together(self, width: int, series: Iterable[Series | MadeSeries]) -> int:
-        """Return how many ticks at most share a commit, for rows of `width` entries and releases of these series.
+        """Return how many ticks at most share a commit, for rows of `width` entries and releases of `series`.
 
-        Only public values decide: a row of zeros takes as much room as any other. The rest of a commit is small
-        (dead letters, `dead_letters.DETAIL`) or there once, however many ticks it has (snapshot, pending rows).
+        Only public values decide: a row of zeros takes as much room as any other. The rest of a commit is small (dead
+        letters, `dead_letters.DETAIL`) or there once (snapshot, pending rows).
         """
-        size = _COUNT_BYTES * width + sum(each.most_bytes for each in series)
+        size = _COUNT_BYTES * width + sum(one_series.most_bytes for one_series in series)
         return max(1, min(self.group, COMMIT_BYTES // max(1, size)))
 
     def header(
-        self,
-        source: str,
-        partitions: tuple[int, ...],
-        origin: int,
-        key_id: str,
-        identity: str = "",
+        self, source: str, partitions: tuple[int, ...], origin: int, key_id: str, identity: str = ""
     ) -> Header:
-        """Return the header that begins a journal of this configuration on that source."""
         return Header(
             pipeline=self.pipeline,
             fingerprint=self.fingerprint,

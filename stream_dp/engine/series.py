@@ -1,6 +1,7 @@
-"""A series: a mechanism, the part of the row it sees, and how its answers become releases.
+"""A series: a mechanism, the part of the row it sees, and how its answers become releases; which series run when.
 
-Rules: the form of a release is that of `release`. This file knows no actor, journal or file format of the pipeline.
+Rules: the form of a release is that of `journal.release`. A change takes effect at a cut, so every tick has one list of
+series. This file knows no actor, journal or pipeline file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +10,6 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
-
-from msgspec import UNSET
 
 from stream_dp.core.mechanism import IntArray, Mechanism, Query
 from stream_dp.core.time import TickGrid
@@ -32,29 +31,29 @@ from stream_dp.journal.release import (
 )
 from stream_dp.mechanisms.serving import clipped
 
-# ---
-# A series made of other series' releases at the same tick: post-processing ([HSV] 2.14), which costs nothing.
-#
-# Rules: a body is a function of its inputs' bodies at the same tick and of public parameters; it has no mechanism,
-# row, state or noise. Its release stands after those of its inputs in the same commit, with the next numbers of the
-# sequence. Numbers are read from the bytes exactly, never as floats. This file knows no actor, journal or statistic.
-
 _HEAD_BYTES = 250
-_MADE_SERIES_ENTRY_BYTES = 90
+_MADE_ENTRY_BYTES = 90
 
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
 Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
 """Computes the fields of a part from the inputs' parts, at a tick, for the window of this name ("": no windows)."""
+_ENTRY_BYTES = 24
+_VIEW_BYTES = 80
+_TOLD_BYTES = 120
+_ENDS = {"low", "lows"}
 
 
 @dataclass(frozen=True, slots=True)
 class MadeSeries:
-    """The series `name`, made of the releases of `inputs`; `keys` and `windows` name what its releases show.
+    """The series `name`, made of the releases of `inputs` at the same tick: post-processing ([HSV] 2.14), which is
+    free.
 
-    The first of `makes` writes each part, with ends that hold with `confidence`. The other functions wrote parts in
-    earlier versions; the journals of those versions hold such releases. Where `private` is False (noise of the test
-    kit), every body says so.
+    A body is a function of its inputs' bodies and of public parameters; it has no mechanism, row, state or noise. Its
+    release stands after those of its inputs in the same commit, with the next numbers. Numbers are read exactly, never
+    as floats. The first of `makes` writes each part, with ends that hold with `confidence`; the others wrote parts in
+    earlier versions, whose releases journals hold. Where `private` is False (noise of the test kit), every body says
+    so.
     """
 
     name: str
@@ -68,98 +67,78 @@ class MadeSeries:
     @property
     def most_bytes(self) -> int:
         """The largest size of a release in bytes, roughly; public."""
-        part = sum(map(name_bytes, self.keys)) + _MADE_SERIES_ENTRY_BYTES * len(self.keys)
+        part = sum(map(name_bytes, self.keys)) + _MADE_ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + part * max(1, len(self.windows))
 
     def body(self, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]) -> bytes:
-        """Return the exact public bytes of one release; `bodies` are those of the same tick, by series.
-
-        Raises:
-            KeyError: an input has no body.
-        """
+        """Return the exact public bytes of one release; `bodies` are those of the same tick, by series."""
         return self._written(self.makes[0], grid, sequence, tick, bodies)
 
     def gives(
         self, body: bytes, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
     ) -> bool:
-        """Return whether this version or an earlier one makes `body` from the bodies of the same tick.
-
-        Raises:
-            KeyError: an input has no body.
-        """
+        """Return whether this version or an earlier one makes `body` from the bodies of the same tick."""
         written = (self._written(make, grid, sequence, tick, bodies) for make in self.makes)
-        return any(is_recorded(body, one) for one in written)
+        return any(is_recorded(body, form) for form in written)
 
     def _written(
         self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
     ) -> bytes:
-        said = [read_exactly(bodies[name]) for name in self.inputs]
-        released = Released(
-            v=VERSION,
-            sequence=sequence,
-            series=self.name,
-            tick=tick,
-            end=grid.end_text(tick),
-            **self._content(make, tick, said),
-            confidence=self.confidence,
-            not_private=not self.private,
-        )
-        return write(released)
-
-    def _content(self, make: Make, tick: int, said: Sequence[Part]) -> Mapping[str, Any]:
+        inputs = [read_exactly(bodies[name]) for name in self.inputs]
         if not self.windows:
-            return make(tick, "", said)
-        parts = {name: [each["windows"][name] for each in said] for name in self.windows}
-        return {"windows": {name: WindowPart(**make(tick, name, of)) for name, of in parts.items()}}
+            return _written(self, grid, sequence, tick, make(tick, "", inputs))
+        windows = {}
+        for name in self.windows:
+            parts = [content["windows"][name] for content in inputs]
+            windows[name] = WindowPart(**make(tick, name, parts))
+        return _written(self, grid, sequence, tick, {"windows": windows})
 
 
 def with_made(
     releases: Sequence[Release], made: Sequence[MadeSeries], grid: TickGrid
 ) -> tuple[Release, ...]:
     """Return the releases of one tick, followed by those of the series made of them."""
-    if not made:
-        return tuple(releases)
-    bodies = {each.series: each.body for each in releases}
-    last = releases[-1]
-    numbered = enumerate(made, start=last.sequence + 1)
-    return (
-        *releases,
-        *(
-            Release(number, one.name, last.tick, one.body(grid, number, last.tick, bodies))
-            for number, one in numbered
-        ),
+    every = list(releases)
+    bodies = {release.series: release.body for release in releases}
+    for series in made:
+        number, tick = every[-1].sequence + 1, every[-1].tick
+        every.append(Release(number, series.name, tick, series.body(grid, number, tick, bodies)))
+    return tuple(every)
+
+
+def _written(
+    series: "MadeSeries | Series", grid: TickGrid, sequence: int, tick: int, fields: Mapping[str, Any]
+) -> bytes:  # fmt: skip
+    released = Released(
+        v=VERSION,
+        sequence=sequence,
+        series=series.name,
+        tick=tick,
+        end=grid.end_text(tick),
+        **fields,
+        confidence=series.confidence,
+        not_private=not series.private,
     )
-
-
-_ENTRY_BYTES = 24
-_VIEW_BYTES = 80
-_TOLD_BYTES = 120
-_ENDS = {"low", "lows"}
+    return write(released)
 
 
 class Asking(Protocol):
     """The queries that a series' mechanism takes between two ticks; implemented by its statistic."""
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
-        """Return the mechanism's query for these parameters; its meaning depends on them and the series alone.
+        """Return the mechanism's query; its meaning depends on the parameters and the series alone.
 
-        Raises:
-            UsageError: the mechanism takes no such parameters; every problem is named with its key, never with a
-                value.
+        Raises `UsageError`; every problem is named with its key, never with a value.
         """
-        ...
 
     def begins(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the first tick of what these parameters ask about; None if it is as old as its series."""
-        ...
 
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
         """Return the content of the answer: plain public values."""
-        ...
 
     def answered(self, content: Mapping[str, Any], at: int) -> "Asking":
         """Return this object once `content`, answered at the cut before tick `at`, is public and known."""
-        ...
 
 
 Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
@@ -192,25 +171,24 @@ class SeriesView:
         if self.tell is None:
             counts = answer if signed else clipped(answer)
             return part(self.keys, counts, self.band(tick, state), unit)
-        told = self.tell(self.keys, answer, tick, state)
-        return WindowPart(**_with_band(told, lambda: self.band(tick, state)))
+        fields = self.tell(self.keys, answer, tick, state)
+        return WindowPart(**_with_band(fields, lambda: self.band(tick, state)))
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """A mechanism, the slice `rows` of the tick row that it sees, and how its answers become releases.
 
-    `keys` names the entries of its answer ("" for a scalar), or, where `tell` names one entry, the names it may
-    choose from. `shape` is the shape of its releases. `band(tick, state)` is the half-width that holds with
-    `confidence`; it may look at the public part of the state only. Where `private` is False (noise of the test
-    kit), every body says so. Without `asking` every query is answered from the last release. `counts_band` is the
-    half-width of the counts that stand beside flags (None: there are none). With `views`, the answer holds the
-    entries of one view after the other, and each view has its own band; `keys` are then those of a view.
-    `ask_band(tick, query, state)` is the half-width of the answer to a query at the cut before a tick, from the
-    public part of the state before the query. `askers` are the analysts who may ask the mechanism, beside the
-    operator and the analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an answer; `signed`:
-    true values may be below 0; `amounts`: its rows hold sums of units, not counts. `tell` and `told_bytes` are
-    those of a series without views.
+    `keys` names the entries of its answer ("" for a scalar), or, where `tell` names one entry, the names it may choose
+    from. `band(tick, state)` is the half-width that holds with `confidence`; it may look at the public part of the
+    state only. Where `private` is False (noise of the test kit), every body says so. Without `asking` every query is
+    answered from the last release. `counts_band` is the half-width of the counts that stand beside flags (None: there
+    are none). With `views`, the answer holds the entries of one view after the other, and each view has its own band;
+    `keys` are then those of a view. `ask_band(tick, query, state)` is the half-width of the answer to a query at the
+    cut before a tick, from the public part of the state before the query. `askers` are the analysts who may ask the
+    mechanism, beside the operator and the analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an
+    answer; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts. `tell` and
+    `told_bytes` are those of a series without views.
     """
 
     name: str
@@ -234,7 +212,6 @@ class Series:
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The names of its windows, in order."""
         return tuple(view.name for view in self.views)
 
     @property
@@ -254,43 +231,24 @@ class Series:
     def told(
         self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
     ) -> dict[str, Any]:
-        """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units).
-
-        Raises:
-            ValueError: its mechanism takes no queries.
-        """
+        """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units)."""
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
         marked = {} if self.private else {"not_private": True}
-        told = self.asking.content(parameters, answer)
+        content = self.asking.content(parameters, answer)
         sure: dict[str, Any] = {}
         if band is not None:
             sure = {"band": told_number(band, self.unit), "confidence": self.confidence}
-        return {"series": self.name, **told, **sure, **marked}
+        return {"series": self.name, **content, **sure, **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
-        """Return the exact public bytes of one release.
-
-        No count, and no sum that is not signed, is below 0 in it.
-        """
-        counted: Any = (
-            UNSET if self.counts_band is None else told_number(self.counts_band, self.unit)
-        )
-        released = Released(
-            v=VERSION,
-            sequence=sequence,
-            series=self.name,
-            tick=tick,
-            end=grid.end_text(tick),
-            **self._content(tick, state, answer),
-            counts_band=counted,
-            confidence=self.confidence,
-            not_private=not self.private,
-        )
-        return write(released)
+        """Return the exact public bytes of one release; no count, and no sum that is not signed, is below 0 in it."""
+        fields = self._content(tick, state, answer)
+        if self.counts_band is not None:
+            fields["counts_band"] = told_number(self.counts_band, self.unit)
+        return _written(self, grid, sequence, tick, fields)
 
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
-        """Return the answer's fields with their band, or those of every view."""
         if not self.views:
 
             def band() -> int | Decimal:
@@ -311,16 +269,13 @@ class Series:
 
 
 def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
-    """Return how many bytes entries of these names take in a release, roughly and at most.
-
-    `counted`: a count stands beside each entry.
-    """
+    """Return how many bytes entries of these names take in a release at most; `counted`: a count stands beside each."""
     return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
-def _with_band(told: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
+def _with_band(fields: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
     """Add the band, unless the fields have ends of their own; it is computed only when it is needed."""
-    return dict(told) if told.keys() & _ENDS else {**told, "band": band()}
+    return dict(fields) if fields.keys() & _ENDS else {**fields, "band": band()}
 
 
 def _view_bytes(view: SeriesView) -> int:
@@ -330,21 +285,9 @@ def _view_bytes(view: SeriesView) -> int:
     return _VIEW_BYTES + sum(map(name_bytes, view.keys)) + entry * len(view.keys)
 
 
-# ---
-# Which series runs at which tick: those of the first start, and those created and halted since.
-#
-# Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. A series
-# made of others' releases has no number; neither it nor its inputs are ever halted. This file knows no state, actor
-# or journal.
-
-
 @dataclass(frozen=True, slots=True)
 class LiveSeries:
-    """A series that runs, as mechanism `number`, on ticks from `start` on.
-
-    `created` is True for series created while the engine runs (the live series of the documentation), and False for
-    those of the first start.
-    """
+    """A series that runs, as mechanism `number`, on ticks from `start` on; `created` while the engine ran."""
 
     number: int
     series: Series
@@ -353,7 +296,11 @@ class LiveSeries:
 
 
 class Registry:
-    """All running series, in the order of their numbers; `made` are made of the releases of the `first` ones."""
+    """All running series, in the order of their numbers, which are never used twice.
+
+    `made` are made of the releases of the `first` ones; they have no number, and neither they nor their inputs are
+    halted.
+    """
 
     def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
         self.made = tuple(made)
@@ -363,11 +310,10 @@ class Registry:
 
     @property
     def live(self) -> tuple[LiveSeries, ...]:
-        """The series that have not been halted."""
         return tuple(self._live.values())
 
     def at(self, tick: int) -> tuple[LiveSeries, ...]:
-        """Return the series that have not been halted and see this tick."""
+        """Return the running series that see this tick."""
         return tuple(live for live in self._live.values() if live.start <= tick)
 
     @property
@@ -376,7 +322,6 @@ class Registry:
         return (*(live.series for live in self._live.values()), *self.made)
 
     def numbered(self, number: int) -> LiveSeries | None:
-        """Return the series of this number; None if it does not run."""
         return self._live.get(number)
 
     def named(self, name: str) -> LiveSeries | None:
@@ -384,20 +329,14 @@ class Registry:
         return self._live.get(self._numbers.get(name, -1))
 
     def made_named(self, name: str) -> MadeSeries | None:
-        """Return the made series of this name; None if there is none."""
-        return next((each for each in self.made if each.name == name), None)
+        return next((series for series in self.made if series.name == name), None)
 
     @property
     def next_number(self) -> int:
-        """The number of the next series to be created."""
         return self._next
 
     def add(self, number: int, series: Series, start: int) -> LiveSeries:
-        """Add a series that sees ticks from `start` on, and return it.
-
-        Raises:
-            ValueError: `number` is not the next number.
-        """
+        """Add a series that sees ticks from `start` on, under the next number."""
         if number != self._next:
             raise ValueError(f"the next series has number {self._next}, not {number}")
         self._next += 1
@@ -406,16 +345,11 @@ class Registry:
         return self._live[number]
 
     def change(self, number: int, series: Series) -> LiveSeries:
-        """Replace a running series from this cut on, and return it."""
         live = self._live[number] = replace(self._live[number], series=series)
         return live
 
     def remove(self, number: int) -> LiveSeries:
-        """Halt a series at this cut, and return it.
-
-        Raises:
-            UnknownMechanism: it does not run.
-        """
+        """Halt a series at this cut, and return it; raise `UnknownMechanism` if it does not run."""
         if number not in self._live:
             raise UnknownMechanism(f"no series with number {number} runs")
         del self._numbers[self._live[number].series.name]

@@ -1,9 +1,10 @@
 """From batches to closed ticks: which rows a tick holds and where its cut lies.
 
-A tick closes in a partition at that partition's mark, and closes when it has closed in all of them. What a record
-adds, and to which tick, depends on that record and on the marks before it in its own partition, never on when
-it was read. The cut carries everything read before it: the closed row, rows of ticks still open, dead letters
-and late records. Sans I/O: this file knows no source, clock or journal.
+A tick closes in a partition at that partition's mark, and closes when it has closed in all of them. What a record adds,
+and to which tick, depends on that record and on the marks before it in its own partition, never on when it was read.
+The cut carries everything read before it: the closed row, rows of ticks still open, dead letters and late records. Rows
+are private; open ones are dense, or sparse where they are wide and have few entries that are not 0: that changes
+nothing but room and time. A row that was handed out is never written to. Sans I/O: no source, clock or journal.
 """
 
 import sys
@@ -16,21 +17,16 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.identifiers import ByColumn, Came
-from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behind, Behinds
+from stream_dp.engine.identifiers import Arrivals, ByColumn
+from stream_dp.engine.ports import Batch, Behind, Behinds
 from stream_dp.engine.user_table import Used
 from stream_dp.journal.dead_letters import DeadLetters, Span
-
-# ---
-# Rows of ticks that are still open: dense, or sparse where they are wide and have few entries that are not 0.
-#
-# Rules: the form of a row changes nothing but room and time. A row that was handed out is never written to. Rows are
-# private.
 
 NARROW = 1024
 """The largest number of entries of a row that is always dense: 8 kB."""
 _SHARE = 4  # a row is dense if more than one in 4 entries is not 0
 _FEW = 1 << 12
+_ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
 
 
 class ThinRow(NamedTuple):
@@ -50,7 +46,6 @@ Row: TypeAlias = IntArray | ThinRow
 
 
 def thin(row: Row) -> ThinRow:
-    """Return a row in sparse form."""
     if isinstance(row, ThinRow):
         return row
     columns = np.flatnonzero(row)
@@ -58,20 +53,20 @@ def thin(row: Row) -> ThinRow:
 
 
 def dense(row: Row, width: int) -> IntArray:
-    """Return a row in dense form with `width` entries, dropping entries beyond; such a row is returned itself."""
+    """Return a row with `width` entries, dropping entries beyond; a dense row of that width is returned itself."""
     if not isinstance(row, ThinRow) and len(row) == width:
         return row
     columns, counts = thin(row)
     kept = columns < width
-    found: IntArray = np.zeros(width, dtype=np.int64)
-    found[columns[kept]] = counts[kept]
-    return found
+    wide: IntArray = np.zeros(width, dtype=np.int64)
+    wide[columns[kept]] = counts[kept]
+    return wide
 
 
 def of_entries(entries: dict[int, int]) -> Row:
     """Return the row of these counts by column, as narrow as possible."""
     columns = np.array(sorted(entries), dtype=np.int64)
-    counts = np.array([entries[each] for each in columns.tolist()], dtype=np.int64)
+    counts = np.array([entries[column] for column in columns.tolist()], dtype=np.int64)
     row = ThinRow(columns, counts)
     width = int(columns[-1]) + 1 if len(columns) else 0
     return dense(row, width) if width <= NARROW else row
@@ -82,9 +77,9 @@ def without(row: Row, columns: slice) -> Row:
     if isinstance(row, ThinRow):
         kept = (row.columns < columns.start) | (row.columns >= columns.stop)
         return ThinRow(row.columns[kept], row.counts[kept])
-    found = row.copy()
-    found[columns] = 0
-    return found
+    changed = row.copy()
+    changed[columns] = 0
+    return changed
 
 
 def together(cells: IntArray, counts: IntArray) -> ThinRow:
@@ -118,9 +113,9 @@ class OpenRow:
         elif not isinstance(row, ThinRow) and (roomy or self._is_dense(row)):
             self._open(row.copy())
         else:
-            found = thin(row)
-            self._parts.append(found)
-            self._held += len(found.columns)
+            part = thin(row)
+            self._parts.append(part)
+            self._held += len(part.columns)
             if self._held > self._bound:
                 self._merge()
 
@@ -133,10 +128,10 @@ class OpenRow:
         """Return the counts as a row; nothing may be added afterwards."""
         if self._dense is None and len(self._parts) != 1:
             self._merge()
-        found: Row = self._parts[0] if self._dense is None else self._dense
-        for each in found if isinstance(found, ThinRow) else (found,):
-            each.flags.writeable = False
-        return found
+        row: Row = self._parts[0] if self._dense is None else self._dense
+        for array in row if isinstance(row, ThinRow) else (row,):
+            array.flags.writeable = False
+        return row
 
     def _is_dense(self, row: IntArray) -> bool:
         return self._width <= NARROW or int(np.count_nonzero(row)) * _SHARE > self._width
@@ -160,33 +155,29 @@ class OpenRow:
         none: IntArray = np.zeros(0, dtype=np.int64)
         cells = np.concatenate([none, *(part.columns for part in self._parts)])
         counts = np.concatenate([none, *(part.counts for part in self._parts)])
-        one = together(cells, counts)
-        self._held, self._bound = len(one.columns), 2 * len(one.columns) + _FEW
-        self._parts = [one]
+        merged = together(cells, counts)
+        self._held, self._bound = len(merged.columns), 2 * len(merged.columns) + _FEW
+        self._parts = [merged]
         if self._held * _SHARE > self._width:
             self._open(np.zeros(self._width, dtype=np.int64))
 
 
-def added(rows: Sequence[Row], width: int) -> Row:
+def total(rows: Sequence[Row], width: int) -> Row:
     """Return the sum of rows; a single row is returned itself."""
     if len(rows) == 1:
         return rows[0]
-    found = OpenRow(width)
+    summed = OpenRow(width)
     for row in rows:
-        found.add(row)
-    return found.row()
+        summed.add(row)
+    return summed.row()
 
 
 NO_ENTRY = of_entries({})
-_ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
 
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds by tick: rows (`tick_rows.Row`) and numbers of records; and the refused spans, `dead`.
-
-    `arrived` holds, by tick, the identifiers for columns that count identifiers.
-    """
+    """What a batch adds by tick: rows, numbers of records, and `arrived` identifiers; and the refused spans, `dead`."""
 
     rows: dict[int, Any]
     dead: Sequence[Span]
@@ -200,15 +191,12 @@ class Router(Protocol):
     @property
     def width(self) -> int:
         """The number of entries of a row."""
-        ...
 
     def decode(self, batch: Batch) -> Batch:
         """Return the batch with its decoded payloads, for the guard and for `route`."""
-        ...
 
     def route(self, batch: Batch) -> Routed:
         """Route one batch; decode it first if nobody has."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -236,19 +224,16 @@ class Cut:
     ) -> "Cut":
         """Return a cut whose pending rows are `sparse`, each as narrow as possible (`opened` widens them)."""
         pending = {tick: of_entries(dict(counts)) for tick, counts in sparse.items()}
-        open_there = {n: Behind(*one) for n, one in behind.items()}
+        open_there = {partition: Behind(*part) for partition, part in behind.items()}
         return cls(next_tick, positions, marks, pending, open_there)
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
-        """The entries of the pending rows that are not 0, by tick and column.
-
-        Their number is bounded by the records.
-        """
-        found = {tick: thin(row) for tick, row in self.pending.items()}
+        """The entries of the pending rows that are not 0, by tick and column; the records bound their number."""
+        rows = {tick: thin(row) for tick, row in self.pending.items()}
         return {
             tick: dict(zip(row.columns.tolist(), row.counts.tolist(), strict=True))
-            for tick, row in found.items()
+            for tick, row in rows.items()
         }
 
     def opened(self, width: int, fresh: slice) -> "Cut":
@@ -268,11 +253,10 @@ class Cut:
 class ClosedTick:
     """A tick at its cut: reading continues at `positions`; `pending` has rows of later ticks, read before the cut.
 
-    Several ticks share these rows, so nobody can write to them: the assembler makes new ones. `marks` are the last
-    marks before `positions`; a mark that skipped ahead is beyond `tick`. `used` is what the records since the last
-    cut used of their users' caps, and `capped` how many records did not count. `arrived` are the tick's
-    identifiers, before anybody has checked which of them came earlier. `arriving` are the identifiers of later
-    ticks that came for the first time since the last cut.
+    Several ticks share these rows, so nobody can write to them. `marks` are the last marks before `positions`; a mark
+    that skipped ahead is beyond `tick`. `used` is what the records since the last cut used of their users' caps, and
+    `capped` how many records did not count. `arrived` are the tick's identifiers, before anybody has checked which of
+    them came earlier; `arriving` those of later ticks that came for the first time since the last cut.
     """
 
     tick: int
@@ -291,7 +275,6 @@ class ClosedTick:
 
     @property
     def cut(self) -> Cut:
-        """The cut at which the tick ended, without identifiers."""
         return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
 
 
@@ -318,8 +301,6 @@ class _Later(Mapping[int, Row]):
 
 @dataclass(slots=True, repr=False)
 class _Segment:
-    """What a partition holds between two of its marks."""
-
     rows: dict[int, OpenRow] = field(default_factory=dict)
     dead: DeadLetters = field(default_factory=DeadLetters)
     late: int = 0
@@ -329,7 +310,7 @@ class _Segment:
     behind: Behind | None = None
     used: list[Used] = field(default_factory=list)
     capped: int = 0
-    arrived: dict[int, Came] = field(default_factory=dict)
+    arrived: dict[int, Arrivals] = field(default_factory=dict)
 
 
 @dataclass(slots=True, repr=False)
@@ -350,43 +331,21 @@ class TickAssembler:
     `next_tick` is the first tick not yet closed; `pending`, `positions` and `marks` are those of the last commit.
     """
 
-    def __init__(
-        self,
-        partitions: Sequence[int],
-        width: int,
-        next_tick: int = 0,
-        pending: Mapping[int, Row] | None = None,
-        positions: Mapping[int, int] | None = None,
-        marks: Mapping[int, int] | None = None,
-        behind: Behinds = NOTHING_BEHIND,
-        arriving: Mapping[int, ByColumn] | None = None,
-    ) -> None:
-        known, passed, open_there = positions or {}, marks or {}, behind
+    def __init__(self, partitions: Sequence[int], width: int, cut: Cut | None = None) -> None:
+        cut = cut or Cut()
         self._partitions: dict[int, _Partition] = {}
         for number in partitions:
-            mark = passed.get(number, next_tick - 1)
-            self._partitions[number] = _Partition(
-                mark, mark, known.get(number), open_there.get(number)
-            )
+            mark, at = cut.marks.get(number, cut.next_tick - 1), cut.positions.get(number)
+            self._partitions[number] = _Partition(mark, mark, at, cut.behind.get(number))
         self._width = width
-        self._next = next_tick
-        self._merged: dict[int, Row] = dict(pending or {})
+        self._next = cut.next_tick
+        self._merged: dict[int, Row] = dict(cut.pending)
         self._shared: dict[int, Row] | None = None
-        self._arrived = {tick: Came(found) for tick, found in (arriving or {}).items()}
+        self._arrived = {tick: Arrivals(known) for tick, known in cut.arriving.items()}
         self._grown: set[int] = set()
         self._dead = DeadLetters()
-        self._late = 0
-        self._records = 0
+        self._late = self._records = self._capped = 0
         self._used: list[Used] = []
-        self._capped = 0
-
-    @classmethod
-    def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
-        """Return an assembler that continues behind this cut."""
-        return cls(
-            partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind,
-            cut.arriving,
-        )  # fmt: skip
 
     def passed(self, partition: int) -> int:
         """Return the last tick that is over in a partition: records of ticks up to it are late."""
@@ -394,10 +353,7 @@ class TickAssembler:
         return self._next - 1 if known is None else known.marked
 
     def add(self, batch: Batch, routed: Routed) -> None:
-        """Add a routed batch, with its mark and its uses of caps.
-
-        A batch of an unknown partition adds the partition.
-        """
+        """Add a routed batch, with its mark and its uses of caps; an unknown partition is added."""
         partition = self._partitions.get(batch.partition)
         if partition is None:
             over = self._next - 1
@@ -411,19 +367,16 @@ class TickAssembler:
                     segment.rows[tick] = OpenRow(self._width)
                 roomy = len(segment.rows) * self._width <= _ROOM
                 segment.rows[tick].add(row, roomy=roomy)
-        for tick, found in chain(routed.arrived.items(), batch.users.items()):
+        for tick, columns in chain(routed.arrived.items(), batch.users.items()):
             if tick > partition.marked:
-                segment.arrived.setdefault(tick, Came()).add(found)
+                segment.arrived.setdefault(tick, Arrivals()).add(columns)
         segment.records += sum(routed.records.values())
         segment.dead.add(batch.partition, routed.dead)
         segment.used += batch.used
         segment.capped += batch.capped
         if batch.mark is not None and batch.mark > partition.marked:
-            segment.mark, segment.position, segment.behind = (
-                batch.mark,
-                batch.position,
-                batch.behind,
-            )
+            segment.mark, segment.position = batch.mark, batch.position
+            segment.behind = batch.behind
             if len(partition.closed) * self._width > _ROOM:
                 _shrink(segment.rows.values())
             partition.closed.append(segment)
@@ -446,42 +399,32 @@ class TickAssembler:
             self._shared = dict(self._merged)
         row = dense(self._merged.pop(tick, NO_ENTRY), self._width)
         row.flags.writeable = False
-        arrived = self._arrived.pop(tick, Came()).once()
-        arriving = {each: self._arrived[each].fresh() for each in sorted(self._grown - {tick})}
+        arrived = self._arrived.pop(tick, Arrivals()).once()
+        arriving = {later: self._arrived[later].fresh() for later in sorted(self._grown - {tick})}
         self._grown.clear()
-        dead, late, records = self._dead, self._late, self._records
-        self._dead, self._late, self._records = DeadLetters(), 0, 0
-        used, capped = self._used, self._capped
-        self._used, self._capped = [], 0
-        return ClosedTick(
-            tick,
-            row,
+        closed = ClosedTick(
+            tick, row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
             {n: p.cut for n, p in self._partitions.items()},
-            _Later(self._shared, tick),
-            dead,
-            late,
-            records,
+            _Later(self._shared, tick), self._dead, self._late, self._records,
             {n: p.behind for n, p in self._partitions.items() if p.behind is not None},
-            used,
-            capped,
-            arrived,
-            {each: found for each, found in arriving.items() if found},
-        )
+            self._used, self._capped, arrived,
+            {later: fresh for later, fresh in arriving.items() if fresh},
+        )  # fmt: skip
+        self._dead, self._used = DeadLetters(), []
+        self._late = self._records = self._capped = 0
+        return closed
 
     def _take(self, partition: _Partition, segment: _Segment, closing: int) -> None:
-        partition.cut, partition.position, partition.behind = (
-            segment.mark,
-            segment.position,
-            segment.behind,
-        )
+        partition.cut, partition.position = segment.mark, segment.position
+        partition.behind = segment.behind
         self._shared = None if segment.rows else self._shared
-        _shrink(found for tick, found in segment.rows.items() if tick > closing)
-        for tick, found in segment.rows.items():
-            row, present = found.row(), self._merged.get(tick)
-            self._merged[tick] = row if present is None else added((present, row), self._width)
-        for tick, came in segment.arrived.items():
-            self._arrived.setdefault(tick, Came()).add(came.once())
+        _shrink(added for tick, added in segment.rows.items() if tick > closing)
+        for tick, added in segment.rows.items():
+            row, present = added.row(), self._merged.get(tick)
+            self._merged[tick] = row if present is None else total((present, row), self._width)
+        for tick, arrivals in segment.arrived.items():
+            self._arrived.setdefault(tick, Arrivals()).add(arrivals.once())
             self._grown.add(tick)
         self._dead.merge(segment.dead)
         self._late += segment.late

@@ -1,11 +1,12 @@
 """The reader: source -> decoder -> guard -> router -> ticks, beside the commits, and again where a series was created.
 
-Rules: the bounded inbox makes it wait. What it has read is not durable and can be read again at any time. This file
-knows no actor and no journal.
+Rules: the bounded inbox makes it wait. What it has read is not durable and can be read again at any time. A guard
+decides by a record's user, by that user's own records and by public values. This file knows no actor and no journal.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
@@ -13,35 +14,24 @@ from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
 from stream_dp.engine.user_memory import Memories, UserMemory
 
-# ---
-# The guard between the source and the rows: which records of a batch count at all.
-#
-# Rules: a guard decides by a record's user, by that user's own records and by public values. Its memory stands at the
-# cut. This file knows no field and no hash.
-
 
 class RecordGuard(Protocol):
     """Decides which records count; nothing that a payload holds raises."""
 
     @property
-    def memory(self) -> UserMemory:
-        """The guard's memory of users."""
-        ...
+    def memory(self) -> UserMemory: ...
 
     def begin(self, partitions: Sequence[int]) -> None:
         """Start to guard a source that had these partitions at the first start.
 
-        Raises:
-            UsageError: it cannot tell which partition holds a user's records.
+        Raises `UsageError` if it cannot tell which partition holds a user's records.
         """
-        ...
 
     def admit(self, batch: Batch, passed: int) -> Batch:
         """Return the batch without records that do not count, and with the cap that the others use.
 
         The ticks up to `passed` are over in the batch's partition, so their records are late.
         """
-        ...
 
 
 class EveryRecord:
@@ -54,58 +44,44 @@ class EveryRecord:
         """Do nothing."""
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Return the batch unchanged."""
         return batch
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Reader:
     """Reads `source` from a cut on and puts closed ticks into `inbox`, at most `group` at a time."""
 
-    def __init__(
-        self,
-        source: Source,
-        guard: RecordGuard,
-        router: Router,
-        partitions: Sequence[int],
-        inbox: Inbox,
-        memories: Memories,
-        tasks: asyncio.TaskGroup,
-        group: Callable[[], int],
-    ) -> None:
-        self._source = source
-        self._guard = guard
-        self._router = router
-        self._partitions = partitions
-        self._inbox = inbox
-        self._memories = memories
-        self._tasks = tasks
-        self._group = group
-        self._task: asyncio.Task[None] | None = None
+    source: Source
+    guard: RecordGuard
+    router: Router
+    partitions: Sequence[int]
+    inbox: Inbox
+    memories: Memories
+    tasks: asyncio.TaskGroup
+    group: Callable[[], int]
+    _task: asyncio.Task[None] | None = None
 
     @property
     def width(self) -> int:
-        """The number of entries of a row."""
-        return self._router.width
+        return self.router.width
 
     def begin(self, cut: Cut) -> None:
         """Start reading behind this cut, where the source stands."""
-        cut = self._memories.rewind(cut)
-        ticks = TickAssembler.at(cut, self._partitions, self.width)
-        self._task = self._tasks.create_task(self._gather(ticks, self._group()))
+        ticks = TickAssembler(self.partitions, self.width, self.memories.rewind(cut))
+        self._task = self.tasks.create_task(self._gather(ticks, self.group()))
 
     async def forget(self) -> None:
         """Stop reading, and drop what was read behind the cut."""
         await self.end()
-        self._inbox.drop_ticks()
+        self.inbox.drop_ticks()
 
     async def again(self, cut: Cut) -> None:
         """Drop what was read behind this cut and read it again."""
         await self.forget()
-        await self._source.seek(cut.positions, cut.behind)
+        await self.source.seek(cut.positions, cut.behind)
         self.begin(cut)
 
     async def end(self) -> None:
-        """Stop reading."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -116,11 +92,11 @@ class Reader:
         while True:
             for batch in batches:
                 passed = ticks.passed(batch.partition)
-                admitted = self._guard.admit(self._router.decode(batch), passed)
-                ticks.add(admitted, self._router.route(admitted))
+                admitted = self.guard.admit(self.router.decode(batch), passed)
+                ticks.add(admitted, self.router.route(admitted))
                 await asyncio.sleep(0)  # let other tasks run after each batch
             while closed := ticks.closed(group):
-                await self._inbox.put(closed)
-            if not (batches := await self._source.read()):
+                await self.inbox.put(closed)
+            if not (batches := await self.source.read()):
                 break
-        await self._inbox.put([])
+        await self.inbox.put([])

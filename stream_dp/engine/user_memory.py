@@ -1,18 +1,20 @@
-"""The memories of identifiers: those in ticks that are still open, and those that came earlier in their window.
+"""What an engine remembers beside the states of its mechanisms, and a journal restores: keyed hashes (private).
 
-Rules: identifiers of ticks that are still open are kept as sets by tick and column. A commit holds the identifiers
-that its own cut added. So the chain of commits holds each identifier of a tick and column once, however long the
-tick stays open; the commit with the tick drops them. Ticks are counted in order, at the cut, so a count depends on
-the identifiers of its tick and of the earlier ticks of its public window, and on nothing else: not on partitions,
-batches or the order within a tick. A window is forgotten when its last tick has closed and for no other reason:
-neither other identifiers nor want of room evict it. Snapshots repeat nothing: a start reads the chain from its
-first commit on. Private: keyed hashes, in sealed commits.
+`Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
+the identifiers that came earlier in their window. `OpenIdentifiers`: those of ticks that are still open.
+
+Rules: a memory stands at the cut. A commit holds, in its `parts` under the memory's kind, what its ticks, or the
+messages before it, added to the memory. A start replays all commits in order, from the first one on, which gives the
+memory of an uninterrupted run. Records read behind the cut leave no trace: `rewind` removes them before they are read
+again. A window is forgotten when its last tick has closed and for no other reason: neither other users nor want of
+room evict it. A count depends on the identifiers of its tick and of the earlier ticks of its window, not on
+partitions, batches or the order within a tick.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,19 +22,15 @@ from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.history import Remembering
-from stream_dp.engine.identifiers import ByColumn, Came, read_identifiers, write_identifiers
+from stream_dp.engine.identifiers import Arrivals, ByColumn, read_identifiers, write_identifiers
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, part
 
-# ---
-# What an engine remembers beside the states of its mechanisms, and a journal restores: one class for each kind.
-#
-# Rules: a memory stands at the cut. A commit holds what its ticks, or the messages before it, added to the memory. A
-# start replays all commits in order, which gives the memory of an uninterrupted run. Records read behind the cut
-# leave no trace: `rewind` removes them before they are read again. A new kind of memory is a class and its place in
-# the engine's list.
+_BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
+_BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
+_ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class Memory(Remembering, Protocol):
@@ -46,11 +44,9 @@ class Memory(Remembering, Protocol):
 
         Return the ticks with rows as they count, and this memory's part of the commit (None: nothing was added).
         """
-        ...
 
     def rewind(self, cut: Cut) -> Cut:
         """Forget records read behind the cut; return the cut with what this memory knows of open ticks."""
-        ...
 
 
 class Memories:
@@ -84,27 +80,17 @@ class Memories:
         return ticks, parts
 
     def rewind(self, cut: Cut) -> Cut:
-        """See `Memory`."""
         for memory in self._memories:
             cut = memory.rewind(cut)
         return cut
 
 
-# ---
-# The memory of the guard for users: how many events of each user count in each public window.
-#
-# Rules: events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or
-# they are given back when reading begins again at the cut. So the memory at the cut holds what the commits have
-# recorded, and the journal restores it. A window is forgotten when its last tick has closed and for no other reason:
-# neither other users nor want of room evict it. Private: hashes and numbers are in sealed commits only.
-
-_BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
-_BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
-_ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
-
-
 class UserMemory:
-    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever)."""
+    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever).
+
+    Events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or they
+    are given back when reading begins again at the cut.
+    """
 
     kind: ClassVar[str] = "users"
 
@@ -118,7 +104,6 @@ class UserMemory:
 
     @property
     def size(self) -> int:
-        """The size of its table in bytes (private)."""
         return self._table.size
 
     def windows(self, ticks: IntArray) -> IntArray:
@@ -138,14 +123,12 @@ class UserMemory:
         return kept, used
 
     def rewind(self, cut: Cut) -> Cut:
-        """Forget events read behind the cut, and return the cut."""
         for used in self._pending.values():
             self._table.give_back(used.counted.since(self._open))
         self._pending.clear()
         return cut
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
-        """See `Memory`."""
         if not ticks:
             return ticks, None
         taken = chain.from_iterable(closed.used for closed in ticks)
@@ -153,10 +136,7 @@ class UserMemory:
         return ticks, part(used) if used else None
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
-        """Move on to the cut before `next_tick`, whose ticks took these events; return what the commit records.
-
-        Windows that are over are not recorded.
-        """
+        """Move to the cut before `next_tick`, whose ticks took these events; return what the commit records."""
         parts = []
         for used in taken:
             del self._pending[used.number]
@@ -165,15 +145,10 @@ class UserMemory:
         return _written(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
-        """Add what a commit recorded.
-
-        Raises:
-            FailClosed: this guard has not written the entries.
-        """
         self.recall(_read_part(_BY_WINDOW, commit, self.kind), commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
-        """Add the entries that a commit recorded for this memory, by window; raises like `replay`."""
+        """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
         for window, entries in recorded.items():
             if not self._table.add(_read(window, entries, commit.sequence), self._cap):
                 raise _foreign(commit.sequence)
@@ -181,11 +156,9 @@ class UserMemory:
             self._forget(commit.ticks[-1] + 1)
 
     def content(self) -> dict[int, bytes]:
-        """Return all entries, in the form of commits (private)."""
         return _written(self._table.items())
 
     def _forget(self, next_tick: int) -> None:
-        """Forget the windows whose last tick lies before `next_tick`."""
         if self._window is not None and next_tick // self._window > self._open:
             self._open = next_tick // self._window
             self._table.forget(self._open)
@@ -201,9 +174,9 @@ def _written(counted: Counted) -> dict[int, bytes]:
     entries = np.empty(int(begins.sum()), _ENTRY)
     entries["high"], entries["low"] = users[begins].T
     entries["events"] = np.add.reduceat(events, np.flatnonzero(begins)) if len(users) else events
-    found, ends = np.unique(windows[begins], return_index=True)
+    numbers, ends = np.unique(windows[begins], return_index=True)
     parts = np.split(entries, ends[1:])
-    return {window: part.tobytes() for window, part in zip(found.tolist(), parts, strict=False)}
+    return {window: part.tobytes() for window, part in zip(numbers.tolist(), parts, strict=False)}
 
 
 def _read(window: int, entries: bytes, sequence: int) -> Counted:
@@ -235,14 +208,11 @@ def _foreign(sequence: int) -> FailClosed:
 
 
 Recorded = dict[int, dict[int, bytes]]
-"""Identifiers that a commit records, each with one event: by column and window, in the form of `user_memory`."""
+"""Identifiers that a commit records, each with one event: by column and window, in the form of `UserMemory`."""
 
 
 class SeenMemory:
-    """The identifiers that each column has counted in its window.
-
-    `windows` maps a column to the length of its window in ticks (None: for ever).
-    """
+    """The identifiers that each column has counted in its window of so many ticks (None: for ever)."""
 
     kind: ClassVar[str] = "arrived"
 
@@ -251,7 +221,6 @@ class SeenMemory:
 
     @property
     def size(self) -> int:
-        """The size of its tables in bytes (private)."""
         return sum(memory.size for memory in self._columns.values())
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
@@ -268,21 +237,15 @@ class SeenMemory:
         return counted, part(arrived) if arrived else None
 
     def rewind(self, cut: Cut) -> Cut:
-        """Return the cut; records behind it never reach this memory."""
+        """Records behind the cut never reach this memory."""
         return cut
 
     def replay(self, commit: Commit) -> None:
-        """Add what a commit recorded.
-
-        Raises:
-            FailClosed: this memory has not written the entries.
-        """
         arrived = _read_part(_BY_TWO, commit, self.kind)
         for column, memory in self._columns.items():
             memory.recall(arrived.get(column, {}), commit)
 
     def content(self) -> Recorded:
-        """Return all entries, in the form of commits (private)."""
         return {column: memory.content() for column, memory in sorted(self._columns.items())}
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
@@ -290,21 +253,19 @@ class SeenMemory:
         for column, hashes in closed.arrived.items():
             memory = self._columns[column]
             windows = memory.windows(np.full(len(hashes), closed.tick))
-            first, some = memory.admit(hashes, windows)
+            first, use = memory.admit(hashes, windows)
             row[column] = np.count_nonzero(first)
-            used[column] += [] if some is None else [some]
+            used[column] += [] if use is None else [use]
         row.flags.writeable = False
         return replace(closed, row=row)
 
-    def __repr__(self) -> str:
-        return "<SeenMemory>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 class OpenIdentifiers:
-    """The identifiers that have come in ticks behind the last commit, by tick and column."""
+    """The identifiers of ticks behind the last commit, by tick and column.
+
+    A commit holds the identifiers that its own cut added, so the chain holds each identifier of a tick and column once,
+    however long the tick stays open; the commit with the tick drops them.
+    """
 
     kind: ClassVar[str] = "arriving"
 
@@ -313,60 +274,47 @@ class OpenIdentifiers:
         self._next_tick = 0
 
     def replay(self, commit: Commit) -> None:
-        """Add the identifiers of the next commit, and drop those of ticks that are over with it.
-
-        Raises:
-            FailClosed: the commit adds to a tick that is over, or its identifiers cannot be read.
-        """
+        """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        came = read_identifiers(_read_part(_BY_TWO, commit, self.kind))
-        if any(tick < self._next_tick for tick in came):
+        arriving = read_identifiers(_read_part(_BY_TWO, commit, self.kind))
+        if any(tick < self._next_tick for tick in arriving):
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "
                 "journal, or run the version of the code that wrote it"
             )
-        self._add(came)
+        self._add(arriving)
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
-        """See `Memory`."""
         if not ticks:
             return ticks, None
         self._next_tick = ticks[-1].tick + 1
-        came = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
-        self._add(came)
-        return ticks, part(write_identifiers(came)) if came else None
+        arriving = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
+        self._add(arriving)
+        return ticks, part(write_identifiers(arriving)) if arriving else None
 
     def rewind(self, cut: Cut) -> Cut:
-        """Return the cut with the identifiers of open ticks; records behind the cut never reach this memory."""
         return replace(cut, arriving=self.content())
 
     def content(self) -> dict[int, ByColumn]:
-        """Return all identifiers, by tick and column (private)."""
         return {
-            tick: {column: np.concatenate(parts) for column, parts in sorted(found.items())}
-            for tick, found in sorted(self._parts.items())
+            tick: {column: np.concatenate(parts) for column, parts in sorted(columns.items())}
+            for tick, columns in sorted(self._parts.items())
         }
 
-    def _add(self, came: Mapping[int, ByColumn]) -> None:
-        for tick, columns in came.items():
+    def _add(self, arriving: Mapping[int, ByColumn]) -> None:
+        for tick, columns in arriving.items():
             for column, hashes in columns.items():
                 self._parts.setdefault(tick, {}).setdefault(column, []).append(hashes)
         for tick in [open_tick for open_tick in self._parts if open_tick < self._next_tick]:
             del self._parts[tick]
 
-    def __repr__(self) -> str:
-        return "<OpenIdentifiers>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 def added_behind(last: int, cuts: Iterable[Mapping[int, ByColumn]]) -> dict[int, ByColumn]:
     """Return the distinct identifiers that these cuts added to ticks after `last`, by tick and column."""
-    came: dict[int, Came] = {}
+    later: dict[int, Arrivals] = {}
     for cut in cuts:
-        for tick, found in cut.items():
+        for tick, columns in cut.items():
             if tick > last:
-                came.setdefault(tick, Came()).add(found)
-    return {tick: each.once() for tick, each in sorted(came.items())}
+                later.setdefault(tick, Arrivals()).add(columns)
+    return {tick: arrivals.once() for tick, arrivals in sorted(later.items())}

@@ -37,13 +37,11 @@ class Counted(NamedTuple):
 
     @classmethod
     def nothing(cls) -> "Counted":
-        """Return an instance without events."""
         none = np.empty(0, np.int64)
         return cls(np.empty((0, 2), np.uint64), none, none)
 
     @classmethod
     def together(cls, parts: Sequence["Counted"]) -> "Counted":
-        """Return the events of all parts."""
         users, windows, events = zip(cls.nothing(), *parts, strict=True)
         return cls(np.concatenate(users), np.concatenate(windows), np.concatenate(events))
 
@@ -75,8 +73,8 @@ class Used(NamedTuple):
 class UserTable:
     """Events by user and window, below 2^16 each; a user who is not in the table has no events.
 
-    A row has three words: two for the hash, and a third one for window + 1 and the number of events. A third word
-    of 0 marks a free row.
+    A row has three words: two for the hash, and a third one for window + 1 and the number of events; 0 marks a free
+    row.
     """
 
     def __init__(self) -> None:
@@ -88,7 +86,6 @@ class UserTable:
 
     @property
     def size(self) -> int:
-        """The size of the table in bytes."""
         return self._rows.nbytes
 
     def items(self) -> Counted:
@@ -106,8 +103,8 @@ class UserTable:
         """
         kept = np.empty(len(users), np.bool_)
         parts: list[Counted] = []
-        for some in self._in_parts(len(users)):
-            kept[some], used = self._first(users[some], windows[some], cap)
+        for chunk in self._in_parts(len(users)):
+            kept[chunk], used = self._first(users[chunk], windows[chunk], cap)
             parts.append(used)
         return kept, Counted.together(parts)
 
@@ -116,20 +113,19 @@ class UserTable:
         if (counted.events > cap).any():
             return False
         within = True
-        for some in self._in_parts(len(counted.users)):
-            slots = self._slots(counted.users[some], counted.windows[some])
-            np.add.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+        for chunk in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[chunk], counted.windows[chunk])
+            np.add.at(self._rows[:, 2], slots, counted.events[chunk].astype(np.uint64))
             within = within and bool((self._events(slots) <= cap).all())
         return within
 
     def give_back(self, counted: Counted) -> None:
         """Subtract events that were added before."""
-        for some in self._in_parts(len(counted.users)):
-            slots = self._slots(counted.users[some], counted.windows[some])
-            np.subtract.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+        for chunk in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[chunk], counted.windows[chunk])
+            np.subtract.at(self._rows[:, 2], slots, counted.events[chunk].astype(np.uint64))
 
     def forget(self, before: int) -> None:
-        """Forget the windows before this one."""
         marks = self._rows[:, 2]
         marks[marks >> _BITS <= np.uint64(before)] &= ~_EVENTS
         if 2 * len(self) < self._taken:
@@ -147,8 +143,8 @@ class UserTable:
         self._rows[rows, 2] += added.astype(np.uint64)
         kept = np.empty(len(users), np.bool_)
         kept[order] = np.arange(len(order)) - np.repeat(begins, numbers) < np.repeat(added, numbers)
-        some = order[begins][added > 0]
-        return kept, Counted(users[some], windows[some], added[added > 0])
+        counting = order[begins][added > 0]
+        return kept, Counted(users[counting], windows[counting], added[added > 0])
 
     def _make(self, size: int) -> None:
         self._rows = np.zeros((size, 3), np.uint64)
@@ -198,9 +194,9 @@ class UserTable:
 
     def _placed(self, wanted: Rows) -> IntArray:
         """Return the place of each wanted row, adding rows that are missing; a row may be wanted several times."""
-        found, left = self._begin(wanted), np.arange(len(wanted))
+        slots, left = self._begin(wanted), np.arange(len(wanted))
         while left.size:
-            at = found[left]
+            at = slots[left]
             there = self._rows.take(at, axis=0)
             (free,) = (there[:, 2] == 0).nonzero()
             if free.size:
@@ -210,8 +206,8 @@ class UserTable:
             there[:, 2] &= ~_EVENTS
             (on,) = (there[:, 0] | there[:, 1] | there[:, 2]).nonzero()
             left, wanted = left[on], wanted.take(on, axis=0)
-            found[left] = (at[on] + 1) % len(self._rows)
-        return found
+            slots[left] = (at[on] + 1) % len(self._rows)
+        return slots
 
     def _put(self, wanted: Rows, at: IntArray) -> None:
         """Write rows to free places; if several rows want one place, one of them gets it."""

@@ -32,43 +32,26 @@ class FileSource:
     """The records of one file, on the grid of a replay clock."""
 
     def __init__(
-        self,
-        path: Path,
-        fields: Fields,
-        time_field: str,
-        grid: TickGrid,
-        form: TimeForm = ISO,
+        self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO
     ) -> None:
-        self._path = path
-        self._fields = fields
-        self._time_field = time_field
-        self._grid = grid
-        self._form = form
+        self._path, self._grid = path, grid
+        self._fields, self._time_field, self._form = fields, time_field, form
         self._ticks = TickedRecords({}, 0)
         self._position = 0
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self._path.name
 
     @property
     def identity(self) -> str:
-        """Empty: a file may be copied."""
         return ""
 
     @property
     def grows(self) -> bool:
-        """False: a file has one partition."""
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Load the file.
-
-        Raises:
-            FailClosed: `origin` is not the declared start.
-            UsageError, WorldError: see `load_records`.
-        """
         if origin != self._grid.origin:
             raise FailClosed(f"{self._path}: tick 0 does not begin at the declared start")
         self._ticks = await asyncio.to_thread(self._load)
@@ -76,11 +59,6 @@ class FileSource:
         return (0,)
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue at the position of partition 0.
-
-        Raises:
-            FailClosed: the file has no such position (it was cut since).
-        """
         position = positions.get(0, 0)
         if not 0 <= position <= self._end(len(self._ticks) - 1):
             raise FailClosed(f"{self._path}: the file is not the one read before; bring it back")
@@ -92,10 +70,9 @@ class FileSource:
         horizon = len(self._ticks)
         tick = bisect_right(range(horizon), self._position, key=self._end)
         stop = min(horizon, (tick // _TICKS_PER_READ + 1) * _TICKS_PER_READ)
-        return [self._batch(each) for each in range(tick, stop)]
+        return [self._batch(number) for number in range(tick, stop)]
 
     async def close(self) -> None:
-        """Forget the records."""
         self._ticks = TickedRecords({}, 0)
 
     def _load(self) -> TickedRecords:
@@ -103,7 +80,6 @@ class FileSource:
         return ticked(records, self._grid)
 
     def _end(self, tick: int) -> int:
-        """Return the position after a tick."""
         return self._ticks.before(tick + 1) + tick + 1
 
     def _batch(self, tick: int) -> Batch:
@@ -111,13 +87,8 @@ class FileSource:
         begin = end - len(records) - 1
         left = records[max(self._position - begin, 0) :]
         self._position = end
-        return Batch(
-            partition=0,
-            payloads=[record.payload for record in left],
-            labels=[record.line for record in left],
-            position=end,
-            mark=tick,
-        )
+        payloads, labels = [record.payload for record in left], [record.line for record in left]
+        return Batch(0, payloads, labels, position=end, mark=tick)
 
 
 class FileSink:
@@ -131,16 +102,11 @@ class FileSink:
         self._last: bytes | None = None
 
     async def open(self) -> None:
-        """Open or create the file, and cut off a line that a crash left incomplete.
-
-        Raises:
-            WorldError: the folder is missing, or the file cannot be written.
-        """
+        """Open or create the file, and cut off a line that a crash left incomplete; `WorldError` if that fails."""
         self._thread = OneThread("stream-dp-sink")
         await self._run(self._open)
 
     async def last(self) -> bytes | None:
-        """Return the last line; None in an empty file."""
         return self._last
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -156,16 +122,10 @@ class FileSink:
                     yield line
 
     async def publish(self, releases: Sequence[Release]) -> None:
-        """Append the releases that are not in the file yet; durable on return.
-
-        Raises:
-            FailClosed: see `PublicSequence.not_yet_visible`.
-            WorldError: the file could not be written; the same releases may be published again.
-        """
+        """Append the releases that are not in the file yet; durable on return."""
         await self._run(self._publish, tuple(releases))
 
     async def close(self) -> None:
-        """Close the file once running calls are done."""
         if self._thread is not None:
             await self._thread.run(self._close)
             self._thread.stop()
@@ -193,11 +153,12 @@ class FileSink:
         fresh = RELEASES.not_yet_visible(releases, self._last, str(self._path))
         if not fresh or self._descriptor is None:
             return
-        data = b"".join(release.body + b"\n" for release in fresh)
-        _write_at(self._descriptor, data, self._size)
+        view = memoryview(b"".join(release.body + b"\n" for release in fresh))
+        end = self._size + len(view)
+        while view:
+            view = view[os.pwrite(self._descriptor, view, end - len(view)) :]
         os.fsync(self._descriptor)
-        self._size += len(data)
-        self._last = fresh[-1].body
+        self._size, self._last = end, fresh[-1].body
 
     def _start_of(self, beyond: int, stop: int) -> int:
         """Return the position of a line at or before the first one after `beyond`, by bisection."""
@@ -230,7 +191,6 @@ class FileSink:
 
 
 def _whole_lines(descriptor: int) -> tuple[int, bytes | None]:
-    """Return the end of the last complete line, and that line."""
     if os.fstat(descriptor).st_size == 0:
         return 0, None
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
@@ -238,10 +198,3 @@ def _whole_lines(descriptor: int) -> tuple[int, bytes | None]:
         if end < 0:
             return 0, None
         return end + 1, content[content.rfind(b"\n", 0, end) + 1 : end]
-
-
-def _write_at(descriptor: int, data: bytes, position: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, position)
-        view, position = view[written:], position + written

@@ -1,13 +1,12 @@
 """A mark outside the journal of its length, so that a lost or older journal is not taken for a first start.
 
 The mark is a small file in the user's state folder: one for each pipeline and source, and for a file source one for
-each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead
-of the journal.
+each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead.
 
-Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for
-the new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at
-another place counts if it was made under the same key, because the data may have been moved. Other data under
-another key are another pipeline. This file knows no key, only the id of one, and no content.
+Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the
+new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at another
+place counts if it was made under the same key, because the data may have been moved. Other data under another key are
+another pipeline.
 """
 
 import hashlib
@@ -62,12 +61,8 @@ class HighWater:
         self._older = folder / f"{name}.json"
         self._path = folder / f"{name}-{_short(place)}.json" if place else self._older
         self._elsewhere = f"{name}-*.json"
-        self._place = place
-        self._key = key
-        self._pipeline = pipeline
-        self._source = source
-        self._accept = accept
-        self._cluster = cluster
+        self._pipeline, self._source, self._place, self._key = pipeline, source, place, key
+        self._accept, self._cluster = accept, cluster
         self._commits = 0
         self._adopted = False
 
@@ -77,24 +72,20 @@ class HighWater:
         return self._path if self._path.exists() or not self._older.exists() else self._older
 
     async def open(self) -> None:
-        """Open the journal."""
         await self.marked.open()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Read the journal and count its commits."""
         self._commits = 0
-        async with closing(self.marked.read()) as sealed:
-            async for one in sealed:
+        async with closing(self.marked.read()) as commits:
+            async for sealed in commits:
                 self._commits += 1
-                yield one
+                yield sealed
 
     async def verify(self, positions: Positions) -> None:
         """Verify the journal, and compare it with its mark.
 
-        Raises:
-            Unconfirmed: the journal's own record has expired; its mark agrees.
-            FailClosed: the journal holds fewer commits than the mark, or none after some, or lies in another
-            cluster.
+        Raises `Unconfirmed` if the journal's own record has expired and its mark agrees, `FailClosed` if the journal
+        holds fewer commits than the mark, or lies in another cluster.
         """
         unconfirmed: Unconfirmed | None = None
         try:
@@ -131,14 +122,18 @@ class HighWater:
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Append, then move the mark."""
         await self.marked.append(commit, sealed)
         self._commits = commit.sequence + 1
-        self._mark()
-        self._adopt()
+        self._write()
+        if self._path != self._older and not self._adopted:
+            older = self._read(self._older)
+            if older is not None and older.version < VERSION:
+                self._older.unlink(
+                    missing_ok=True
+                )  # it has no place; this journal was not behind it
+            self._adopted = True
 
     async def close(self) -> None:
-        """Close the journal."""
         await self.marked.close()
 
     def _seen(self, mine: "_Mark | None") -> "list[_Mark]":
@@ -170,23 +165,14 @@ class HighWater:
         what = f"{path}, which says how far the journal of {self._pipeline} has been,"
         raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
 
-    def _adopt(self) -> None:
-        """Delete a mark of an older version, which has no place; this journal was not behind it."""
-        if self._path != self._older and not self._adopted:
-            older = self._read(self._older)
-            if older is not None and older.version < VERSION:
-                self._older.unlink(missing_ok=True)
-            self._adopted = True
-
-    def _mark(self) -> None:
+    def _write(self) -> None:
         mark = _Mark(
             self._pipeline, self._source, self._commits, self._cluster(), self._place, self._key
         )
-        content = msgspec.json.encode(mark)
         fresh = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(content)
+            fresh.write_bytes(msgspec.json.encode(mark))
             fresh.replace(self._path)
         except OSError as error:
             raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None

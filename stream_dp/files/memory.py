@@ -1,7 +1,6 @@
 """Source, journal, sink, messages and answers in memory, for tests and embedding: the simplest adapters.
 
-Rules: state that outlives an engine is a value that the caller keeps and passes to the next adapter: a
-`MemoryStore`, or a list of bodies.
+State that outlives an engine is a value that the caller keeps and passes to the next adapter.
 """
 
 import asyncio
@@ -14,58 +13,14 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
-# ---
-# A source that passes all calls to another one: the base of wrappers.
-#
-# Rules: this class adds nothing. A wrapper overrides only the methods that it changes.
-
-
-class WrappedSource:
-    """The `Source` port over `source`: every call is passed on, with its errors."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    @property
-    def name(self) -> str:
-        """The source's name."""
-        return self._source.name
-
-    @property
-    def identity(self) -> str:
-        """The source's identity."""
-        return self._source.identity
-
-    @property
-    def grows(self) -> bool:
-        """Whether the source grows."""
-        return self._source.grows
-
-    async def open(self, origin: int) -> tuple[int, ...]:
-        """Open the source and return its partitions."""
-        return await self._source.open(origin)
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the source."""
-        await self._source.seek(positions, behind)
-
-    async def read(self) -> Sequence[Batch]:
-        """Read the source."""
-        return await self._source.read()
-
-    async def close(self) -> None:
-        """Close the source."""
-        await self._source.close()
-
-
 _POLL_S = 0.001
 
 
 class MemorySource:
     """A source of given batches, each partition in its own order.
 
-    After a seek, a partition continues after its position. A batch that did not move the position (a mark of the
-    clock) is repeated: marks may repeat, records may not.
+    After a seek, a partition continues after its position. A batch that did not move the position (a mark of the clock)
+    is repeated: marks may repeat, records may not.
     """
 
     def __init__(
@@ -75,33 +30,16 @@ class MemorySource:
         name: str = "memory",
         partitions: Iterable[int] | None = None,
     ) -> None:
-        self._name = name
+        self.name, self.identity, self.grows = name, "", False
         self._batches = tuple(batches)
         named = (batch.partition for batch in self._batches) if partitions is None else partitions
         self._partitions = tuple(sorted(set(named)))
         self._left = list(self._batches)
 
-    @property
-    def name(self) -> str:
-        """The name of this source in the journal's header."""
-        return self._name
-
-    @property
-    def identity(self) -> str:
-        """Empty."""
-        return ""
-
-    @property
-    def grows(self) -> bool:
-        """False: the partitions are given."""
-        return False
-
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Return the partitions."""
         return self._partitions
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Continue after these positions."""
         before: dict[int, int] = {}
         self._left = []
         for batch in self._batches:
@@ -112,12 +50,42 @@ class MemorySource:
                 self._left.append(batch)
 
     async def read(self) -> Sequence[Batch]:
-        """Return the next batch; empty at the end."""
         await asyncio.sleep(0)
         return (self._left.pop(0),) if self._left else ()
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+class WrappedSource:
+    """Passes every call on to `source`, with its errors: the base of wrappers, which override what they change."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def identity(self) -> str:
+        return self._source.identity
+
+    @property
+    def grows(self) -> bool:
+        return self._source.grows
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        return await self._source.open(origin)
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        await self._source.seek(positions, behind)
+
+    async def read(self) -> Sequence[Batch]:
+        return await self._source.read()
+
+    async def close(self) -> None:
+        await self._source.close()
 
 
 @dataclass(slots=True)
@@ -137,25 +105,18 @@ class MemoryJournal:
         self._epoch: int | None = None
 
     async def open(self) -> None:
-        """Fence every journal that opened this store before."""
         self._store.epoch += 1
         self._epoch = self._store.epoch
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield all sealed commits."""
         self._check_lease()
         for sealed in tuple(self._store.commits):
             yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Do nothing: nothing outside this store knows the journal."""
+        """Nothing outside this store knows the journal."""
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Keep the commit.
-
-        Raises:
-            FailClosed: another journal opened the store since, or the commit is not the next one.
-        """
         self._check_lease()
         if commit.sequence != len(self._store.commits):
             raise FailClosed("memory journal: this commit is not the next one; nothing was written")
@@ -163,7 +124,6 @@ class MemoryJournal:
         self._store.positions.update(commit.positions)
 
     async def close(self) -> None:
-        """Release the lease."""
         self._epoch = None
 
     def _check_lease(self) -> None:
@@ -176,41 +136,31 @@ class _MemorySequence(Generic[P]):
 
     def __init__(self, sequence: PublicSequence[P], place: str, bodies: list[bytes] | None) -> None:
         self.bodies: list[bytes] = [] if bodies is None else bodies
-        self._sequence = sequence
-        self._place = place
+        self._sequence, self._place = sequence, place
 
-    async def open(self) -> None:
-        """Do nothing."""
+    async def open(self) -> None: ...
 
     async def last(self) -> bytes | None:
-        """Return the last body, or None."""
         return self.bodies[-1] if self.bodies else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Return all bodies after `beyond`."""
         for body in tuple(self.bodies):
             if self._sequence.after(body, beyond, self._place):
                 yield body
 
     async def publish(self, durable: Sequence[P]) -> None:
-        """Append the entries that are not visible yet."""
         fresh = self._sequence.not_yet_visible(durable, await self.last(), self._place)
-        self.bodies.extend(one.body for one in fresh)
+        self.bodies.extend(entry.body for entry in fresh)
 
-    async def close(self) -> None:
-        """Do nothing."""
+    async def close(self) -> None: ...
 
 
 class MemorySink(_MemorySequence[Release]):
-    """The bodies of all releases, in `bodies`."""
-
     def __init__(self, bodies: list[bytes] | None = None) -> None:
         super().__init__(RELEASES, "memory sink", bodies)
 
 
 class MemoryAnswers(_MemorySequence[Answer]):
-    """The bodies of all answers, in `bodies`."""
-
     def __init__(self, bodies: list[bytes] | None = None) -> None:
         super().__init__(ANSWERS, "memory answers", bodies)
 
@@ -223,23 +173,18 @@ class MemoryQuestions:
         self._place = -1
 
     def put(self, value: bytes, stamp: int) -> None:
-        """Add a message at the end."""
         self.queue.append(Question(len(self.queue), value, stamp))
 
-    async def open(self) -> None:
-        """Do nothing."""
+    async def open(self) -> None: ...
 
     async def seek(self, place: int) -> None:
-        """Continue at this place."""
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        """Wait for messages at or after the place."""
         # the list's owner adds to it without a signal
-        while not (found := [each for each in self.queue if each.place >= self._place]):  # noqa: ASYNC110
+        while not (waiting := [q for q in self.queue if q.place >= self._place]):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
-        self._place = found[-1].place + 1
-        return found
+        self._place = waiting[-1].place + 1
+        return waiting
 
-    async def close(self) -> None:
-        """Do nothing."""
+    async def close(self) -> None: ...

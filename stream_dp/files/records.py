@@ -1,11 +1,10 @@
-"""A data file as records: CSV, JSON lines or Parquet, each also with `.gz`.
+"""A data file as records: CSV, JSON lines or Parquet, each also with `.gz`; and plain rows, without a schema.
 
-Rules: every row or line is one record, and a bad one affects no other. A value that does not convert stays a
-string. A row with too few or too many columns, or a Parquet row with a cell that cannot be converted, becomes a
-payload that no decoder accepts as an object. A broken JSON line or bad UTF-8 stays unchanged. The engine makes dead
-letters of them. Blank lines are not records. CSV and Parquet give JSON objects with the declared fields that the
-file has; an empty cell is null. `core.time` reads a record's own time. Error texts name the file and its
-columns, never a cell.
+Rules: every row or line is one record, and a bad one affects no other. A value that does not convert stays a string. A
+row with too few or too many columns, or a Parquet row with a cell that cannot be converted, becomes a payload that no
+decoder accepts as an object. A broken JSON line or bad UTF-8 stays unchanged. The engine makes dead letters of them.
+Blank lines are not records. CSV and Parquet give JSON objects with the declared fields that the file has; an empty cell
+is null. `core.time` reads a record's own time. Error texts name the file and its columns, never a cell.
 """
 
 import csv
@@ -33,32 +32,38 @@ from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, 
 from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
 
-# ---
-# The rows of a Parquet file, cell by cell.
-#
-# Rules: a cell that cannot be converted (bad UTF-8, a date after the year 9999) affects only its own row, which
-# becomes None. A timestamp with a zone becomes text in UTC, one without becomes text without an offset, both in whole
-# milliseconds, floored, also before 1970. The library is imported on first use. Error texts name the file's columns,
-# never a cell.
-
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
 _PER_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+_T = TypeVar("_T")
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_BROKEN_ROW = b"[]"
+_CACHED = 100_000
+_BOM = b"\xef\xbb\xbf"
+_INTEGER = re.compile(r"-?[0-9]{1,400}")
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_TRUTHS = {"true": True, "false": False}
+_MARK = "\ufeff"
 
 
 class UnreadableParquet(Exception):
     """The file as a whole cannot be read; the text needs only the path."""
 
+    def __init__(self, why: str = "not a Parquet file that pyarrow can read") -> None:
+        super().__init__(why)
+
 
 class ParquetCells:
-    """The columns of one file, and its rows."""
+    """The columns of a Parquet file, and its rows; `UnreadableParquet` if it is none, or without pyarrow.
+
+    A cell that cannot be converted (bad UTF-8, a date after the year 9999) affects only its own row. A timestamp with a
+    zone becomes text in UTC, one without becomes text without an offset, both in whole milliseconds, floored, also
+    before 1970.
+    """
 
     def __init__(self, data: bytes) -> None:
-        """Read the file's schema.
-
-        Raises:
-            UnreadableParquet: pyarrow is not installed, or this is not a Parquet file.
-        """
         try:
             self._arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         except ImportError:
@@ -71,16 +76,12 @@ class ParquetCells:
             self._file = parquet.ParquetFile(io.BytesIO(data))
             self.names: list[str] = self._file.schema_arrow.names
         except self._broken:
-            raise _unreadable() from None
+            raise UnreadableParquet from None
 
     def rows(self, wanted: Sequence[str], text_of: Callable[[int], object]) -> Iterator[Row]:
         """Yield the cells of the wanted columns, row by row, in the file's order; None for a row with a bad cell.
 
-        `text_of` writes a timestamp with a zone, given in milliseconds; if it raises OverflowError, the cell is
-        bad.
-
-        Raises:
-            UnreadableParquet: the file is damaged.
+        `text_of` writes a timestamp with a zone, given in milliseconds; if it raises OverflowError, the cell is bad.
         """
         try:
             for batch in self._file.iter_batches(columns=list(wanted)):
@@ -89,7 +90,7 @@ class ParquetCells:
                 for row in zip(*columns, strict=True):
                     yield None if any(cell is _BAD for cell in row) else row
         except self._broken:
-            raise _unreadable() from None
+            raise UnreadableParquet from None
 
     def _column(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
         """Return the cells of one column; a bad cell is `_BAD`."""
@@ -98,13 +99,14 @@ class ParquetCells:
         try:
             cells: list[object] = column.to_pylist()
         except self._no_value:
-            return [self._cell(one) for one in column]
+            return [self._cell(scalar) for scalar in column]
         return cells
 
     def _moments(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
         """Convert timestamps from their integers, so that no unit or zone makes the conversion of a column fail."""
         times, over = _PER_MS[column.type.unit]
-        write = _local_text if column.type.tz is None else text_of
+        local = column.type.tz is None
+        write = (lambda moment: moment_text(moment).removesuffix("Z")) if local else text_of
 
         def cell(count: int | None) -> object:
             try:
@@ -121,27 +123,7 @@ class ParquetCells:
             return _BAD
 
 
-def _local_text(moment: int) -> str:
-    return moment_text(moment).removesuffix("Z")
-
-
-def _unreadable() -> UnreadableParquet:
-    return UnreadableParquet("not a Parquet file that pyarrow can read")
-
-
-_T = TypeVar("_T")
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
-_BROKEN_ROW = b"[]"
-_CACHED = 100_000
-_BOM = b"\xef\xbb\xbf"
-_INTEGER = re.compile(r"-?[0-9]{1,400}")
-_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
-
-
 class FieldType(StrEnum):
-    """The type of a declared field."""
-
     INTEGER = "integer"
     NUMBER = "number"
     BOOLEAN = "boolean"
@@ -152,15 +134,11 @@ class FieldType(StrEnum):
 
 
 class Separated(NamedTuple):
-    """The type of a declared list field whose entries are in one text cell, separated by `separator`.
-
-    An empty cell is an empty list.
-    """
+    """The type of a declared list field: entries in one text cell, separated by `separator`; none if it is empty."""
 
     separator: str
 
     def entries(self, cell: str) -> list[str]:
-        """Return the entries of a cell."""
         return cell.split(self.separator) if cell else []
 
 
@@ -190,9 +168,7 @@ def each_record(
 ) -> Iterator[Record]:
     """Read the file record by record in its own order; `form` is the form of the times in `time_field`.
 
-    Raises:
-        UsageError: the file does not exist, its format is unknown or damaged, or it has no column for the time.
-        WorldError: the file cannot be read.
+    Raises `UsageError` (no such file, an unknown or damaged format, no column for the time) or `WorldError`.
     """
     with opened_data(path) as (file, ending):
         yield from _READERS[ending](file, fields, time_field, form)
@@ -201,7 +177,12 @@ def each_record(
 def column_names(path: Path) -> list[str]:
     """Return the column names of a CSV or Parquet file, none for JSON lines; raises as `each_record`."""
     with opened_data(path) as (file, ending):
-        return _NAMES[ending](file)
+        if ending == ".parquet":
+            return _parquet_cells(file).names
+        if ending != ".csv":
+            return []
+        with io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+            return next(csv_rows(text), (0, None))[1] or []
 
 
 @contextmanager
@@ -225,16 +206,15 @@ def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
 
 
 class TickedRecords(Sequence[Sequence[Record]]):
-    """The records of each tick of a grid; ticks without any take no memory, so a horizon may be long."""
+    """The records of ticks 0 to `horizon` - 1; ticks without any take no memory, so a horizon may be long."""
 
     def __init__(self, ticks: Mapping[int, Sequence[Record]], horizon: int) -> None:
-        """Take the records of ticks 0 to `horizon` - 1; ticks that are not in `ticks` have none."""
         self._records, self._ticks = ticks, range(horizon)
         self._taken = sorted(ticks)
         self._sums = [0, *accumulate(len(ticks[tick]) for tick in self._taken)]
 
     def __len__(self) -> int:
-        """Return the number of ticks, with or without records."""
+        """The number of ticks, with or without records."""
         return len(self._ticks)
 
     @overload
@@ -242,17 +222,14 @@ class TickedRecords(Sequence[Sequence[Record]]):
     @overload
     def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
     def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
-        """Return the records of a tick, or a list of the records of each tick in a slice."""
         if isinstance(place, slice):
             return [self._records.get(tick, ()) for tick in self._ticks[place]]
         return self._records.get(self._ticks[place], ())
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """Yield the records of each tick."""
         return (self._records.get(tick, ()) for tick in self._ticks)
 
     def before(self, tick: int) -> int:
-        """Return the number of records in all ticks before this one."""
         return self._sums[bisect_left(self._taken, tick)]
 
 
@@ -260,10 +237,7 @@ def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
     """Return the records of each tick of the grid, by time; equal times keep the file's order.
 
     A record outside of the range goes to the nearest tick; records without a readable time go to tick 0, before the
-    others. The tick of a record depends on that record alone.
-
-    Raises:
-        ValueError: the grid has no horizon.
+    others. The tick of a record depends on that record alone. The grid must have a horizon.
     """
     if grid.horizon is None:
         raise ValueError("a file needs a grid with a horizon")
@@ -279,7 +253,6 @@ class _BadFileError(Exception):
 
 
 def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
-    """Check that each used column exists exactly once."""
     if time_field not in header:
         near = meant(time_field, header)
         raise _BadFileError(
@@ -357,11 +330,6 @@ def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
             yield number, None
 
 
-def _csv_names(file: _Bytes) -> list[str]:
-    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
-        return next(csv_rows(text), (0, None))[1] or []
-
-
 def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     # surrogateescape carries bad UTF-8 through to the payload unchanged
     bad = "surrogateescape"
@@ -394,19 +362,18 @@ def _jsonl(file: _Bytes, _: Fields, time_field: str, form: TimeForm) -> Iterator
         yield Record(line, own_time(time, form), payload)
 
 
-def _parquet_names(file: _Bytes) -> list[str]:
+def _parquet_cells(file: _Bytes) -> ParquetCells:
     try:
-        return ParquetCells(file.read()).names
+        return ParquetCells(file.read())
     except UnreadableParquet as problem:
         raise _BadFileError(str(problem)) from None
 
 
 def _parquet(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
-    data = file.read()
+    cells = _parquet_cells(file)
+    _columns(cells.names, fields, time_field)
+    wanted = [name for name in cells.names if name == time_field or name in fields]
     try:
-        cells = ParquetCells(data)
-        _columns(cells.names, fields, time_field)
-        wanted = [name for name in cells.names if name == time_field or name in fields]
         for line, row in enumerate(cells.rows(wanted, partial(written, form=form)), 1):
             yield _from_parquet(line, wanted, row, fields, time_field, form)
     except UnreadableParquet as problem:
@@ -437,27 +404,10 @@ def _plain(cell: object, kind: FieldType | Separated) -> object:
 
 
 _READERS = {".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".parquet": _parquet}
-_NAMES: Mapping[str, Callable[[_Bytes], list[str]]] = {
-    ".csv": _csv_names,
-    ".jsonl": lambda _: [],
-    ".ndjson": lambda _: [],
-    ".parquet": _parquet_names,
-}
-
-# ---
-# The rows of a CSV or of JSON lines, without a schema: for `send` and `init`.
-#
-# Rules: as in `records`, every line is one row, and a bad line affects no other. Cells of a CSV are texts; an empty
-# cell is None. Columns without a name, or with a name that occurs twice, are left out, because their names do not
-# identify them. Error texts contain no cell.
-
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
-_TRUTHS = {"true": True, "false": False}
-_PLAIN_ROWS_BOM = "\ufeff"
 
 
 class PlainRow(NamedTuple):
-    """One line: its number and its values by name; None if it is not a complete row or not a JSON object."""
+    """A line of a CSV or of JSON lines: its values by name; None if it is not a complete row or no JSON object."""
 
     line: int
     value: Mapping[str, Any] | None
@@ -466,17 +416,7 @@ class PlainRow(NamedTuple):
         return f"PlainRow(line={self.line})"
 
 
-def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    """Yield the objects of JSON lines; blank lines are skipped."""
-    for number, line in enumerate(lines, 1):
-        text = line.removeprefix(_PLAIN_ROWS_BOM.encode()) if number == 1 else line
-        if not text.strip():
-            continue
-        yield PlainRow(number, json_object(text))
-
-
 def json_object(text: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a payload; None for anything else."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -485,8 +425,12 @@ def json_object(text: bytes) -> dict[str, Any] | None:
 
 
 def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
-    """Yield the rows below the first line of a CSV, with cells by column name."""
-    rows = csv_rows(_texts(lines))
+    """Yield the rows below the first line of a CSV, as texts by column name; an empty cell is None.
+
+    Columns without a name, or with a name that occurs twice, are left out, as their names do not identify them.
+    """
+    texts = (line.decode("utf-8", "surrogateescape") for line in lines)  # bad UTF-8 passes through
+    rows = csv_rows(text.removeprefix(_MARK) if at == 0 else text for at, text in enumerate(texts))
     header = next(rows, (0, None))[1] or []
     once = set(nameable(header))
     for number, row in rows:
@@ -498,19 +442,23 @@ def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
 
 
 def nameable(header: Sequence[str]) -> list[str]:
-    """Return the names that occur exactly once in a header."""
     counts = Counter(header)
     return [name for name in header if name and counts[name] == 1]
 
 
 def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
-    """Yield the rows of a CSV (`cells`), or of JSON lines."""
-    return (cell_rows if cells else json_rows)(lines)
+    """Yield the rows of a CSV (`cells`), or of JSON lines, of which blank ones are skipped."""
+    if cells:
+        yield from cell_rows(lines)
+        return
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix(_BOM) if number == 1 else line
+        if text.strip():
+            yield PlainRow(number, json_object(text))
 
 
 def looks_like_json(begin: bytes) -> bool:
-    """Return whether a text begins with a JSON object, and so has no CSV header."""
-    return begin.removeprefix(_PLAIN_ROWS_BOM.encode()).lstrip().startswith(b"{")
+    return begin.removeprefix(_BOM).lstrip().startswith(b"{")
 
 
 def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str, Any]], bytes]:
@@ -545,13 +493,6 @@ def as_it_looks(cell: str | None) -> object:
     return value if math.isfinite(value) else cell
 
 
-def _texts(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines as text; bad UTF-8 passes through unchanged."""
-    for number, line in enumerate(lines):
-        text = line.decode("utf-8", "surrogateescape")
-        yield text.removeprefix(_PLAIN_ROWS_BOM) if number == 0 else text
-
-
 def _encoded(row: Mapping[str, object]) -> bytes:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogateescape"
@@ -559,5 +500,4 @@ def _encoded(row: Mapping[str, object]) -> bytes:
 
 
 def lines_of(file: BinaryIO | io.BufferedIOBase) -> Iterator[bytes]:
-    """Yield the lines of an open file as they arrive."""
     return iter(file.readline, b"")

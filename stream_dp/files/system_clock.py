@@ -16,7 +16,7 @@ _SLICE_MS = 1000
 
 
 def system_ms() -> int:
-    """Return the machine's wall clock in milliseconds since 1970-01-01T00:00Z; it may run backwards."""
+    """The machine's wall clock in milliseconds since 1970-01-01T00:00Z; it may run backwards."""
     return time.time_ns() // 1_000_000
 
 
@@ -28,11 +28,7 @@ class SystemClock:
         self._latest = read()
 
     def now(self) -> int:
-        """Return the wall clock's milliseconds, never less than in the call before.
-
-        Raises:
-            FailClosed: the clock is more than a second behind an earlier result.
-        """
+        """Return the milliseconds, never less than before; `FailClosed` if the clock steps back by over a second."""
         moment = self._read()
         if moment < self._latest - _TOLERATED_MS:
             raise FailClosed(
@@ -43,7 +39,6 @@ class SystemClock:
         return self._latest
 
     async def sleep_until(self, moment: int) -> None:
-        """Return once `now() >= moment`; let other tasks run at least once."""
         await asyncio.sleep(0)
         left = moment - self.now()
         while left > 0:

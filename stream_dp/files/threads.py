@@ -21,17 +21,14 @@ class OneThread:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return the result of `call`, or raise its error."""
         future = self._pool.submit(call, *args, **kwargs)
         return await asyncio.wrap_future(future)
 
     def stop(self) -> None:
-        """End the thread once its calls are done."""
         self._pool.shutdown(wait=False)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,9 +1,8 @@
 """The body of an answer to a message: its one form, written and read here and nowhere else.
 
-Rules: a body is one line of JSON in UTF-8, made of public values and of what mechanisms answered. It names the cut
-at which its message was executed: the last tick before the cut (null before the first) and the end of that tick.
-Its form has a version, like that of a release. A written answer is never written again in another form: the bytes
-are the answer. A refusal repeats no value of the message. This file knows no actor, journal, topic or page.
+Rules: a body is one line of JSON in UTF-8, made of public values and of what mechanisms answered. It names the cut at
+which its message was executed: the last tick before the cut (null before the first) and the end of that tick. A written
+answer is never written again in another form: the bytes are the answer. A refusal repeats no value of the message.
 """
 
 from collections.abc import Mapping
@@ -50,7 +49,6 @@ class AnswerCut(NamedTuple):
 
     @classmethod
     def before(cls, next_tick: int, grid: TickGrid) -> "AnswerCut":
-        """Return the cut before tick `next_tick`."""
         return cls(next_tick - 1 if next_tick else None, grid.start_text(next_tick))
 
 
@@ -111,7 +109,6 @@ class AnswerHead(PublicBody, frozen=True, kw_only=True):
 
     @property
     def end_ms(self) -> int:
-        """The time of its cut, ms since 1970."""
         return parse_moment(self.end) or 0
 
 
@@ -132,17 +129,15 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
 
     @property
     def records(self) -> int:
-        """The number of records that it answers."""
         first = len(self.places or ())
         if self.refused is not UNSET and self.refused.records is not UNSET:
             first = self.refused.records
         others = self.also or ()
         return first + sum(
-            len(each.places) if each.records is UNSET else each.records for each in others
+            len(other.places) if other.records is UNSET else other.records for other in others
         )
 
     def names(self, place: int) -> bool:
-        """Return whether it answers the record at this place of the queue."""
         return place in (self.places or ()) or self.refusal(place) is not None
 
     def refusal(self, place: int) -> RefusedMessage | None:
@@ -154,7 +149,7 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
         if self.refused is UNSET:
             return None
         every = [(self.refused, self.places or ())]
-        every += [(each, each.places) for each in self.also or ()]
+        every += [(other, other.places) for other in self.also or ()]
         for refused, places in every:
             if place in places:
                 return refused
@@ -165,16 +160,11 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
 
 
 def write_answer(answered: Answered) -> bytes:
-    """Return the exact public bytes of an answer."""
     return _ENCODER.encode(answered)
 
 
 def read_answer(body: bytes, what: str = "what should be an answer") -> Answered:
-    """Return an answer, from its bytes; `what` names them in errors.
-
-    Raises:
-        FailClosed: it is no answer.  UnknownFormat: its form is not the one that this version reads.
-    """
+    """Return an answer from its bytes; raises `FailClosed` (no answer, called `what`) or `UnknownFormat`."""
     return decoded_body(body, Answered, VERSION, "answer", what)
 
 
@@ -184,9 +174,6 @@ def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHe
 
 
 def places_in(body: bytes) -> tuple[int, ...]:
-    """Return where in the queue the answered records lay; empty if the message came by another way.
-
-    Errors as of `read_answer`.
-    """
+    """Return where in the queue the answered records lay; empty if the message came by another way."""
     places = answer_head(body).places
     return () if places is UNSET else places

@@ -1,10 +1,10 @@
 """The commit and the release: what becomes durable together, and the exact bytes that leave.
 
-Rules: a `Release` is the only form in which private data leaves, and its `body` is written once. A `Commit` is
-private: it holds exact rows and the seeds of the noise. Both are values with a stable binary form, fields by name
-under an explicit kind; `version` covers the commit and all its parts, and is read before anything else. The meaning
-of an existing field never changes. A field may be added with a default, in array-like classes at the end only; any
-other change raises `VERSION` (docs/formats.md). This file knows no file, topic or key.
+Rules: a `Release` is the only form in which private data leaves, and its `body` is written once. A `Commit` is private:
+it holds exact rows and the seeds of the noise. Both have a stable binary form, fields by name under an explicit kind;
+`version` covers the commit and all its parts, and is read before anything else. The meaning of an existing field never
+changes. A field may be added with a default, in array-like classes at the end only; any other change raises `VERSION`
+(docs/formats.md).
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from stream_dp.errors import UnknownFormat
 
 KIND = "commit"
 VERSION = 4
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -44,8 +45,7 @@ class Release(_Private, frozen=True, array_like=True, tag="release"):
 class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
     """How many records of a partition could not be used for one reason; never what they hold.
 
-    `ranges` has the first and the last place of each range, both included; `records` also counts records whose
-    places were not kept.
+    `ranges` has the first and the last place of each range; `records` also counts records whose places were not kept.
     """
 
     partition: int
@@ -89,8 +89,8 @@ class Refused(_Private, frozen=True, tag="refused"):
 class Charge(_Part, frozen=True, tag="charge"):
     """An entry of the ledger; amounts are integers in units of 10^-12, rounded up.
 
-    `measure` names the privacy measure that they are parameters of, `analyst` the sub-ledger that is charged ("":
-    the main one).
+    `measure` names the privacy measure of these parameters, `analyst` the sub-ledger that is charged ("": the main
+    one).
     """
 
     name: str
@@ -125,7 +125,7 @@ class Halted(_Part, frozen=True, tag="halted"):
 class Asked(_Part, frozen=True, tag="asked"):
     """A query that mechanism `number` took at the cut before tick `at`; its parameters are public JSON.
 
-    `answer` is the number of the answer that holds the mechanism's answer.
+    `answer` is the number of the answer that reports it.
     """
 
     number: int
@@ -159,10 +159,7 @@ Change: TypeAlias = Created | Halted | Asked | Watched | Unwatched
 
 
 class Header(_Part, frozen=True, tag="header"):
-    """The journal's first commit says what it belongs to; anything else is refused at start.
-
-    `identity` distinguishes the source from another one of the same name, if anything does.
-    """
+    """The journal's first commit says what it belongs to; anything else is refused at start."""
 
     pipeline: str
     fingerprint: str
@@ -253,7 +250,6 @@ class _Form(msgspec.Struct):
     version: int = 0
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Commit)
 _THIRD = msgspec.msgpack.Decoder(_Third)
 _FORM = msgspec.msgpack.Decoder(_Form)
@@ -265,26 +261,21 @@ def part(value: object) -> bytes:
 
 
 def encode(commit: Commit) -> bytes:
-    """Return the commit's plain bytes (still to be sealed)."""
     return _ENCODER.encode(commit)
 
 
 def decode(plain: bytes, name: str = "a commit") -> Commit:
-    """Read the bytes of `encode`; an error calls them `name`.
-
-    Raises:
-        UnknownFormat: another kind or version, or a content that this version does not read.
-    """
+    """Read the bytes of `encode`; `UnknownFormat` (which says `name`) for another kind, version or content."""
     try:
         form = _FORM.decode(plain)
         if (form.kind, form.version) == (KIND, VERSION):
             return _DECODER.decode(plain)
         if (form.kind, form.version) == (KIND, 3) and not (third := _THIRD.decode(plain)).parts:
             return third.upgraded()
-        found = f"version {form.version}" if form.kind == KIND else "no kind that is known"
+        what = f"version {form.version}" if form.kind == KIND else "no kind that is known"
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        found = "a content of another version"
-    raise UnknownFormat(name, found, f"version {VERSION}")
+        what = "a content of another version"
+    raise UnknownFormat(name, what, f"version {VERSION}")
 
 
 def digest(sealed: bytes) -> bytes:

@@ -2,8 +2,7 @@
 
 Rules: a place is an offset, or a line of a file; places are private. Every refused record is counted. The first
 `DETAIL` ranges of a commit keep their places; further ranges are only counted, so that no number of records makes a
-commit large or slow. Work and memory grow with the number of ranges, not of records. This file knows no source and
-no journal.
+commit large or slow. Work and memory grow with the number of ranges, not of records.
 """
 
 from array import array
@@ -50,7 +49,6 @@ class Span(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of records in the span."""
         return self.last - self.first + 1
 
     def __repr__(self) -> str:
@@ -68,7 +66,7 @@ def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
     >>> [(one.first, one.last) for one in as_spans([(4, NOT_JSON, None), (5, NOT_JSON, None), (7, NOT_JSON, None)])]
     [(4, 5), (7, 7)]
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     first = last = 0
     cause: tuple[str, str | None] | None = None
     for place, reason, field in refused:
@@ -76,12 +74,12 @@ def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
             last = place
             continue
         if cause is not None:
-            found.append(Span(*cause, first, last))
+            spans.append(Span(*cause, first, last))
         first = last = place
         cause = reason, field
     if cause is not None:
-        found.append(Span(*cause, first, last))
-    return found
+        spans.append(Span(*cause, first, last))
+    return spans
 
 
 class _Letters:
@@ -100,7 +98,6 @@ class DeadLetters:
     __slots__ = ("_room", "kinds")
 
     def __init__(self, *parts: "DeadLetters") -> None:
-        """Hold what all `parts` hold."""
         self.kinds: dict[_Kind, _Letters] = {}
         self._room = DETAIL
         for part in parts:
@@ -108,7 +105,6 @@ class DeadLetters:
 
     @property
     def records(self) -> int:
-        """How many records were refused (private)."""
         return sum(letters.records for letters in self.kinds.values())
 
     def add(self, partition: int, refused: Iterable[Span]) -> None:
@@ -118,12 +114,10 @@ class DeadLetters:
             self._take((partition, span.reason, span.field), span.records, edges)
 
     def merge(self, later: "DeadLetters") -> None:
-        """Add all that `later` holds."""
         for kind, letters in later.kinds.items():
             self._take(kind, letters.records, letters.edges)
 
     def sealed(self) -> tuple[DeadLetter, ...]:
-        """Return what a commit records of them, by partition, reason and field."""
         return tuple(
             DeadLetter(*kind, self.kinds[kind].records, tuple(self._ranges(kind)))
             for kind in sorted(self.kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))

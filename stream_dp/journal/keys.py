@@ -36,11 +36,7 @@ class Sealed(msgspec.Struct, frozen=True, array_like=True):
 
 
 def read_key(path: Path) -> bytes:
-    """Return the key in this file.
-
-    Raises:
-        UsageError: no such file, another length, or readable by others.
-    """
+    """Return the key in this file; `UsageError` for a missing file, another length, or one that others may read."""
     if not path.is_file():
         raise UsageError(
             f"no operator key at {path}; make one with `stream-dp key {path}`, keep a copy of it, and name it in "
@@ -53,11 +49,7 @@ def read_key(path: Path) -> bytes:
 
 
 def read_token(path: Path) -> str:
-    """Return the token in this file: one line, made by `Sealer.query_token` or `issued_token`.
-
-    Raises:
-        UsageError: no such file, no token, or readable by others.
-    """
+    """Return the token in this file: one line, as made by `Sealer`; errors as of `read_key`."""
     if not path.is_file():
         raise UsageError(
             f"no token at {path}; the operator makes one with `stream-dp token PIPELINE.yaml --analyst NAME`"
@@ -84,11 +76,7 @@ def _private(path: Path, what: str) -> bytes:
 
 
 def make_key(path: Path) -> bytes:
-    """Make a new key in a new file of mode 0600, and return it.
-
-    Raises:
-        WorldError: the file cannot be made, or exists already.
-    """
+    """Make a new key in a new file of mode 0600, and return it; `WorldError` if the file cannot be made, or exists."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -102,8 +90,6 @@ def make_key(path: Path) -> bytes:
 
 
 class Sealer:
-    """Seals and opens the commits of one pipeline."""
-
     def __init__(self, key: bytes, pipeline: str) -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
@@ -113,10 +99,9 @@ class Sealer:
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
     def query_token(self, analyst: str = "") -> str:
-        """Return the token by which an analyst of this pipeline signs messages: an HMAC-SHA256, in hex.
+        """Return the token by which an analyst of this pipeline signs messages: HMAC-SHA256 under the key, in hex.
 
-        It is made under the operator's key. The token of "" is the operator's, which may act for everyone; it is
-        the bearer token of the HTTP API.
+        The token of "" is the operator's, which may act for everyone; it is the bearer token of the HTTP API.
         """
         token = self._tokens.copy()
         if analyst:
@@ -124,10 +109,7 @@ class Sealer:
         return token.hexdigest()
 
     def issued_token(self, id_: str, analyst: str, expires: str) -> str:
-        """Return the token `id_` of an analyst until `expires`: its id, a point, and an HMAC-SHA256.
-
-        The HMAC is made under the operator's key.
-        """
+        """Return the token `id_` of an analyst until `expires`: its id, a point, and an HMAC-SHA256 under the key."""
         bound = f"\nissued 1\n{id_}\n{analyst}\n{expires}".encode()
         token = self._tokens.copy()
         token.update(bound)
@@ -142,7 +124,6 @@ class Sealer:
         return self._user_key
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
-        """Return the sealed form of commit `sequence`."""
         nonce = fresh_seed()[:_NONCE_BYTES]
         ciphertext = self._cipher.encrypt(nonce, plain, self._bound(sequence))
         sealed = Sealed(sequence, self.key_id, nonce, ciphertext)
@@ -151,9 +132,7 @@ class Sealer:
     def open(self, sequence: int, sealed: bytes) -> bytes:
         """Return the plain bytes of commit `sequence`.
 
-        Raises:
-            FailClosed: wrong key, wrong pipeline, wrong place in the journal, or changed bytes.
-            UnknownFormat: sealed in another form.
+        Raises `FailClosed` (wrong key, pipeline or place, or changed bytes) or `UnknownFormat` (another form).
         """
         if sealed and sealed[0] != VERSION:
             what = f"commit {sequence} of the journal of {self._pipeline}"

@@ -12,10 +12,8 @@ import msgspec
 from stream_dp.errors import FailClosed, UnknownFormat
 
 
-class PublicBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The first field of every body, in every form."""
-
-    v: int
+class Concealed(msgspec.Struct, frozen=True):
+    """Shows nothing of its content, wherever it is printed."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -24,29 +22,34 @@ class PublicBody(msgspec.Struct, frozen=True, kw_only=True):
         return []
 
 
+class PublicBody(Concealed, frozen=True, kw_only=True):
+    """The first field of every body, in every form."""
+
+    v: int
+
+
 _B = TypeVar("_B", bound=PublicBody)
 
 
 def decoded_body(body: bytes, form: type[_B], version: int, kind: str, what: str) -> _B:
     """Return a body of this `form`, the `version` of bodies of this `kind`; `what` names it in errors.
 
-    Raises:
-        FailClosed: it is no such body.  UnknownFormat: its form is not the one that this version reads.
+    Raises `FailClosed` if it is no such body, `UnknownFormat` if its form is not the one that this version reads.
     """
     try:
-        found = msgspec.json.decode(body, type=form)
+        read = msgspec.json.decode(body, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError):
         _refuse_other_forms(body, version, kind, what)
         raise FailClosed(f"{what} is no {kind}; bring it back as it was") from None
-    if found.v != version:
+    if read.v != version:
         _refuse_other_forms(body, version, kind, what)
-    return found
+    return read
 
 
 def _refuse_other_forms(body: bytes, version: int, kind: str, what: str) -> None:
     try:
-        found = msgspec.json.decode(body, type=PublicBody).v
+        form = msgspec.json.decode(body, type=PublicBody).v
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
-    if found != version:
-        raise UnknownFormat(what, f"form {found} of {kind}s", f"form {version}")
+    if form != version:
+        raise UnknownFormat(what, f"form {form} of {kind}s", f"form {version}")

@@ -2,8 +2,7 @@
 
 Rules: a body is one line of JSON in UTF-8, made of an answer and of public values; it says no batch, offset or wall
 time. The form has a version, `v`: the meaning of its fields never changes, a later form has another number, and an
-unknown form is refused. A written release is never written again in another form: the bytes are the release. This
-file knows no actor, journal, topic or page.
+unknown form is refused. A written release is never written again in another form: the bytes are the release.
 """
 
 import json
@@ -23,7 +22,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import parse_moment
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
-from stream_dp.journal.public_body import PublicBody, decoded_body
+from stream_dp.journal.public_body import Concealed, PublicBody, decoded_body
 
 VERSION = 1
 """The form that is written, and the only one that is read."""
@@ -41,10 +40,7 @@ _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one e
 
 
 class Shape(StrEnum):
-    """The form of a series' releases: `value`, `values` by key, keys that `fired`, `ranks`, or `windows`.
-
-    Each window has a value, values, quantiles or ranks.
-    """
+    """The form of a series' releases; each of its `windows` has a value, values, quantiles or ranks."""
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
@@ -67,15 +63,14 @@ class Head(PublicBody, frozen=True, kw_only=True):
 
     @property
     def end_ms(self) -> int:
-        """The end of the tick, ms since 1970."""
         return _moment(self.end) or 0
 
 
-class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Quantile(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """A released quantile: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
 
-    A window that ended has in place of them the two ends of the one `bucket` that was chosen. These say nothing of
-    the noise, and the exact quantile may lie anywhere. Former versions wrote them as `low` and `high`.
+    A window that ended has in place of them the two ends of the one `bucket` that was chosen. These say nothing of the
+    noise, and the exact quantile may lie anywhere. Former versions wrote them as `low` and `high`.
     """
 
     value: int | float
@@ -87,18 +82,11 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if (self.low, self.high, self.bucket).count(UNSET) != (2 if self.bucket else 1):
             raise ValueError("a quantile has a low and a high end, or the ends of its bucket")
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
-
-class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rank(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """A place in a top list: who holds it by the released values, and who else may hold it.
 
-    `tied` are the names that cannot be distinguished from `name`, the greatest first; `more` further names are not
-    listed.
+    `tied` are the names that cannot be distinguished from `name`, the greatest first; `more` others are not listed.
     """
 
     name: str
@@ -106,14 +94,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tied: tuple[str, ...]
     more: _Number = 0
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
-
-class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
 
     Or `quantiles`: none before the first end of a window that ends. Then `band` is in ranks: by how many events a
@@ -136,23 +118,16 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError("a window has one of value, values, quantiles and ranks")
         _require_one_width(self)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     """A whole release; of `value`, `values`, `fired`, `ranks` and `windows` exactly one is set.
 
-    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each
-    key that fired, and `counts_band` their half-width. `ranks` and `windows` are in the order in which they are
-    shown: the greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of
-    a release with windows, each window has its own and there is no other. A quotient has the ends of its interval
-    in place of a band: `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their
-    keys. Null is an open end, or a value that does not exist. `not_private` marks noise of the test kit, which
-    protects nobody.
+    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each key
+    that fired, and `counts_band` their half-width. `ranks` and `windows` are in the order in which they are shown: the
+    greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of a release with
+    windows, each window has its own and there is no other. A quotient has the ends of its interval in place of a band:
+    `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their keys. Null is an open end,
+    or a value that does not exist. `not_private` marks noise of the test kit, which protects nobody.
     """
 
     name: str | UnsetType = UNSET
@@ -181,36 +156,31 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError("windows have a band each, and there is no other")
         if self.name is not UNSET and self.value is UNSET:
             raise ValueError("a release has a name beside a value only")
-        told = {} if self.counts is UNSET else self.counts
+        counts = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:
                 raise ValueError("a release has counts and their band, or neither")
-        elif self.fired is UNSET or tuple(told) != self.fired:
+        elif self.fired is UNSET or tuple(counts) != self.fired:
             raise ValueError("counts are those of the keys that fired, in their order")
 
     @property
     def shape(self) -> Shape:
-        """The shape of the release: which of `value`, `values`, `fired`, `ranks` and `windows` it has."""
         shown = {
             Shape.SCALAR: self.value,
             Shape.HISTOGRAM: self.values,
             Shape.RANKS: self.ranks,
             Shape.WINDOWS: self.windows,
         }
-        return next((shape for shape, told in shown.items() if told is not UNSET), Shape.FLAGS)
+        return next((shape for shape, field in shown.items() if field is not UNSET), Shape.FLAGS)
 
 
 def _require_one_width(part: "WindowPart | Released") -> None:
-    """Do nothing if there is a band, or both ends of each quotient.
-
-    Raises:
-        ValueError: neither, or more than one of them.
-    """
+    """Raise `ValueError` unless there is a band, or both ends of each quotient, and not both."""
     if part.band is not UNSET and part.low is part.high is part.lows is part.highs is UNSET:
         return
     ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
-    there = [each for each in ends if each[:2] != (UNSET, UNSET)]
-    if len(there) != (part.band is UNSET) or any(UNSET in each for each in there):
+    there = [pair for pair in ends if pair[:2] != (UNSET, UNSET)]
+    if len(there) != (part.band is UNSET) or any(UNSET in pair for pair in there):
         raise ValueError("a value has a band, or a low and a high end")
     if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
         raise ValueError("each value has a low and a high end")
@@ -223,9 +193,6 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
 
     >>> content(Shape.FLAGS, ("AA", "UA"), np.array([0, 1])), content(Shape.SCALAR, ("",), np.array([7]))
     ({'fired': ('UA',)}, {'value': 7})
-
-    Raises:
-        ValueError: the answer has another number of entries.
     """
     counted = shape is Shape.FLAGS and len(answer) == 2 * len(keys) > 0
     if len(answer) != len(keys) and not counted:
@@ -243,8 +210,8 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
             fired = tuple([keys[at] for at in places])
             if not counted:
                 return {"fired": fired}
-            told = answer[len(keys) :][places].tolist()
-            return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
+            counts = answer[len(keys) :][places].tolist()
+            return {"fired": fired, "counts": dict(zip(fired, counts, strict=True))}
 
 
 def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE) -> WindowPart:
@@ -253,23 +220,17 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
     >>> write_part = msgspec.json.encode
     >>> write_part(part(("",), np.array([7]), 2)), write_part(part(("AA",), np.array([7]), 2))
     (b'{"value":7,"band":2}', b'{"values":{"AA":7},"band":2}')
-
-    Raises:
-        ValueError: the answer has another number of entries.
     """
     shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
-    told: Any = told_number(band, unit)
-    return WindowPart(**in_units(content(shape, keys, answer), unit), band=told)
+    width: Any = told_number(band, unit)
+    return WindowPart(**in_units(content(shape, keys, answer), unit), band=width)
 
 
 def told_number(units: int, unit: Fraction) -> int | Decimal:
-    """Return `units` times `unit`: an integer, or, if the unit is no integer, the exact decimal with its places.
+    """Return `units` times `unit`, an integer or the exact decimal with its places (at most 6, else `ValueError`).
 
     >>> told_number(1250, Fraction(1, 100)), told_number(-3, Fraction(5))
     (Decimal('12.50'), -15)
-
-    Raises:
-        ValueError: the unit is no decimal of at most 6 places.
     """
     if unit.denominator == 1:
         return units * unit.numerator
@@ -279,15 +240,15 @@ def told_number(units: int, unit: Fraction) -> int | Decimal:
     raise ValueError("a unit is a decimal of at most 6 places")
 
 
-def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
+def in_units(fields: dict[str, Any], unit: Fraction) -> dict[str, Any]:
     """Return the fields that `content` gives, with numbers in place of units."""
     if unit == 1:
-        return told
-    scaled = dict(told)
-    if "value" in told:
-        scaled["value"] = told_number(told["value"], unit)
-    for many in told.keys() & {"values", "counts"}:
-        scaled[many] = {key: told_number(units, unit) for key, units in told[many].items()}
+        return fields
+    scaled = dict(fields)
+    if "value" in fields:
+        scaled["value"] = told_number(fields["value"], unit)
+    for many in fields.keys() & {"values", "counts"}:
+        scaled[many] = {key: told_number(units, unit) for key, units in fields[many].items()}
     return scaled
 
 
@@ -301,7 +262,6 @@ def name_bytes(name: str) -> int:
 
 
 def write(released: Released) -> bytes:
-    """Return the exact public bytes of a release."""
     return _ENCODER.encode(released)
 
 
@@ -320,11 +280,7 @@ def is_recorded(recorded: bytes, written: bytes) -> bool:
 
 
 def read(body: bytes, what: str = "what should be a release") -> Released:
-    """Return a release, from its bytes; `what` names them in errors.
-
-    Raises:
-        FailClosed: it is no release.  UnknownFormat: its form is not the one that this version reads.
-    """
+    """Return a release from its bytes; raises `FailClosed` (no release, called `what`) or `UnknownFormat`."""
     return decoded_body(body, Released, VERSION, "release", what)
 
 
@@ -334,8 +290,8 @@ def read_exactly(body: bytes) -> dict[str, Any]:
     >>> read_exactly(b'{"value":0.10}')
     {'value': Decimal('0.10')}
     """
-    found: dict[str, Any] = _EXACT.decode(body.decode())
-    return found
+    fields: dict[str, Any] = _EXACT.decode(body.decode())
+    return fields
 
 
 def read_head(body: bytes, what: str = "what should be a release") -> Head:
@@ -344,11 +300,7 @@ def read_head(body: bytes, what: str = "what should be a release") -> Head:
 
 
 def release_of(body: bytes) -> Release:
-    """Return a published body with its number, series and tick, as the gate hands on releases.
-
-    Raises:
-        FailClosed: it is no release, has another form, or more than one line.
-    """
+    """Return a published body with its number, series and tick; raises `FailClosed` if it is no release of one line."""
     if b"\n" in body or b"\r" in body:
         raise FailClosed(
             "a published release is more than one line; bring the releases back as they were"

@@ -1,4 +1,1 @@
-"""Adapters for Apache Kafka.
-
-They implement the engine's ports and nothing else; every name of the client library stays here.
-"""
+"""Adapters for Apache Kafka: they implement the engine's ports; every name of the client library stays here."""

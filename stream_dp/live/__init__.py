@@ -1,4 +1,1 @@
-"""Series that analysts create while the engine runs: their messages, and what a pipeline makes of a definition.
-
-Begin with `planner`.
-"""
+"""Series that analysts create while the engine runs: their messages, and what a pipeline makes of a definition."""

@@ -1,9 +1,11 @@
-"""Messages of analysts to a running engine: one model for each action, and the reader of their JSON.
+"""Messages of analysts to a running engine: a model for each action, the reader of their JSON, and their signatures.
 
-Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its
-key. Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch
-is handed over as its bytes in the message; the code that plans it decides what it means and how exact its numbers
-are. The JSON Schema of docs/messages.json is made of these models.
+Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its key.
+Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch is handed
+over as its bytes in the message; the code that plans it decides what it means and how exact its numbers are. A message
+is its sender's if it is signed with a token of the analyst whom it names, or with the operator's, which may act for
+everyone. Whether a token has expired is decided by the stamp of the message. The JSON Schema of docs/messages.json is
+made of these models.
 """
 
 import json
@@ -32,6 +34,21 @@ _MOST_KEYS, _LARGEST, _LONGEST_WATCH, _LONGEST_WINDOW = 10_000, 2**62, 300, 32
 
 Id: TypeAlias = Annotated[str, Field(pattern=_ID, examples=["c1f"])]
 Analyst: TypeAlias = Annotated[str, Field(pattern=_ANALYST, examples=["ann"])]
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_WORDS: Mapping[tuple[str, str], str] = {
+    ("id", "string_pattern_mismatch"): "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -",
+    ("analyst", "string_pattern_mismatch"): "must be the name of an analyst, or empty",
+    ("keys", "too_short"): "must hold a key, or be left out",
+    ("", "bytes_type"): "must be a JSON object",
+    ("", "int_type"): "must be a whole number",
+}
+"""The wording of problems, by key ("": any) and kind."""
+OPERATOR = ""
+_NOT_VALID = (
+    "token: has expired or was revoked; ask the operator for another one (`stream-dp token`)"
+)
+_NOT_READ = "token: the engine cannot read its list of tokens now; tell the operator"
+_NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
 
 
 def _written(value: object) -> object:
@@ -122,12 +139,12 @@ class AskMessage(Message):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What is asked, by its keys in the message; those that are not there are left out."""
-        said = {
+        """What is asked, by its keys in the message, without those that are not there."""
+        given = {
             "keys": self.keys and list(self.keys), "from": self.from_, "to": self.to,
             "window": self.window, "watch": self.watch, "threshold": self.threshold,
         }  # fmt: skip
-        return {key: value for key, value in said.items() if value is not None}
+        return {key: value for key, value in given.items() if value is not None}
 
 
 class WatchMessage(Message):
@@ -163,17 +180,16 @@ AnyMessage: TypeAlias = (
     | UnwatchMessage
 )
 MESSAGES: Mapping[str, type[Message]] = {
-    get_args(one.model_fields["do"].annotation)[0]: one for one in get_args(AnyMessage)
+    get_args(model.model_fields["do"].annotation)[0]: model for model in get_args(AnyMessage)
 }
 """The models, by the value of `do`."""
 
 _M = TypeVar("_M", bound=Message)
 _ENVELOPED, _EPOCH = {*Message.model_fields, "do", "series"}, "1970-01-01T00:00:00Z"
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Address(Message):
-    """What a message says of itself before what it wants, and whether that is anything there is."""
+    """What a message says of itself before what it wants."""
 
     model_config = ConfigDict(extra="ignore")
     do: str = ""
@@ -182,21 +198,16 @@ class Address(Message):
 def read_address(text: str) -> Address:
     """Read the id of a message, its sender, and until when it is valid; its request may be wrong.
 
-    Raises:
-        UsageError: one of them is missing or malformed; errors are as those of `read_message`.
+    Raises `UsageError` as `read_message`.
     """
     parts = _parts(text)
-    found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
+    values = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
     do = str(_value(parts.get("do", msgspec.Raw(b"0"))))
-    return _validated(Address, {**found, "do": do if do in MESSAGES else ""})
+    return _validated(Address, {**values, "do": do if do in MESSAGES else ""})
 
 
 def content_of(text: str) -> bytes:
-    """Return the bytes that identify a message: all of it word for word, except its `until`.
-
-    Raises:
-        UsageError: it is no JSON object.
-    """
+    """Return the bytes that identify a message: all of it word for word, except its `until`."""
     parts = sorted(_parts(text).items())
     return b"\n".join(
         json.dumps(key).encode() + b" " + bytes(raw) for key, raw in parts if key != "until"
@@ -206,25 +217,21 @@ def content_of(text: str) -> bytes:
 def read_message(text: str) -> AnyMessage:
     """Read the JSON text of a message.
 
-    Raises:
-        UsageError: it is no message; every problem is named with its key, and no value is repeated.
+    Raises `UsageError`: every problem is named with its key, and no value is repeated.
     """
     parts = _parts(text)
     kind = MESSAGES.get(str(_value(parts.get("do", msgspec.Raw(b"0")))))
     if kind is None:
         raise UsageError(f"do: must be one of {', '.join(MESSAGES)}")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, raw in parts.items():
-        found[key] = _object(raw) if key == kind.definition_key else _value(raw)
-    return _validated(kind, found)  # type: ignore[return-value]  # one of the union
+        values[key] = _object(raw) if key == kind.definition_key else _value(raw)
+    return _validated(kind, values)  # type: ignore[return-value]  # one of the union
 
 
 def read_ask(series: str, parameters: bytes) -> AskMessage:
-    """Read the parameters of a query to a series: a JSON object without the rest of its message.
-
-    Raises:
-        UsageError: it is no such object, or has keys that are not for asking; errors are as those of
-            `read_message`.
+    """Read the parameters of a query to a series: a JSON object without the rest of its message; errors as of
+    `read_message`.
     """
     try:
         parts = _parts(parameters.decode())
@@ -237,18 +244,18 @@ def read_ask(series: str, parameters: bytes) -> AskMessage:
         raise UsageError(
             f"{', '.join(others)}: not known here, where parameters are asked alone; known are {known}"
         )
-    found = {key: _value(raw) for key, raw in parts.items()}
+    values = {key: _value(raw) for key, raw in parts.items()}
     return _validated(
-        AskMessage, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
+        AskMessage, {**values, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
     )
 
 
-def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
+def _validated(kind: type[_M], values: Mapping[str, Any]) -> _M:
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(values)
     except ValidationError as error:
-        told = dict.fromkeys(map(_told, with_expected(error, kind)))
-        raise UsageError("\n".join(told)) from None
+        problems = dict.fromkeys(map(_told, with_expected(error, kind)))
+        raise UsageError("\n".join(problems)) from None
 
 
 def _parts(text: str) -> dict[str, msgspec.Raw]:
@@ -269,8 +276,8 @@ def _value(raw: msgspec.Raw) -> Any:
 
 def _object(raw: msgspec.Raw) -> Any:
     """Return the bytes of a JSON object; None for any other value."""
-    found = bytes(raw)
-    return found if found[:1] == b"{" else None
+    text = bytes(raw)
+    return text if text[:1] == b"{" else None
 
 
 def _told(error: ErrorDetails) -> str:
@@ -279,38 +286,14 @@ def _told(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden" and _KEY.fullmatch(place[-1]) is None:
         known = ", ".join(error["ctx"]["known"][0])
         return f"a key is not known, nor anything that could be one; known are {known}"
-    said = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
+    words = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
     written = Written(place[-1]) if error["type"] == "extra_forbidden" else NOTHING
-    return f"{place[0]}: {said or in_words(error, written) + suggestion(error, written)}"
-
-
-_WORDS: Mapping[tuple[str, str], str] = {
-    ("id", "string_pattern_mismatch"): "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -",
-    ("analyst", "string_pattern_mismatch"): "must be the name of an analyst, or empty",
-    ("keys", "too_short"): "must hold a key, or be left out",
-    ("", "bytes_type"): "must be a JSON object",
-    ("", "int_type"): "must be a whole number",
-}
-"""The wording of problems, by key ("": any) and kind."""
-
-# ---
-# Messages as the engine takes them: opened, their signatures checked, and their requests read.
-#
-# Rules: it implements `engine.messages.addressed.MessageReader`. A message is its sender's if it is signed with a
-# token of the analyst whom it names, or with the operator's, which may act for everyone. Whether a token has expired
-# is decided by the stamp of the message, never by when it is read. Nothing of a refused message is repeated.
-
-OPERATOR = ""
-_NOT_VALID = (
-    "token: has expired or was revoked; ask the operator for another one (`stream-dp token`)"
-)
-_NOT_READ = "token: the engine cannot read its list of tokens now; tell the operator"
-_NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
+    return f"{place[0]}: {words or in_words(error, written) + suggestion(error, written)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SignedMessages:
-    """The messages to `pipeline`; `token_of` gives the token of an analyst ("": the operator).
+    """The `MessageReader` of `pipeline`; `token_of` gives the token of an analyst ("": the operator).
 
     `issued` gives a token that the operator has made, by its id.
     """
@@ -320,11 +303,6 @@ class SignedMessages:
     issued: Callable[[str], tuple[IssuedToken, str] | None] = lambda _id: None
 
     def opened(self, value: bytes, stamp: int) -> Addressed:
-        """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
-
-        Raises:
-            NotAccepted: it cannot be read, or is not signed for the analyst whom it names.
-        """
         try:
             envelope = read_envelope(value)
         except UsageError:
@@ -334,48 +312,34 @@ class SignedMessages:
             self._require_issued(envelope, message.analyst, stamp)
             return message
         signers = [
-            one
-            for one in (OPERATOR, message.analyst)
-            if is_signed(self.token_of(one), self.pipeline, envelope)
+            model
+            for model in (OPERATOR, message.analyst)
+            if is_signed(self.token_of(model), self.pipeline, envelope)
         ]
         if not signers:
             raise not_accepted(RefusalKind.SIGNATURE)
         return replace(message, operator=OPERATOR in signers)
 
     def _require_issued(self, envelope: Envelope, analyst: str, stamp: int) -> None:
-        """Do nothing if a token of the analyst signed, and was valid when the message came.
-
-        Raises:
-            NotAccepted: no such token signed.
-        """
+        """Raise `NotAccepted` unless a token of the analyst signed, and was valid when the message came."""
         try:
-            found = self.issued(envelope.token)
+            issued = self.issued(envelope.token)
         except (FailClosed, WorldError):
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_READ) from None
-        if found is None or found[0].analyst != analyst:
+        if issued is None or issued[0].analyst != analyst:
             raise not_accepted(RefusalKind.SIGNATURE)
-        if not is_signed(found[1], self.pipeline, envelope):
+        if not is_signed(issued[1], self.pipeline, envelope):
             raise not_accepted(RefusalKind.SIGNATURE)
-        if found[0].state(stamp) != "valid":
+        if issued[0].state(stamp) != "valid":
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_VALID)
 
     def said(self, text: bytes, signer: str) -> Addressed:
-        """Return the message in `text`; the token of `signer` has been checked.
-
-        Raises:
-            NotAccepted: it cannot be read, or names another analyst.
-        """
         message = self._addressed(text, operator=signer == OPERATOR)
         if not message.operator and message.analyst != signer:
             raise not_accepted(RefusalKind.SIGNATURE, _NOT_HERS)
         return message
 
     def wanted(self, message: Addressed) -> Wanted:
-        """Return the request of a message.
-
-        Raises:
-            UsageError: there is no such request; every problem is named with its key, never with a value.
-        """
         match read_message(message.text.decode()):
             case CreateMessage(do=do, series=definition, accept_noise=accept):
                 return Wanted(do, definition=definition, accept_noise=accept)
@@ -395,10 +359,10 @@ class SignedMessages:
     @staticmethod
     def _addressed(text: bytes, *, operator: bool) -> Addressed:
         try:
-            said = read_address(text.decode())
+            address = read_address(text.decode())
         except (UsageError, UnicodeDecodeError):
             raise not_accepted(RefusalKind.UNREADABLE) from None
         return Addressed(
-            said.id, said.analyst, operator, said.until, said.do, text,
+            address.id, address.analyst, operator, address.until, address.do, text,
             content=content_of(text.decode()),
         )  # fmt: skip

@@ -1,9 +1,8 @@
 """The envelope of an analyst's message, and its signature: code for the analyst and the engine alike.
 
-Rules: a signature covers the exact text of the message and the name of the pipeline, so it is valid for no other
-text and no other pipeline. The key is the analyst's token; comparing takes the same time wherever two signatures
-differ. An envelope may come from anyone: its size is checked before it is read, and an error repeats nothing of it.
-This file does not know what a message means.
+Rules: a signature covers the exact text of the message and the name of the pipeline, so it is valid for no other text
+and no other pipeline. The key is the analyst's token; comparing takes the same time wherever two signatures differ. An
+envelope may come from anyone: its size is checked before it is read, and an error repeats nothing of it.
 """
 
 import hashlib
@@ -62,8 +61,7 @@ def is_signed(token: str, pipeline: str, envelope: Envelope) -> bool:
 def write_envelope(token: str, pipeline: str, message: str) -> bytes:
     """Return the envelope of a message, as it goes into the topic `NAME.queries`.
 
-    Raises:
-        BadEnvelope: the message is too large, or a text that UTF-8 cannot write.
+    Raises `BadEnvelope`: the message is too large, or a text that UTF-8 cannot write.
     """
     try:
         size = len(message.encode())
@@ -80,24 +78,19 @@ def write_envelope(token: str, pipeline: str, message: str) -> bytes:
 def read_envelope(value: bytes) -> Envelope:
     """Return the envelope that `write_envelope` wrote; its signature is not checked here.
 
-    Raises:
-        BadEnvelope: no envelope, one of a later version, or larger than a message may be.
+    Raises `BadEnvelope`: no envelope, one of a later version, or larger than a message may be.
     """
+    too_large = BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
     if len(value) > LARGEST_ENVELOPE:
-        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
+        raise too_large
     try:
-        version = _FORM.decode(value).v
-        if version == VERSION:
-            return _bounded(_READ.decode(value))
+        if _FORM.decode(value).v == VERSION:
+            envelope = _READ.decode(value)
+            if len(envelope.message.encode()) > LARGEST_MESSAGE:
+                raise too_large
+            return envelope
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise BadEnvelope(
             'must be JSON like {"v": 1, "message": "the text of a message", "signature": "hex"}'
         ) from None
     raise BadEnvelope(f"v: this engine reads envelopes of version {VERSION} only")
-
-
-def _bounded(envelope: Envelope) -> Envelope:
-    """Return the envelope, after checking that its text is not too large and can be written in UTF-8."""
-    if len(envelope.message.encode()) > LARGEST_MESSAGE:
-        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
-    return envelope

@@ -1,8 +1,9 @@
-"""Live series, which are created while the engine runs: what a pipeline makes of their definitions.
+"""Live series and watches, which begin while the engine runs: what a pipeline makes of their definitions.
 
-Rules: a definition is an entry of `series:`, with the same checks, mechanisms and derivations as in the file. A
-live series counts from its first tick on, never earlier events. Its meaning depends only on its definition, its
-first tick and the file.
+Rules: a definition is an entry of `series:` or `watch:`, with the same checks, mechanisms and derivations as in the
+file. It counts from its first tick on, never earlier events. Its meaning depends only on the definition, its first
+tick, the file and, for a watch, the monitor with its present watches. A watch is paid for already, as long as no event
+counts in more watches at once than the monitor's noise is made for. These classes implement `engine.proposals`.
 """
 
 import json
@@ -10,7 +11,6 @@ import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,19 +38,14 @@ from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
 from stream_dp.statistics.parts.series_spec import entries_of
 from stream_dp.statistics.parts.watch_roster import WatchRoster
 
-# ---
-# Watches that begin and end while their monitor runs: what a pipeline makes of a message about a watch.
-#
-# Rules: a watch counts from the tick behind its cut on, never earlier events. Its cost is paid already, as long as no
-# event counts in more watches at once than the monitor's noise is made for. The meaning of a definition depends only
-# on the definition, the monitor and the present watches. This file knows no statistic by name.
+_ESCAPED = re.compile("[\x7f-\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedWatch:
     """A watch that would begin, or end; `series` is the monitor as it would be then.
 
-    It implements `engine.proposals.WatchProposal`: `query` arms or disarms the `places` places from `place` on.
+    `query` arms or disarms the `places` places from `place` on.
     """
 
     name: str
@@ -66,120 +61,25 @@ class PlannedWatch:
 
     @property
     def noise(self) -> str:
-        """Why it would fire mostly by noise, and which threshold would help.
-
-        Empty if it would not, or if it ends.
-        """
         alarm = self.alarm()
         return "" if alarm is None else noise_of([alarm])
 
     @property
     def columns(self) -> slice:
-        """The columns of the tick row where its events count."""
         first = self.series.rows.start + self.place
         return slice(first, first + self.places)
 
     def require_room(self) -> None:
-        """Do nothing if the monitor's room for watches in messages was computed for names of this length.
-
-        Raises:
-            NoRoom: the names are longer.
-        """
         if self.begins and isinstance(self.series.asking, WatchRoster):
             self.series.asking.require_short()
 
     def take(self) -> None:
-        """Begin to count its events, or stop counting them."""
         if self.begins and self.block is not None:
             self.router.watch(self.block, self.columns.start, self.number)
         elif self.block is not None:
             self.router.unwatch(self.block)
         else:
             self.router.mute(self.columns, self.number)
-
-
-@dataclass(frozen=True, slots=True)
-class WatchPlanner:
-    """Plans the watches of the series `entry` of the pipeline, which runs as `live`."""
-
-    spec: PipelineSpec
-    router: OpenRouter
-    entry: SeriesSpec
-    live: LiveSeries
-
-    def begun(self, definition: bytes, start: int, analyst: str) -> PlannedWatch:
-        """Derive a watch that an analyst adds, from its definition in YAML or JSON.
-
-        Raises:
-            UsageError: the series cannot have this watch; every problem is named with its key.
-        """
-        roster = self._roster()
-        watch = load_live(definition, partial(self._checked, roster=roster), "watch")
-        block = self._block(watch)
-        ((_, feature),) = block.parts
-        names = part_names(self.spec, watch.name, feature)
-        place = roster.room(len(names))
-        after = roster.with_watch(watch, place, names, start, analyst)
-        terms = watch.terms(len(names), self.spec.clock.step, self.entry.grain)
-        query = ArmQuery(place=place, watch=terms)
-        planned = self._planned(watch.name, place, len(names), query, after, block, begins=True)
-        return replace(planned, alarm=partial(self._alarm, watch))
-
-    def ended(self, name: str, end: int) -> PlannedWatch:
-        """Derive the end of a watch.
-
-        Raises:
-            UsageError: no watch has this name.
-        """
-        roster = self._roster()
-        gone = roster.named(name)
-        query = DisarmQuery(place=gone.place, places=gone.places)
-        block = self._block(gone.watch) if gone.added else None
-        return self._planned(
-            name, gone.place, gone.places, query, roster.without(gone, end), block, begins=False
-        )
-
-    def _alarm(self, watch: Any) -> FalseAlarm | None:
-        """Return how likely the watch fires by noise on a day."""
-        clock = self.spec.clock
-        looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(self.spec.confidence))
-        return self.entry.alarm(watch, self.live.series.mechanism, clock.step, looking)
-
-    def _checked(self, data: Any, roster: WatchRoster) -> Any | list[ErrorDetails]:
-        try:
-            return self.entry.another(data, roster, self.spec.fields, self.spec.clock)
-        except ValidationError as error:
-            return with_expected(error, type(self.entry), ("watch", 0))
-
-    def _block(self, watch: Any) -> Block:
-        where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))
-        one = (watch.name, Feature(watch.by, where, self.entry.amount))
-        block = Block(f"{self.entry.name}/{watch.name}", (one,), 0)
-        return replace(block, places=len(part_names(self.spec, *one)))
-
-    def _planned(
-        self,
-        name: str,
-        place: int,
-        places: int,
-        query: Query,
-        roster: WatchRoster,
-        block: Block | None,
-        *,
-        begins: bool,
-    ) -> PlannedWatch:
-        series = replace(self.live.series, keys=roster.names, asking=roster)
-        return PlannedWatch(
-            name, place, places, query, series, self.router, self.live.number, block, begins
-        )
-
-    def _roster(self) -> WatchRoster:
-        if not isinstance(self.live.series.asking, WatchRoster):
-            raise UsageError("series: takes no watches; a monitor does")
-        return self.live.series.asking
-
-
-_ESCAPED = re.compile("[\x7f-\uffff]")
 
 
 @dataclass(slots=True)
@@ -192,12 +92,7 @@ class LiveSeriesPlanner:
     entries: dict[int, int] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int) -> "PlannedSeries":
-        """Derive the series of a definition: an entry of `series:`, in YAML or JSON.
-
-        Raises:
-            UsageError: it is no such entry; every problem is named with its key.
-            NotDerivable: no rule covers it.
-        """
+        """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
         if series.identifier is not None:
@@ -211,44 +106,72 @@ class LiveSeriesPlanner:
         return PlannedSeries(self, spec, start, feature, chosen)
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
-        """Return the series that `PlannedSeries.packed` wrote in another process of this program.
-
-        It is for ticks from `start` on.
-        """
+        """Return the series that `PlannedSeries.packed` wrote in another process, for ticks from `start` on."""
         feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
         return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
-        """Derive a watch, in YAML or JSON, that an analyst would begin in a running monitor.
+        spec, entry, roster = self.spec, self._entry(live), _roster(live)
 
-        Raises:
-            UsageError: the series cannot have this watch; every problem is named with its key.
-        """
-        return self._watches(live).begun(definition, start, analyst)
+        def checked(data: Any) -> Any | list[ErrorDetails]:
+            try:
+                return entry.another(data, roster, spec.fields, spec.clock)
+            except ValidationError as error:
+                return with_expected(error, type(entry), ("watch", 0))
+
+        def alarm() -> FalseAlarm | None:
+            clock = spec.clock
+            looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(spec.confidence))
+            return entry.alarm(watch, live.series.mechanism, clock.step, looking)
+
+        watch = load_live(definition, checked, "watch")
+        block = self._block(entry, watch)
+        ((_, feature),) = block.parts
+        names = part_names(spec, watch.name, feature)
+        place = roster.room(len(names))
+        after = roster.with_watch(watch, place, names, start, analyst)
+        query = ArmQuery(place=place, watch=watch.terms(len(names), spec.clock.step, entry.grain))
+        return PlannedWatch(
+            watch.name, place, len(names), query, _with(live, after), self.router, live.number, block,
+            begins=True, alarm=alarm,
+        )  # fmt: skip
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
-        """Derive the end of a monitor's watch before tick `end`.
+        roster = _roster(live)
+        gone = roster.named(name)
+        query = DisarmQuery(place=gone.place, places=gone.places)
+        block = self._block(self._entry(live), gone.watch) if gone.added else None
+        after = _with(live, roster.without(gone, end))
+        return PlannedWatch(
+            name,
+            gone.place,
+            gone.places,
+            query,
+            after,
+            self.router,
+            live.number,
+            block,
+            begins=False,
+        )
 
-        Raises:
-            UsageError: no watch has this name.
-        """
-        return self._watches(live).ended(name, end)
-
-    def _watches(self, live: LiveSeries) -> WatchPlanner:
+    def _entry(self, live: LiveSeries) -> SeriesSpec:
         entries = [planned.series for planned in self.running.values()]
         named = {entry.name: entry for entry in (*self.spec.series, *entries)}
-        return WatchPlanner(self.spec, self.router, named[live.series.name], live)
+        return named[live.series.name]
+
+    def _block(self, entry: SeriesSpec, watch: Any) -> Block:
+        where = tests_of(self.spec.fields, (*entry.where, *watch.where))
+        part = (watch.name, Feature(watch.by, where, entry.amount))
+        block = Block(f"{entry.name}/{watch.name}", (part,), 0)
+        return replace(block, places=len(part_names(self.spec, *part)))
 
     def hold(self) -> None:
-        """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
         self.router.hold()
 
     def renew(self) -> None:
-        """Start counting for what has begun since `hold`, and stop counting for what has ended."""
         self.router.renew()
 
     def close(self, number: int) -> Mapping[str, Any]:
-        """Stop counting the entries of series `number`, and return what lists show about the series."""
         self.router.close(number)
         del self.entries[number]
         return listed(self.running.pop(number).series)
@@ -266,60 +189,46 @@ class PlannedSeries:
 
     @property
     def series(self) -> SeriesSpec:
-        """The entry of `series:` that the definition gives."""
         return self.chosen.spec
 
     @property
     def definition(self) -> bytes:
-        """The definition's canonical bytes."""
         return canonical_series(self.series)
 
     @property
     def name(self) -> str:
-        """The series' name."""
         return self.series.name
 
     @property
     def derivation(self) -> Derivation:
-        """The derivation of the series' guarantee, and so of its price."""
         return self.chosen.derivation
 
     @property
     def mechanism(self) -> str:
-        """A digest of the mechanism with its parameters."""
         return self.chosen.fingerprint
 
     @property
     def error_unit(self) -> str:
-        """The unit of predicted errors, in words that stand behind a number."""
         return self.series.error_unit
 
     @property
     def supposing(self) -> str:
-        """What predicted errors suppose, where that is not plain: "for 1,000 records"; else empty."""
         return self.chosen.choice.supposing
 
     def predicted(self) -> tuple[int, float]:
-        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
-
-        With windows it is the largest of theirs, so that an error that a definition asks for holds in each window.
-        """
         last, error = last_error(self.spec, self.chosen)
         return self.start + last, error
 
     def windows(self) -> Mapping[str, float]:
-        """Return the error to expect of each window at that tick, by its name; empty if there are no windows."""
         last, _ = last_error(self.spec, self.chosen)
         return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
 
     @property
     def alarms(self) -> Sequence[Mapping[str, Any]]:
-        """How likely each of its alarms is a false one, as plain values; empty if it has no alarms."""
         return [alarm.json() for alarm in self.chosen.choice.alarms]
 
     @property
     def noise(self) -> str:
-        """Why it would fire mostly by noise, and what would help; empty if it would not."""
         return noise_of(self.chosen.choice.alarms, self.series.price)
 
     def at(self, start: int) -> "PlannedSeries | None":
@@ -332,18 +241,11 @@ class PlannedSeries:
         """Return the series as bytes for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
         choice = self.chosen.choice
         last, error = last_error(self.spec, self.chosen)
-        told = {name: Foretold(last, each) for name, each in self.windows().items()}
-        known = replace(choice, expected=Foretold(last, error), windows=told)
+        windows = {name: Foretold(last, width) for name, width in self.windows().items()}
+        known = replace(choice, expected=Foretold(last, error), windows=windows)
         return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
 
     def place(self, payer: str, running: Sequence[int]) -> int:
-        """Return the column of the tick row where the series' entries would begin.
-
-        `running` are the numbers of the running live series that the payer's ledger paid for, the oldest first.
-
-        Raises:
-            NoRoom: there is no room for one more series of the payer, or for so many entries.
-        """
         planner = self.planner
         mine = {planner.running[number].name: planner.entries[number] for number in running}
         column = planner.router.place(self.feature)
@@ -352,11 +254,6 @@ class PlannedSeries:
         return column
 
     def open(self, created: Created) -> Series:
-        """Count the series' entries from now on, and return the series.
-
-        Raises:
-            FailClosed: its columns are not those of the journal.
-        """
         rows = self.planner.router.open(self.feature, created.column, created.number)
         runs = self._runs(rows)
         self.planner.running[created.number] = self
@@ -367,7 +264,6 @@ class PlannedSeries:
         return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
 
     def _entries(self, runs: Series) -> int:
-        """Return how much of its payer's room the series takes."""
         names = names_of(self.spec, self.feature)
         return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
 
@@ -380,24 +276,28 @@ class Foretold:
     error: float
 
     def __call__(self, tick: int) -> float:
-        """Return the error; `tick` must be the one tick that it is known for."""
         if tick != self.last:
             raise ValueError("the error of a live series is known at its last tick only")
         return self.error
 
 
 def listed(series: SeriesSpec) -> Mapping[str, Any]:
-    """Return what lists show of a definition."""
     by = grouping_text(series.grouped_by)
     return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
 
 
-def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
-    """Return the pipeline as a series sees it that starts at this tick: with the rest of the horizon.
+def _roster(live: LiveSeries) -> WatchRoster:
+    if not isinstance(live.series.asking, WatchRoster):
+        raise UsageError("series: takes no watches; a monitor does")
+    return live.series.asking
 
-    Raises:
-        UsageError: no tick is left.
-    """
+
+def _with(live: LiveSeries, roster: WatchRoster) -> Series:
+    return replace(live.series, keys=roster.names, asking=roster)
+
+
+def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
+    """Return the pipeline as a series sees it that starts at this tick: with the rest of the horizon."""
     horizon = spec.clock.horizon
     if horizon is None:
         return spec
@@ -416,4 +316,4 @@ def canonical_series(series: SeriesSpec) -> bytes:
     """
     plain = series.model_dump(mode="json", exclude_none=True, exclude=series.left_out)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()

@@ -42,17 +42,12 @@ def filter_of(privacy: Privacy) -> Filter:
 
 
 def target(privacy: Privacy) -> ApproxDP:
-    """Return the file's promise as (epsilon, delta)-DP."""
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
 def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
-    """Return the ledgers before the first series, for the `protected` units, with the analysts' ledgers paid.
-
-    Raises:
-        BudgetRefused: the analysts' ledgers alone need more than the budget.
-    """
-    analysts = {each.name: PureFilter.of(each.epsilon) for each in privacy.analysts}
+    """Return the ledgers before the first series, with the analysts' paid; BudgetRefused: these need too much."""
+    analysts = {analyst.name: PureFilter.of(analyst.epsilon) for analyst in privacy.analysts}
     return Subledgers.open(filter_of(privacy), analysts, protected)
 
 
@@ -72,21 +67,21 @@ def charged_parts(
     """
     if by_ticks(ledger.filter):
         return blocks[0], (blocks[0],)
-    found: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
+    fitting: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
     refusals: list[BudgetRefused] = []
     for block in blocks:
-        one = () if isinstance(block.guarantee.measure, DELTALESS) else ((block,),)
-        for parts in (series, block.premises, *one):
+        whole = () if isinstance(block.guarantee.measure, DELTALESS) else ((block,),)
+        for parts in (series, block.premises, *whole):
             try:
                 cost = _cost(ledger, parts)
             except BudgetRefused as refusal:
                 refusals.append(refusal)
             else:
-                fits = cost.within(ledger.remaining)
-                found.append((not fits, cost.amount, block, parts))
-    if not found:
+                exceeds = not cost.within(ledger.remaining)
+                fitting.append((exceeds, cost.amount, block, parts))
+    if not fitting:
         raise refusals[0]
-    _, _, block, parts = min(found, key=lambda one: one[:2])
+    _, _, block, parts = min(fitting, key=lambda charge: charge[:2])
     return block, parts
 
 

@@ -20,12 +20,7 @@ from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.mechanisms.serving import (
-    Answer,
-    Bands,
-    ServingMechanism,
-    derived,
-)
+from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
@@ -49,7 +44,6 @@ class Chosen:
 
     @property
     def mechanism(self) -> ServingMechanism[Any]:
-        """The mechanism."""
         return self.choice.mechanism
 
     @property
@@ -61,58 +55,53 @@ class Chosen:
         self, spec: PipelineSpec, rows: slice, keys: tuple[str, ...], start: int = 0
     ) -> Series:
         """Return the engine's series: on these rows from tick `start` on, with `keys` as names of its entries."""
-        confidence = float(spec.confidence)
-        sure = self.spec.each(confidence, self.mechanism.width)
-        counts = self.spec.counts_band(self.mechanism, confidence)
+        confidence, mechanism = float(spec.confidence), self.mechanism
+        sure = self.spec.entry_confidence(confidence, mechanism.width)
+        counts = self.spec.counts_band(mechanism, confidence)
         named = self.spec.entries(keys)
-        told = self.spec.told_bytes(named)
+        size = self.spec.told_bytes(named)
+
+        def bands(answer: ServingMechanism[Any] | Answer) -> Callable[[int, Any], int]:
+            band = Bands(answer, sure)
+            return lambda tick, state: band(tick - start, state)
 
         def teller(place: int | None) -> Tell | None:
-            return _told_from(start, self.spec.teller(self.mechanism, place, confidence))
+            tell = self.spec.teller(mechanism, place, confidence)
+            if tell is None:
+                return None
+            return lambda names, answer, tick, state: tell(names, answer, tick - start, state)
 
         return Series(
             self.spec.name,
-            self.mechanism,
+            mechanism,
             rows,
             named,
             self.spec.form,
-            _from(start, Bands(self.mechanism, sure)),
+            bands(mechanism),
             confidence,
-            asking=self.spec.asking(keys, self.mechanism, counts),
+            asking=self.spec.asking(keys, mechanism, counts),
             counts_band=counts,
             views=tuple(
                 SeriesView(
                     name,
                     named,
-                    _from(start, Bands(Answer(self.mechanism, place), sure)),
+                    bands(Answer(mechanism, place)),
                     teller(place),
-                    told,
+                    size,
                     self.spec.numbers,
                 )
                 for place, name in enumerate(self.spec.views)
             ),
             ask_band=lambda tick, query, state: self.spec.ask_band(
-                self.mechanism, confidence, tick - start, query, state
+                mechanism, confidence, tick - start, query, state
             ),
             askers=self.spec.askers,
             unit=self.spec.grain,
             signed=self.spec.signed,
             amounts=self.spec.amount is not None,
             tell=None if self.spec.views else teller(None),
-            told_bytes=None if self.spec.views else told,
+            told_bytes=None if self.spec.views else size,
         )
-
-
-def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
-    """Return the bands of a mechanism whose first tick is `start`."""
-    return lambda tick, state: band(tick - start, state)
-
-
-def _told_from(start: int, tell: Tell | None) -> Tell | None:
-    """Return the function that makes public answers of a mechanism whose first tick is `start`."""
-    if tell is None:
-        return None
-    return lambda names, answer, tick, state: tell(names, answer, tick - start, state)
 
 
 @dataclass(frozen=True)
@@ -158,12 +147,10 @@ class Built:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the specification's meaning and the mechanisms chosen for it."""
         return _sha256(f"{self._prints.whole}\n{self._mechanisms}")
 
     @property
     def parts(self) -> dict[str, str]:
-        """Short fingerprints of the parts, so that a refusal can name the changed part."""
         return {**self._prints.parts, "mechanisms": _sha256(self._mechanisms)[:12]}
 
     @cached_property
@@ -196,7 +183,7 @@ class Built:
             charges=tuple(charge_of(entry) for entry in self.ledger.entries),
             parts=self.parts,
             accepted=accepted,
-            made=tuple(each.series for each in self.made),
+            made=tuple(made.series for made in self.made),
         )
 
     def _series(self, chosen: Chosen) -> Series:
@@ -226,29 +213,23 @@ def build(spec: PipelineSpec) -> Built:
     derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
     for part in charged:
         ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))
-    return Built(
-        spec, layout, chosen, derivation, charged, ledgers, made_of_releases(spec, layout, chosen)
-    )
+    made = made_of_releases(spec, layout, chosen)
+    return Built(spec, layout, chosen, derivation, charged, ledgers, made)
 
 
 def made_of_releases(
     spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]
 ) -> tuple[MadeOf, ...]:
-    """Return the series that are made of the releases of others, which are `chosen`.
-
-    Raises:
-        UsageError: a series cannot be made of its inputs.
-    """
     inputs = {
-        each.spec.name: Input(
-            each.spec.name,
-            each.spec.entries(layout.keys(each.spec.name)),
-            each.spec.views,
-            each.mechanism,
-            each.spec.grain,
+        source.spec.name: Input(
+            source.spec.name,
+            source.spec.entries(layout.keys(source.spec.name)),
+            source.spec.views,
+            source.mechanism,
+            source.spec.grain,
             spec.confidence,
         )
-        for each in chosen
+        for source in chosen
     }
     return tuple(
         series.made([inputs[name] for name in series.inputs], spec.fields, spec.clock.horizon)
@@ -269,9 +250,9 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         allows.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
-    counted = series.identifier
-    theirs = counted is not None and counted.counts(spec.privacy.user)
-    users = protection.users if theirs else None
+    identifier = series.identifier
+    by_user = identifier is not None and identifier.counts(spec.privacy.user)
+    users = protection.users if by_user else None
     part = series.at_share(protection.share) if users is None else series
     ones = series.ones(spec.fields)
     lowest, highest = (0, 1) if series.amount is None else series.amount.units
@@ -298,27 +279,23 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise
     except UsageError as refused:
         raise UsageError(f"series {series.name}: {refused}") from None
-    _require_ones(series, choice.mechanism, ones)
-    _require_weight(series, choice.mechanism, weight)
+    _require_covered(series, choice.mechanism, ones, weight)
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, protection.of(series.name, step))
 
 
-def _require_weight(series: SeriesSpec, mechanism: ServingMechanism[Any], weight: int) -> None:
-    """Raise NotDerivable unless the mechanism's guarantee covers amounts of `weight` units."""
-    if mechanism.rows.weight < weight:
-        raise NotDerivable(
-            f"{series.name}: one event may add {weight} units to an entry, and {type(mechanism).__name__} is made for "
-            f"{mechanism.rows.weight}"
-        )
-
-
-def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:
-    """Raise NotDerivable unless the mechanism's guarantee covers events that set `ones` entries."""
-    if mechanism.rows.ones < ones:
+def _require_covered(
+    series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int, weight: int
+) -> None:
+    """Raise NotDerivable unless the guarantee covers events that set `ones` entries to at most `weight` units."""
+    rows, kind = mechanism.rows, type(mechanism).__name__
+    if rows.ones < ones:
         raise NotDerivable(
             f"{series.name}: one event may set {ones} entries of its rows, for "
-            f"'{grouping_text(series.grouped_by)}' is a list; "
-            f"{type(mechanism).__name__} is made for {mechanism.rows.ones}. Use another statistic or method, or "
-            "declare a smaller `most:`"
+            f"'{grouping_text(series.grouped_by)}' is a list; {kind} is made for {rows.ones}. Use another statistic or "
+            "method, or declare a smaller `most:`"
+        )
+    if rows.weight < weight:
+        raise NotDerivable(
+            f"{series.name}: one event may add {weight} units to an entry, and {kind} is made for {rows.weight}"
         )

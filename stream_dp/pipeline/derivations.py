@@ -30,23 +30,20 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.neighbors import Neighbors, Users
 
-# ---
-# From the relation that mechanisms are made for to the pipeline's promise, by steps of that relation.
-#
-# Rules: no mechanism knows an event that moves, and only counts of users themselves know a user. A mechanism is made
-# for one step with its part of a series' epsilon, and the accounting derives the rest. This file knows no series.
-
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The neighbouring streams: they differ in one event, or in all counting events of a user."""
+    """The neighbouring streams: they differ in one event, or in all counting events of a user.
+
+    No mechanism knows an event that moves, and only counts of users themselves know a user. A mechanism is made for one
+    step with its part of a series' epsilon, and the accounting derives the rest.
+    """
 
     relation: Neighbors
     users: Users | None = None
 
     @property
     def protected(self) -> Protected:
-        """The units that the ledgers protect."""
         return Protected(self.relation, self.users)
 
     @property
@@ -62,11 +59,7 @@ class Protection:
         return Fraction(1, self.steps)
 
     def of(self, subject: str, step: Derivation) -> Derivation:
-        """Derive the guarantee of this protection from that of one step.
-
-        Raises:
-            NotDerivable: the step's measure has no group rule.
-        """
+        """Derive the guarantee of this protection from that of one step; NotDerivable: it has no group rule."""
         if step.guarantee.users == self.users is not None:
             return step
         if self.users is not None:
@@ -98,13 +91,13 @@ def fixed_blocks(
         NotDerivable: there is no series, or no rule covers them.
     """
     subject = f"{pipeline}: series of the first start"
-    found = [tightest(premises, Fixed(subject, delta, stated=stated, order=order))]
+    blocks = [tightest(premises, Fixed(subject, delta, stated=stated, order=order))]
     pure = tuple(p for p in premises if _pure(p))
     others = tuple(p for p in premises if not _pure(p))
     if delta and pure and others:
         inner = tightest(others, Fixed(f"{pipeline}: those that are not pure", delta))
-        found.append(tightest((*pure, inner), Fixed(subject, delta)))
-    return tuple(sorted(found, key=lambda block: price(block.guarantee.measure, delta) or NONE))
+        blocks.append(tightest((*pure, inner), Fixed(subject, delta)))
+    return tuple(sorted(blocks, key=lambda block: price(block.guarantee.measure, delta) or NONE))
 
 
 def _pure(part: Derivation) -> bool:
@@ -112,11 +105,7 @@ def _pure(part: Derivation) -> bool:
 
 
 def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
-    """Return the derived guarantee as (epsilon, delta)-DP, at `delta` if it has no delta of its own.
-
-    Raises:
-        NotDerivable: it has no epsilon at this delta.
-    """
+    """Return the derived guarantee as (epsilon, delta)-DP, at `delta` if it has no delta of its own."""
     return differential_privacy(at_delta(derivation, delta).guarantee.measure)
 
 
@@ -139,8 +128,8 @@ def whole(
             pure, alive = zip(*timed, strict=True)
             ticked = tightest(pure, Ticks(f"{pipeline}: what is alive at one tick", alive))
             premises = (*(p for p in premises if not _pure(p)), ticked)
-    found = tightest(premises, Filtered(f"{pipeline}: all that is asked, now and later", filter_))
-    return _as_stated(found, target)
+    promise = tightest(premises, Filtered(f"{pipeline}: all that is asked, now and later", filter_))
+    return _as_stated(promise, target)
 
 
 def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
@@ -163,7 +152,6 @@ def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
 
 
 def analyst_ledger(name: str, promise: PureDP, protection: Protection) -> Derivation:
-    """Return an analyst's ledger, paid for in full: everything that its own filter admits is within the promise."""
     subject, part = analyst_entry(name), PureDP(promise.epsilon * protection.share)
     paid = Condition(
         "paid in full", True, f"charged to the main ledger before its first series; {TIME}"

@@ -35,12 +35,9 @@ from stream_dp.records.record_columns import (
     by_tick,
 )
 
-# ---
-# Features whose conditions differ in one value only: one count by the values of that field answers all of them.
-#
-# A hundred thousand features that each ask for another `equals` of one field are a histogram of that field, read at a
-# hundred thousand places. Rules: counting features together changes no count, only the work; whether it is done
-# depends on the features alone, never on records.
+# Features whose conditions differ in one value only: one count by the values of that field answers all of them. A
+# hundred thousand features that each ask for another `equals` of one field are a histogram of that field, read at a
+# hundred thousand places. It changes no count, only the work, and depends on the features alone, never on records.
 
 MANY = 8  # from so many features on, those that share a field and all other conditions are counted together
 _CODED = ("category", "text", "list", "integer")
@@ -79,22 +76,19 @@ def alike(
             alone[where] = columns
         else:
             together.setdefault(key, []).append(AskedFor(tuple(columns), test.values))
-    return [Alike(field, rest, tuple(found)) for (field, rest), found in together.items()], alone
+    groups = [Alike(field, rest, tuple(asked)) for (field, rest), asked in together.items()]
+    return groups, alone
 
 
 def _ways(where: Wheres, fields: Mapping[str, Any]) -> Iterator[tuple[Test, tuple[str, Wheres]]]:
-    """Yield each condition that asks for values, with its field and the other conditions."""
     for test in where:
         if test.operator in _VALUED and fields[test.field].type in _CODED:
             yield test, (test.field, where - {test})
 
 
-# ---
-# The entry of a row in which each record of a batch counts, where it is more than a field's code.
-#
-# Rules: columns only, no Python call per record. A record's entries depend on its own fields and on its tick, which
-# is public. Null, and a value that is no number, counts in `other`. With several groupings a record counts once in
-# every combination of its entries.
+# The entry of a row in which each record of a batch counts, where it is more than a field's code: columns only, no
+# Python call per record. Null, and a value that is no number, counts in `other`. With several groupings a record
+# counts once in every combination of its entries.
 
 
 class BatchTicks(NamedTuple):
@@ -109,7 +103,6 @@ Coder: TypeAlias = Callable[[Columns, BatchTicks], Entries]
 
 
 def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
-    """Return the function that gives the entries of a grouping on this grid."""
     if isinstance(by, tuple):
         sizes = [number_of_keys(fields, part) for part in by]
         return _crossed([coder(part, fields, grid) for part in by], sizes)
@@ -128,27 +121,26 @@ def _binned(by: Edges, field: Any) -> Coder:
     edges = np.array(bounds, np.int64 if field.type == "integer" else np.float64)
     other = len(edges) + 1
 
-    def found(columns: Columns, ticks: BatchTicks) -> Entries:
+    def bins(columns: Columns, ticks: BatchTicks) -> Entries:
         values, known = columns.numbers[by.field]
         codes = np.searchsorted(edges, values, side="right")
         if known is not None:
             codes = np.where(known, codes, other)
         return Entries(codes)
 
-    return found
+    return bins
 
 
 def _ticked(by: TickKey, grid: TickGrid) -> Coder:
-    """Return the coder of the key of each record's tick."""
     zone: tzinfo = UTC if by.zone is None else ZoneInfo(by.zone)
 
-    def found(columns: Columns, ticks: BatchTicks) -> Entries:
+    def tick_keys(columns: Columns, ticks: BatchTicks) -> Entries:
         keys = np.array([tick_key(by, zone, grid.start(tick)) for tick in ticks.names], np.int64)
         if ticks.at is None:
             return Entries(np.full(ticks.records, keys[0]))
         return Entries(keys[ticks.at])
 
-    return found
+    return tick_keys
 
 
 def tick_key(by: TickKey, zone: tzinfo, moment: int) -> int:
@@ -162,13 +154,13 @@ def tick_key(by: TickKey, zone: tzinfo, moment: int) -> int:
 def _crossed(coders: Sequence[Coder], sizes: Sequence[int]) -> Coder:
     """Return the coder of every combination of a record's entries; the last grouping changes fastest."""
 
-    def found(columns: Columns, ticks: BatchTicks) -> Entries:
-        first, *others = [each(columns, ticks) for each in coders]
+    def combinations(columns: Columns, ticks: BatchTicks) -> Entries:
+        first, *others = [entries(columns, ticks) for entries in coders]
         for other, size in zip(others, sizes[1:], strict=True):
             first = _pairs(first, other, size, ticks.records)
         return first
 
-    return found
+    return combinations
 
 
 def _pairs(left: Entries, right: Entries, size: int, records: int) -> Entries:
@@ -211,7 +203,7 @@ class FeatureCounts:
     ) -> None:
         """See `RecordColumns` for `fields` and `attribute`; `grid` says when each tick begins."""
         every = list(features)
-        features = [each for each in every if not isinstance(each[0].of, Identified | CapUse)]
+        features = [item for item in every if not isinstance(item[0].of, Identified | CapUse)]
         remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
@@ -223,23 +215,18 @@ class FeatureCounts:
         self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
         by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
         added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
-        signs = {each: each.tests(fields) for each in added if isinstance(each, Sign)}
-        shared = [feature.where for feature, _ in by] + [each.rest for each in together]
+        signs = {of: of.tests(fields) for of in added if isinstance(of, Sign)}
+        shared = [feature.where for feature, _ in by] + [alike.rest for alike in together]
         shared += [feature.where for feature, *_ in remembered]
         shared += [frozenset({test}) for tests in signs.values() for test in tests]
         wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
         place = {where: at for at, where in enumerate(wheres)}
-        named = {each.field: list(_values(each, together)) for each in together}
-        self._columns = RecordColumns(
-            [*_numbered_or_coded(feature for feature, _ in by)],
-            wheres,
-            fields,
-            attribute,
-            named,
-        )
-        made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
-        self._coders = {each: coder(each, fields, grid) for each in made}
-        self._amounts = [each for each in added if isinstance(each, Amount | Centred | Known)]
+        named = {alike.field: list(_values(alike.field, together)) for alike in together}
+        coded = list(_numbered_or_coded(feature for feature, _ in by))
+        self._columns = RecordColumns(coded, wheres, fields, attribute, named)
+        groupings = dict.fromkeys(f.by for f, _ in by if not isinstance(f.by, str))
+        self._coders = {grouping: coder(grouping, fields, grid) for grouping in groupings}
+        self._amounts = [of for of in added if isinstance(of, Amount | Centred | Known)]
         self._signs = {
             sign: (place[frozenset({up})], place[frozenset({down})])
             for sign, (up, down) in signs.items()
@@ -251,8 +238,8 @@ class FeatureCounts:
             for feature, slot in by
         ]
         self._parts += [
-            _Together(each, place.get(each.rest), self._columns.codes_of(each.field))
-            for each in together
+            _Together(alike, place.get(alike.rest), self._columns.codes_of(alike.field))
+            for alike in together
         ]
         self._identified = [
             IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
@@ -269,10 +256,7 @@ class FeatureCounts:
     def write(
         self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> Texts:
-        """Write the columns of these features, and no others, into rows that may be wider than `width`.
-
-        Return the identifiers that came; nothing counts in their columns yet.
-        """
+        """Write the columns of these features, and no others, and return the identifiers, which are not yet counted."""
         at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
         passing, codes = self._read(decoded, names, at)
         if self._totals is not None:
@@ -289,23 +273,18 @@ class FeatureCounts:
         """Return what `write` writes, as cells, whose room depends on the records and not on the width of a row."""
         at = np.repeat(np.arange(len(numbers)), numbers)
         passing, codes = self._read(decoded, names, at)
-        found = [part.cells(codes, passing, at) for part in self._parts]
+        cells = [part.cells(codes, passing, at) for part in self._parts]
         every = np.arange(len(numbers))
         if self._totals is not None:
             columns = np.array(self._totals, np.int64)
-            found.append(
-                Cells(
-                    np.repeat(every, len(columns)),
-                    np.tile(columns, len(every)),
-                    np.repeat(numbers, len(columns)),
-                )
-            )
+            ticks, counts = np.repeat(every, len(columns)), np.repeat(numbers, len(columns))
+            cells.append(Cells(ticks, np.tile(columns, len(every)), counts))
         if self._scalars:
             passed = self._passed(passing, numbers)[self._repeats]
             which, ticks = np.nonzero(passed)
             columns = np.array(self._scalars, np.int64)
-            found.append(Cells(ticks, columns[which], passed[which, ticks]))
-        return found, by_tick(self._identified, decoded.records, numbers, names, passing)
+            cells.append(Cells(ticks, columns[which], passed[which, ticks]))
+        return cells, by_tick(self._identified, decoded.records, numbers, names, passing)
 
     def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
         """Return how many records pass the conditions of the scalars, of shape (conditions, ticks)."""
@@ -314,10 +293,7 @@ class FeatureCounts:
     def _read(
         self, decoded: Decoded, names: Sequence[int], at: IntArray | None
     ) -> tuple[BoolArray, _Codes]:
-        """Return which records pass which condition, and the codes by which features count.
-
-        `at` is the index of each record's tick.
-        """
+        """Return which records pass which condition, and the codes by which features count; `at` as in `_By.count`."""
         columns = self._columns(decoded)
         passing = columns.passing
         codes: dict[Any, Entries] = dict(columns.codes)
@@ -337,18 +313,14 @@ class _By:
         self._by, self._where, self._slot = by, where, slot
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
-        """Write the feature's part of the rows.
-
-        `at` is the index of each record's tick (None: there is one tick).
-        """
+        """Write the feature's part of the rows; `at` is the index of each record's tick (None: there is one tick)."""
         keys = len(self._slot.keys)
-        found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
-        rows[:, self._slot.start : self._slot.stop] = found
+        counts = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
+        rows[:, self._slot.start : self._slot.stop] = counts
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """Return the entries that are not 0, and their counts."""
-        found, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
-        return Cells(ticks, found + self._slot.start, np.ones(len(found), np.int64))
+        entries, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, entries + self._slot.start, np.ones(len(entries), np.int64))
 
 
 class _Sums:
@@ -358,7 +330,6 @@ class _Sums:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
-        """Write the feature's part of the rows."""
         keys, units = len(self._slot.keys), codes[self._amount].codes
         entries = codes[self._by]
         cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
@@ -366,14 +337,13 @@ class _Sums:
         if self._where is not None:
             chosen = entries.of(passing[self._where]).nonzero()
             cells, units = cells[chosen], units[chosen]
-        found = np.zeros(len(rows) * keys, np.int64)
-        np.add.at(found, cells, units)
-        rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
+        sums = np.zeros(len(rows) * keys, np.int64)
+        np.add.at(sums, cells, units)
+        rows[:, self._slot.start : self._slot.stop] = sums.reshape(len(rows), keys)
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """Return the entries that records add to, and the amounts."""
-        found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
-        return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
+        entries, ticks, records = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, entries + self._slot.start, codes[self._amount].codes[records])
 
 
 class _Together:
@@ -392,20 +362,19 @@ class _Together:
         self._starts = np.cumsum(lengths) - lengths
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
-        """Write the features' columns of the rows."""
-        found = _histogram(codes[self._field], self._rest, self._keys, len(rows), passing, at)
-        rows[:, self._columns] = np.add.reduceat(found[:, self._codes], self._starts, axis=1)
+        counts = _histogram(codes[self._field], self._rest, self._keys, len(rows), passing, at)
+        rows[:, self._columns] = np.add.reduceat(counts[:, self._codes], self._starts, axis=1)
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
         """Return the entries that are not 0: a record counts in each column that asks for its value."""
-        found, ticks, _ = _chosen(codes[self._field], self._rest, passing, at)
+        values, ticks, _ = _chosen(codes[self._field], self._rest, passing, at)
         order = np.argsort(self._codes, kind="stable")
         lengths = np.diff(np.append(self._starts, len(self._codes)))
         columns = np.repeat(np.array(self._columns, np.int64), lengths)[order]
         asking = np.bincount(self._codes, minlength=self._keys)
-        begins, number = np.cumsum(asking) - asking, asking[found]
+        begins, number = np.cumsum(asking) - asking, asking[values]
         place = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
-        columns = columns[np.repeat(begins[found], number) + place]
+        columns = columns[np.repeat(begins[values], number) + place]
         return Cells(np.repeat(ticks, number), columns, np.ones(len(columns), np.int64))
 
 
@@ -436,16 +405,14 @@ def _chosen(
 
 
 def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
-    """Yield the fields whose codes or values features need."""
     for feature in features:
         yield from grouping_fields(feature.by)
         if isinstance(feature.of, Amount | Centred | Known):
             yield feature.of.field
 
 
-def _values(one: Alike, every: Sequence[Alike]) -> Iterable[Any]:
-    """Return all values that features ask for in the field of `one`."""
-    wanted = (w.values for each in every if each.field == one.field for w in each.wanted)
+def _values(field: str, together: Sequence[Alike]) -> Iterable[Any]:
+    wanted = (w.values for alike in together if alike.field == field for w in alike.wanted)
     return dict.fromkeys(chain.from_iterable(wanted))
 
 

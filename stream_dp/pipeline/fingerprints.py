@@ -27,8 +27,6 @@ _UNMEANT: dict[str, Any] = dict.fromkeys(
 
 
 class Fingerprints(NamedTuple):
-    """SHA-256 over the meaning of everything that touches data or guarantee, and a short digest of each part."""
-
     whole: str
     parts: dict[str, str]
 
@@ -42,7 +40,6 @@ def fingerprint(spec: PipelineSpec) -> str:
 
 
 def fingerprints(spec: PipelineSpec) -> Fingerprints:
-    """Return the fingerprint of the file, and a short one for each of its parts."""
     texts = {part: _canonical(what) for part, what in sorted(meaning(spec).items())}
     whole = ",".join(f"{json.dumps(part)}:{text}" for part, text in texts.items())
     return Fingerprints(
@@ -56,11 +53,12 @@ def under_gone_filter(spec: PipelineSpec) -> str:
 
 
 def meaning(spec: PipelineSpec) -> dict[str, Any]:
-    """Return everything in the file that touches data or guarantee, by part, as plain values."""
-    said = [series.said(lambda condition: _meaning(spec, condition)) for series in spec.series]
+    conditions = [
+        series.conditions_as(lambda condition: _meaning(spec, condition)) for series in spec.series
+    ]
     parts = spec.model_dump(
         mode="json",
-        exclude=_UNMEANT | {"series": {at: set(each) for at, each in enumerate(said)}},
+        exclude=_UNMEANT | {"series": {at: set(own) for at, own in enumerate(conditions)}},
         by_alias=True,
     )
     for later in _LATER:
@@ -69,7 +67,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _zones_only(spec, parts["schema"])
-    for series, dumped, meant in zip(spec.series, parts["series"], said, strict=True):
+    for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True):
         for key in {*series.left_out, *series.rights, *series.words}:
             del dumped[key]
         dumped |= meant
@@ -81,7 +79,6 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
 
 
 def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Remove `zone` if none is named; otherwise add the offsets of local times in the declared range."""
     for name, field in spec.fields.items():
         if not isinstance(field, TimeField):
             continue

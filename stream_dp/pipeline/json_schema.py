@@ -26,23 +26,19 @@ class _AsYaml(GenerateJsonSchema):
     """Models as YAML writes them: every scalar is a text to the reader, but has a type for an editor."""
 
     def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
-        """Add the dialect."""
         return {"$schema": DIALECT, **super().generate(schema, mode)}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: a title would repeat the key."""
+        """A title would repeat the key."""
         return False
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        """Allow a text that looks like a number or a boolean."""
         return {**super().str_schema(schema), **_TEXT}
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
-        """Allow a whole number in quotes."""
         return {"anyOf": [super().int_schema(schema), _WHOLE]}
 
     def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
-        """Allow true and false in quotes."""
         return {"anyOf": [super().bool_schema(schema), _TRUTHS]}
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
@@ -58,7 +54,6 @@ class _AsYaml(GenerateJsonSchema):
 
 
 def pipeline_schema() -> dict[str, Any]:
-    """Return the schema of a whole pipeline file, in JSON Schema 2020-12."""
-    made = PipelineSpec.model_json_schema(schema_generator=_AsYaml)
-    made["required"].remove(_DEFAULTED)
-    return made
+    schema = PipelineSpec.model_json_schema(schema_generator=_AsYaml)
+    schema["required"].remove(_DEFAULTED)
+    return schema

@@ -1,7 +1,8 @@
-"""Makes very many objects that stay, without the collector of cyclic garbage.
+"""Which entries of a tick's row belong to which series.
 
-The collector would look at all objects again each time their number has grown by a quarter, and find nothing: that
-was most of the time that it took to read a file of 100,000 watches.
+A tick's row is one int64 vector. Each distinct feature (by, where) owns one slice of it, and series with the same
+feature share the slice. A series of several features has a block of its own, with free entries for more. The layout
+depends on the specification alone.
 """
 
 import gc
@@ -16,13 +17,6 @@ from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_
 from stream_dp.records.record_columns import CapUse, Identified
 from stream_dp.statistics import Series
 
-# ---
-# Which entries of a tick's row belong to which series.
-#
-# Rules: a tick's row is one int64 vector. Each distinct feature (by, where) owns one slice of it, and series with the
-# same feature share the slice. A series of several features has a block of its own, with free entries for more. The
-# layout depends on the specification alone.
-
 SCALAR = ("",)
 
 
@@ -36,7 +30,7 @@ class Feature:
 
     @property
     def fields(self) -> Iterator[str]:
-        """The fields of the schema that it reads; some may occur twice."""
+        """The fields of the schema that it reads; some occur twice."""
         yield from grouping_fields(self.by)
         yield from sorted(test.field for test in self.where)
         if self.of is not None and not isinstance(self.of, CapUse):
@@ -61,7 +55,6 @@ class Slot:
 
     @property
     def stop(self) -> int:
-        """One past the last entry."""
         return self.start + len(self.keys)
 
 
@@ -99,11 +92,8 @@ class RowLayout:
     @property
     def cap_uses(self) -> tuple[Slot, ...]:
         """The slots where the guard for users counts active users and users who were cut off."""
-        return tuple(
-            slot
-            for feature, slot in self.features.items()
-            if isinstance(feature, Feature) and isinstance(feature.of, CapUse)
-        )
+        features = ((f, slot) for f, slot in self.features.items() if isinstance(f, Feature))
+        return tuple(slot for feature, slot in features if isinstance(feature.of, CapUse))
 
     @classmethod
     def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
@@ -112,10 +102,7 @@ class RowLayout:
         return cls(len(keys), {feature: Slot(0, keys)}, {})
 
     def counted(self, spec: PipelineSpec) -> Iterator[tuple[Feature, Slot]]:
-        """Yield the features that records count in, those of blocks one by one, with their slots.
-
-        Features that guards count are left out.
-        """
+        """Yield the features that records count in, those of blocks one by one; not those that guards count."""
         for feature, slot in self.features.items():
             if isinstance(feature, Feature):
                 if not isinstance(feature.of, CapUse):
@@ -128,28 +115,21 @@ class RowLayout:
                 start += len(keys)
 
     def slice(self, series: str) -> slice:
-        """Return the slice of the tick row that holds the entries of this series."""
         slot = self.features[self.series[series]]
         return slice(slot.start, slot.stop)
 
     def keys(self, series: str) -> tuple[str, ...]:
-        """Return the names of the slice's entries: the domain and `other`, or ("",) for a scalar."""
         return self.features[self.series[series]].keys
 
 
 def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
-    """Return what a series counts."""
+    tests, amount = tests_of(spec.fields, series.where), series.amount
     if not series.parts:
-        of = series.amount or series.identifier
-        return Feature(series.grouped_by, tests_of(spec.fields, series.where), of)
+        return Feature(series.grouped_by, tests, amount or series.identifier)
     parts = tuple(
         (
             part.name,
-            Feature(
-                part.by,
-                tests_of(spec.fields, (*series.where, *part.where)),
-                part.amount or series.amount,
-            ),
+            Feature(part.by, tests | tests_of(spec.fields, part.where), part.amount or amount),
         )
         for part in series.parts
     )
@@ -157,12 +137,10 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
 
 
 def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
-    """Return how many entries each part of a series has; empty if it has no parts."""
     return tuple(number_of_keys(spec.fields, part.by) for part in series.parts)
 
 
 def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
-    """Return the names of the entries of a feature or a block; "" for a block's free entries."""
     if isinstance(feature, Feature):
         own = feature.of.keys if isinstance(feature.of, CapUse) else None
         return own or keys_of(spec.fields, feature.by)
@@ -179,7 +157,11 @@ def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable the collector inside; enable it afterwards only if it was enabled before."""
+    """Make very many objects that stay, without the collector of cyclic garbage.
+
+    It would look at all objects again each time their number has grown by a quarter, and find nothing: that was most of
+    the time that it took to read a file of 100,000 watches.
+    """
     wanted = gc.isenabled()
     gc.disable()
     try:

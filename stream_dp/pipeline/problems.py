@@ -18,8 +18,9 @@ from stream_dp.core.wording import meant, near_names
 from stream_dp.records.scalars import PATTERNS
 
 UNKNOWN = "is not a known key"
-GONE = {"release_every": "is gone: every series is released at every tick; leave it out"}
-"""Keys of files of former versions."""
+GONE = {
+    "release_every": "is gone: every series is released at every tick; leave it out"
+}  # keys of former versions
 _MAPPING, _LIST = "must be a mapping (key: value)", "must be a list"
 _MESSAGES = {
     "missing": "is missing",
@@ -57,10 +58,6 @@ NOTHING = Written()
 
 
 def explained(wrong: ValidationError, data: Any, kind: Any) -> list[ErrorDetails]:
-    """Return the errors of validating `data` as a `kind`, with expectations in their context.
-
-    After an unknown tag, further errors of its entry are added, read as the kind with the most similar tag.
-    """
     errors = with_expected(wrong, kind)
     tags = [error for error in errors if error["type"] == "union_tag_invalid"]
     return errors + [more for error in tags for more in _behind_tag(error, data, kind)]
@@ -86,7 +83,6 @@ def with_expected(
 
 
 def known_keys(kind: Any, place: Place) -> tuple[tuple[str, ...], ...]:
-    """Return the allowed keys beside the one at this place of a `kind`, for each possible model."""
     return tuple(map(_keys, _models_at(kind, place[:-1])))
 
 
@@ -192,7 +188,6 @@ def as_list(text: str) -> str | None:
 
 
 def message(error: ErrorDetails, written: Written = NOTHING) -> str:
-    """Return the text of an error."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "union_tag_invalid":
         # only written text is in quotes
@@ -237,7 +232,6 @@ def suggestion(error: ErrorDetails, written: Written) -> str:
 
 
 def near_key(error: ErrorDetails, written: Written) -> str | None:
-    """Return the unused known key that is similar to an unknown one, or None."""
     if error.get("ctx", {}).get("homes"):
         return None
     free = [key for key in _known(error, written) if key not in written.keys]
@@ -245,7 +239,6 @@ def near_key(error: ErrorDetails, written: Written) -> str | None:
 
 
 def offered_by(error: ErrorDetails) -> Sequence[str]:
-    """Return the names that were allowed, if known."""
     context = error.get("ctx", {})
     listed = context.get("expected_tags") or context.get("expected") or ""
     if error["type"] in ("union_tag_invalid", "literal_error"):
@@ -261,7 +254,6 @@ def _known(error: ErrorDetails, written: Written) -> Sequence[str]:
 
 
 def _other_form(kinds: Sequence[Any], written: Written) -> str:
-    """Return what must be written in place of a text, a list or a mapping."""
     lists = [get_args(kind) for kind in kinds if get_origin(kind) is tuple]
     models = [kind for kind in kinds if _is_model(kind)]
     if lists:
@@ -277,7 +269,6 @@ def _other_form(kinds: Sequence[Any], written: Written) -> str:
 
 
 def _listed(items: Sequence[Any], written: Written) -> str:
-    """Return how to write a list of these items, as the end of the message that a list is needed."""
     if models := _models_at(items[0], ()):
         return f" with a dash before each entry: - {_example(models[0])}"
     if len(items) == 2 and items[1] is not Ellipsis:
@@ -288,7 +279,6 @@ def _listed(items: Sequence[Any], written: Written) -> str:
 
 
 def _example(model: type[BaseModel]) -> str:
-    """Return an example mapping with the first keys of a model."""
     tag, fields = _tag_of(model), model.model_fields.items()
     keys = [field.alias or name for name, field in fields if field.is_required()]
     extra: Any = model.model_config.get("json_schema_extra") or {}

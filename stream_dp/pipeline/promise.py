@@ -19,7 +19,6 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.groupings import (
-    By,
     grouping_fields,
     grouping_text,
     most_ones,
@@ -29,31 +28,15 @@ from stream_dp.records.scalars import duration_text
 from stream_dp.records.schema import ListField
 from stream_dp.statistics.parts.choice import noise_of
 
-# ---
-# Fields that suggest a person by their names alone: only a hint.
-#
-# Rules: no record is read. A field that is not found may still identify a person, and a field that is found may not.
-
+# Field names that suggest a person: only a hint, since others may identify a person too.
 _PARTS = (
     "user", "person", "people", "customer", "patient", "member", "email", "account", "client", "employee", "student",
     "passenger", "driver", "subscriber", "visitor", "guest", "citizen", "household", "device", "phone", "msisdn",
     "cookie", "fingerprint", "passport",
 )  # fmt: skip
 _WORDS = {
-    "ip",
-    "mac",
-    "ssn",
-    "imei",
-    "imsi",
-    "uid",
-    "iban",
-    "card",
-    "login",
-    "owner",
-    "buyer",
-    "rider",
-    "voter",
-}
+    "ip", "mac", "ssn", "imei", "imsi", "uid", "iban", "card", "login", "owner", "buyer", "rider", "voter",
+}  # fmt: skip
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -63,16 +46,9 @@ def looks_like_people(names: Iterable[str]) -> list[str]:
     >>> looks_like_people(["customerId", "client_ip", "zip", "trip", "userName", "IP"])
     ['customerId', 'client_ip', 'userName', 'IP']
     """
-    return [name for name in names if _looks(name)]
+    words = {name: {word.lower() for word in _WORD.findall(name)} for name in names}
+    return [n for n in words if words[n] & _WORDS or any(part in n.lower() for part in _PARTS)]
 
-
-def _looks(name: str) -> bool:
-    words = {word.lower() for word in _WORD.findall(name)}
-    return bool(words & _WORDS) or any(part in name.lower() for part in _PARTS)
-
-
-# ---
-# Notes that a reader of the guarantee must know.
 
 _TRANSACTIONS = {
     "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
@@ -82,7 +58,6 @@ _TRANSACTIONS = {
 
 
 def caveats(built: Built) -> list[str]:
-    """Return the notes that `stream-dp plan` prints below the guarantee."""
     notes = [
         "this pipeline only: other pipelines on the same source have ledgers of their own and add up",
         "the guarantee holds against computationally bounded adversaries (noise comes from ChaCha20)",
@@ -101,44 +76,37 @@ def caveats(built: Built) -> list[str]:
             f"a tick is longer than {duration_text(READ_AGAIN_MS)}: what is created while it runs, and a watch that "
             "begins or ends, does so with the next tick, so that nothing of the open one is read again"
         )
-    return [*notes, *_of_noise(built), *_of_identifiers(built.spec), *_of_people(built.spec)]
-
-
-def _of_noise(built: Built) -> list[str]:
-    """Return notes on alarms that fire mostly by noise, and what would help."""
-    found = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
-    return [f"{name}: {noise}" for name, noise in found if noise]
+    noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
+    notes += [f"{name}: {noise}" for name, noise in noisy if noise]
+    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec)]
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
-    """Return notes on the identifiers that series remember."""
     kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
     return [
-        f"{name} remembers every different {one.field} "
-        f"{'for ever' if one.span is None else f'until its window of {duration_text(one.span)} is over'}: at most "
-        f"{64 * len(one.keys)} bytes of memory each, and {20 * len(one.keys)} bytes in the private commit of the tick "
-        f"where it counts{_early(spec, len(one.keys))}. It grows with them and forgets none earlier; the size of a "
-        "private commit tells roughly how many came"
-        for name, one in kept
+        f"{name} remembers every different {kind.field} "
+        f"{'for ever' if kind.span is None else f'until its window of {duration_text(kind.span)} is over'}: at most "
+        f"{64 * len(kind.keys)} bytes of memory each, and {20 * len(kind.keys)} bytes in the private commit of the "
+        f"tick where it counts{_early(spec, len(kind.keys))}. It grows with them and forgets none earlier; the size of "
+        "a private commit tells roughly how many came"
+        for name, kind in kept
     ]
 
 
 def _early(spec: PipelineSpec, columns: int) -> str:
-    """Return a note on the space for an identifier that arrives before its tick."""
     if not isinstance(spec.clock, ReplayClock):
         return ""
     return f", {16 * columns} more in an earlier one for each tick before whose turn it is read"
 
 
 def _of_people(spec: PipelineSpec) -> list[str]:
-    """Return notes on people whom the unit protects not at all, or not for all their events together."""
     privacy, people = spec.privacy, looks_like_people(spec.fields)
     if privacy.unit == "event":
-        found = (
+        note = (
             f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
             "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
         )
-        return [found] if people else []
+        return [note] if people else []
     notes = _of_memory(spec)
     who = f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
     if privacy.per is None:
@@ -153,27 +121,25 @@ def _of_people(spec: PipelineSpec) -> list[str]:
 
 
 def _of_memory(spec: PipelineSpec) -> list[str]:
-    """Return notes on the users that the guard remembers, and on the records that it accepts."""
     privacy, source = spec.privacy, spec.source
     until = "for ever" if privacy.per is None else "until the window is over"
-    found = [
+    notes = [
         f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
         "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
     ]
     if privacy.share is not None:
-        found.append(
+        notes.append(
             f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
         )
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
-        found.append(
+        notes.append(
             f"a user's records count in one partition, that of {source.partitioner} over the partitions of the first "
             "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
         )
-    return found
+    return notes
 
 
-TELLING = 100
-"""From this factor on, the text no longer says that nothing can be told."""
+TELLING = 100  # from this factor on, the text no longer says that nothing can be told
 ANY_ROW = "any row in its tick for any other: ~_H of [HSV]"
 _WINDOWS = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day", 604_800_000: "week"}
 _EXACT, _SHOWN = (Context(prec=digits, rounding=ROUND_CEILING) for digits in (40, 3))
@@ -257,34 +223,25 @@ def _window(milliseconds: int) -> str:
 
 
 def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
-    """Return the lists by which the file's series group, under `lists`; empty if there are none.
-
-    Each has its `field` (in words, if a series groups by more than the list), the number of `entries` of its rows,
-    and the `most` entries that one event sets.
-    """
+    """Return under `lists` those by which the file's series group: field, number of entries, `most` set at once."""
     named = dict.fromkeys(series.grouped_by for series in spec.series)
-    found = [
+    lists = [
         {
             "field": grouping_text(by),
             "entries": number_of_keys(spec.fields, by),
             "most": most_ones(spec.fields, by),
         }
         for by in named
-        if by is not None and _has_a_list(spec, by)
+        if any(isinstance(spec.fields[name], ListField) for name in grouping_fields(by))
     ]
-    return {"lists": found} if found else {}
-
-
-def _has_a_list(spec: PipelineSpec, by: By) -> bool:
-    return any(isinstance(spec.fields[name], ListField) for name in grouping_fields(by))
+    return {"lists": lists} if lists else {}
 
 
 def lists_words(spec: PipelineSpec) -> str:
-    """Return how many entries one event sets, as a part of a sentence; empty if no series groups by a list."""
-    said = []
-    for each in lists_json(spec).get("lists", []):
-        entries, most = each["entries"], each["most"]
+    phrases = []
+    for listed in lists_json(spec).get("lists", []):
+        entries, most = listed["entries"], listed["most"]
         whole = spec.relation is Neighbors.REPLACE and most == entries
-        many = f"up to {most} of the {how_many(entries, 'entry', 'entries')} of {each['field']}"
-        said.append(f"{many} ({ANY_ROW})" if whole else many)
-    return f"an event sets {' and '.join(said)}" if said else ""
+        many = f"up to {most} of the {how_many(entries, 'entry', 'entries')} of {listed['field']}"
+        phrases.append(f"{many} ({ANY_ROW})" if whole else many)
+    return f"an event sets {' and '.join(phrases)}" if phrases else ""

@@ -42,7 +42,6 @@ def plan_json(built: Built) -> dict[str, Any]:
 
 
 def condition_json(spec: PipelineSpec) -> dict[str, str]:
-    """Return the assumption of the guarantee under `condition`; empty if the file states none."""
     return {} if spec.condition is None else {"condition": spec.condition}
 
 
@@ -62,6 +61,7 @@ def series_json(
 ) -> dict[str, Any]:
     """Return a series, of the file or from `start` on, with price and predicted `errors` (tick, half-width)."""
     measure = chosen.derivation.guarantee.measure
+    alarms = [alarm.json() for alarm in chosen.choice.alarms]
     return {
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
@@ -71,7 +71,7 @@ def series_json(
             {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
         ],
         **_windows_json(chosen, [tick for tick, _ in errors], confidence, start),
-        **_alarms_json(chosen),
+        **({"false_alarms": alarms} if alarms else {}),
     }
 
 
@@ -87,19 +87,10 @@ def made_json(made: MadeOf) -> dict[str, Any]:
     }
 
 
-def _alarms_json(chosen: Chosen) -> dict[str, Any]:
-    """Return the daily chance of a false alarm, of the series or of each of its watches; {} without alarms."""
-    found = [each.json() for each in chosen.choice.alarms]
-    return {"false_alarms": found} if found else {}
-
-
 def _windows_json(
     chosen: Chosen, ticks: Sequence[int], confidence: float, start: int
 ) -> dict[str, Any]:
-    """Return the errors of each window at the same ticks; empty without windows."""
-    if not chosen.choice.windows:
-        return {}
-    found = [
+    windows = [
         {
             "window": name,
             "predicted_error": [
@@ -109,7 +100,7 @@ def _windows_json(
         }
         for name, expected in chosen.choice.windows.items()
     ]
-    return {"windows": found}
+    return {"windows": windows} if windows else {}
 
 
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, float]]:
@@ -120,12 +111,11 @@ def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, floa
 def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
     """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
     last = (spec.clock.horizon or ENDLESS) - 1
-    told = chosen.choice.windows.values() or (chosen.choice.expected,)
-    return last, max(expected(last) for expected in told)
+    errors = chosen.choice.windows.values() or (chosen.choice.expected,)
+    return last, max(expected(last) for expected in errors)
 
 
 def _ticks(horizon: int) -> list[int]:
-    """Return a dozen ticks from the first to the last, denser at the start."""
     spread = {round(horizon ** (i / (POINTS - 1))) - 1 for i in range(POINTS)}
     return sorted(spread | {0, horizon - 1})
 

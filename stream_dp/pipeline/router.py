@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.identifiers import Came
+from stream_dp.engine.identifiers import Arrivals
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
 from stream_dp.engine.user_table import Hashes
@@ -33,20 +33,14 @@ from stream_dp.records.decoder import NO_TIME, OUTSIDE, Decoded, ListDecoder, Ow
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.record_columns import Texts
 
-# ---
-# From a batch of records to tick rows: which entries of which tick's row each record counts in.
-#
-# Rules: a record adds exactly its own contribution, decided by that record alone: one entry of a series, or, for a
-# series by a list, as many as the list has. The tick is that of the clock, or that of the record's own time. A time
-# outside the grid is a dead letter, an unknown category counts in `other`, null matches no condition. No await, no
-# queue and no Python call per record beyond the decoder's own: the rest is done by columns.
-
+# From a batch of records to tick rows. A record adds exactly its own contribution, decided by that record alone: one
+# entry of a series, or, for a series by a list, as many as the list has. A time outside the grid is a dead letter, an
+# unknown category counts in `other`, null matches no condition. No await, no queue and no Python call per record beyond
+# the decoder's own: the rest is done by columns.
 __all__ = ["Routed", "Router", "RowLayout"]
 
-_CELLS, _CELLS_EACH = (
-    1 << 16,
-    32,
-)  # a batch has dense rows up to _CELLS entries, and _CELLS_EACH more for each record
+# a batch has dense rows up to so many entries, and for each record so many more
+_CELLS, _CELLS_EACH = 1 << 16, 32
 _REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
 
 
@@ -66,10 +60,7 @@ class Router:
         layout: RowLayout | None = None,
         key: bytes = NO_KEY,
     ) -> None:
-        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` is by default that of the file.
-
-        `key` is the key of the hashes of identifiers.
-        """
+        """`origin_ms` is the start of tick 0; `layout` by default the file's; `key` that of identifiers' hashes."""
         self.layout = layout or RowLayout.of(spec)
         self.width = self.layout.width
         self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
@@ -88,36 +79,27 @@ class Router:
             self._ticks = OwnTicks(self._grid, spec.own_times)
 
     def beside(self, others: Sequence["Router"], width: int) -> "Router":
-        """Return a router that decodes once and counts what this one and the others count, in `width` columns.
-
-        All are of one pipeline; no two count in the same column.
-        """
+        """Return a router that decodes once and counts what this one and the others of its pipeline count."""
         every = copy(self)
         every.width = width
-        every.fields = list(dict.fromkeys(chain(self.fields, *(one.fields for one in others))))
+        every.fields = list(dict.fromkeys(chain(self.fields, *(other.fields for other in others))))
         every.decoder = self._decoder_of(every.fields)
-        every.counts = list(chain(self.counts, *(one.counts for one in others)))
+        every.counts = list(chain(self.counts, *(other.counts for other in others)))
         return every
 
     def _decoder_of(self, names: Iterable[str]) -> ListDecoder:
         return ListDecoder({name: self._schema[name] for name in names}, self._schema)
 
     def decode(self, batch: Batch) -> Batch:
-        """Return the batch with its payloads decoded."""
         return replace(batch, decoded=self.decoder.decode(batch.payloads))
 
     def route(self, batch: Batch) -> Routed:
-        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises.
-
-        Raises:
-            ValueError: the batch has no tick although the clock is a wall clock.
-        """
+        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises."""
         routed, refused = self.tally(batch)
         routed.dead = dead(batch, refused)
         return routed
 
     def tally(self, batch: Batch) -> tuple[Routed, Sequence[Refusal]]:
-        """Return what the payloads add, without dead letters, and the refused records; raises like `route`."""
         if not batch.payloads:
             return Routed({}, (), {}), ()
         decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
@@ -132,8 +114,8 @@ class Router:
         thinly = len(names) * self.width > _CELLS + _CELLS_EACH * len(decoded.records)
         rows, texts = (self._thin if thinly else self._dense)(decoded, names, numbers)
         arrived: dict[int, dict[int, Hashes]] = {}
-        for found in texts:
-            for tick, column, hashes in self._hashed(found):
+        for identifiers in texts:
+            for tick, column, hashes in self._hashed(identifiers):
                 arrived.setdefault(tick, {})[column] = hashes
         number = dict(zip(names, numbers.tolist(), strict=True))
         return Routed(rows, (), number, arrived), decoded.refused
@@ -141,7 +123,6 @@ class Router:
     def _dense(
         self, decoded: Decoded, names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
-        """Return the rows of these ticks, and the identifiers that came."""
         counted = np.zeros((len(names), self.width), np.int64)
         texts = [counts.write(counted, decoded, numbers, names) for counts in self.counts]
         return dict(zip(names, counted, strict=True)), texts
@@ -149,18 +130,15 @@ class Router:
     def _thin(
         self, decoded: Decoded, names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
-        """Return rows and identifiers as `_dense` does, but sparse rows.
-
-        Room and time grow with the number of entries that are not 0.
-        """
+        """Return what `_dense` does, but sparse rows: room and time grow with the number of entries that are not 0."""
         none: IntArray = np.zeros(0, np.int64)
         cells, texts = [Cells(none, none, none)], list[Texts]()
         for counts in self.counts:
-            some, found = counts.cells(decoded, numbers, names)
-            cells += some
-            texts.append(found)
-        every = np.concatenate([each.ticks * self.width + each.columns for each in cells])
-        sums = together(every, np.concatenate([each.counts for each in cells]))
+            part, identifiers = counts.cells(decoded, numbers, names)
+            cells += part
+            texts.append(identifiers)
+        every = np.concatenate([part.ticks * self.width + part.columns for part in cells])
+        sums = together(every, np.concatenate([part.counts for part in cells]))
         ends = np.searchsorted(sums.columns, np.arange(len(names) + 1) * self.width).tolist()
         rows: dict[int, Row] = {}
         for at, (name, (begin, end)) in enumerate(zip(names, pairwise(ends), strict=True)):
@@ -170,12 +148,12 @@ class Router:
             )
         return rows, texts
 
-    def _hashed(self, found: Texts) -> Iterator[tuple[int, int, Hashes]]:
+    def _hashed(self, identifiers: Texts) -> Iterator[tuple[int, int, Hashes]]:
         """Yield the hashes of identifiers by tick and column; those of all ticks are computed at once."""
-        places = [(tick, column) for tick, columns in found.items() for column in columns]
+        places = [(tick, column) for tick, columns in identifiers.items() for column in columns]
         if not places:
             return
-        texts = [texts for columns in found.values() for texts in columns.values()]
+        texts = [texts for columns in identifiers.values() for texts in columns.values()]
         hashes = self._hash.of(list(chain.from_iterable(texts)))
         parts = np.split(hashes, list(accumulate(map(len, texts))))
         for (tick, column), part in zip(places, parts, strict=False):
@@ -215,7 +193,7 @@ def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]
 
 
 def _by_tick(decoded: Decoded, ticks: IntArray | int) -> tuple[Decoded, list[int], IntArray]:
-    """Return the records sorted by tick, the ticks that have records, and how many records each tick has."""
+    """Return the records sorted by tick, the ticks that have records, and how many records each has."""
     number = np.array([len(decoded.records)])
     if isinstance(ticks, int):
         return decoded, [ticks], number
@@ -277,7 +255,6 @@ class OpenRouter:
         layout: RowLayout | None = None,
         key: bytes = NO_KEY,
     ) -> None:
-        """`layout` is that of the file, if it is known already; `key` as of `Router`."""
         self._spec = spec
         self._origin = origin_ms
         with uncollected():
@@ -292,7 +269,6 @@ class OpenRouter:
 
     @property
     def width(self) -> int:
-        """The number of entries of a row."""
         return self._width if self._held is None else self._held.width
 
     def hold(self) -> None:
@@ -305,7 +281,6 @@ class OpenRouter:
 
     @property
     def layout(self) -> RowLayout:
-        """The layout of the pipeline file's series."""
         return self._base.layout
 
     def place(self, feature: Feature | Block) -> int:
@@ -315,18 +290,15 @@ class OpenRouter:
         if feature in self._added:
             return self._added[feature].slot.start
         column, wanted = self._base.width, RowLayout.alone(self._spec, feature).width
-        for other in sorted((each.slot for each in self._added.values()), key=_start):
+        slots = sorted((added.slot for added in self._added.values()), key=lambda slot: slot.start)
+        for other in slots:
             if other.start - column >= wanted:
                 break
             column = max(column, other.stop)
         return column
 
     def open(self, feature: Feature | Block, column: int, user: int) -> slice:
-        """Count the feature for `user` from here on, and return its part of the row.
-
-        Raises:
-            FailClosed: its place is not `column`, so this is not the router that chose it.
-        """
+        """Count the feature for `user` from here on; FailClosed: `column` is not the place that this router chooses."""
         if self.place(feature) != column:
             raise FailClosed(
                 "the journal keeps the counts of a live series in other columns than this version would; run the "
@@ -337,7 +309,7 @@ class OpenRouter:
             return slice(slot.start, slot.stop)
         added = self._added.get(feature) or self._add(feature, column)
         added.users.add(user)
-        self._width = max(self._base.width, *(each.slot.stop for each in self._added.values()))
+        self._width = max(self._base.width, *(added.slot.stop for added in self._added.values()))
         self._now = None
         return slice(added.slot.start, added.slot.stop)
 
@@ -346,19 +318,14 @@ class OpenRouter:
         self._add(block, column).users.add(user)
 
     def unwatch(self, block: Block) -> None:
-        """Stop counting a watch."""
         self._remove(block)
 
     def mute(self, columns: slice, user: int) -> None:
-        """Let nothing count in these columns of the series `user` from here on.
-
-        Nobody else may have the columns.
-        """
+        """Let nothing count in these columns, which are those of the series `user` alone, from here on."""
         self._muted.setdefault(user, []).append(columns)
         self._now = None
 
     def close(self, user: int) -> None:
-        """Stop counting for this user."""
         self._muted.pop(user, None)
         self._now = None
         for feature, added in list(self._added.items()):
@@ -367,7 +334,6 @@ class OpenRouter:
                 self._remove(feature)
 
     def decode(self, batch: Batch) -> Batch:
-        """Return the batch with its payloads decoded for all that is counted now."""
         return (self._held or self._counted()).every.decode(batch)
 
     def route(self, batch: Batch) -> Routed:
@@ -383,8 +349,9 @@ class OpenRouter:
 
     def _add(self, feature: Feature | Block, column: int) -> _Added:
         alone = RowLayout.alone(self._spec, feature)
-        fields = tuple(decoded_fields(self._spec, (one for one, _ in alone.counted(self._spec))))
-        shard = next((one for one in self._shards if one.fields == fields and _has_room(one)), None)
+        fields = tuple(decoded_fields(self._spec, (part for part, _ in alone.counted(self._spec))))
+        room = (shard for shard in self._shards if len(shard.members) < MOST_IN_A_SHARD)
+        shard = next((shard for shard in room if shard.fields == fields), None)
         if shard is None:
             shard = _Shard(fields)
             self._shards.append(shard)
@@ -403,14 +370,10 @@ class OpenRouter:
             self._shards.remove(shard)
 
     def _counted(self) -> _Counting:
-        """Return what is counted when nothing is held."""
         if self._now is None:
-            self._shards.sort(key=_age)
-            shards, width, every = (
-                [self._router(one) for one in self._shards],
-                self._width,
-                self._base,
-            )
+            self._shards.sort(key=lambda shard: shard.age)
+            shards = [self._router(shard) for shard in self._shards]
+            width, every = self._width, self._base
             if shards or width != self._base.width:
                 every = self._base.beside(shards, width)
             muted = list(chain.from_iterable(self._muted.values()))
@@ -440,10 +403,10 @@ class OpenRouter:
             _count(routed.rows, added, counting.width)
             for refusal in dead_for_shard:
                 why.setdefault(refusal.position, refusal)
-        came: dict[int, Came] = {}
+        arrivals: dict[int, Arrivals] = {}
         for tick, arrived in chain(routed.arrived.items(), base.arrived.items()):
-            came.setdefault(tick, Came()).add(arrived)
-        routed.arrived = {tick: identifiers.once() for tick, identifiers in came.items()}
+            arrivals.setdefault(tick, Arrivals()).add(arrived)
+        routed.arrived = {tick: identifiers.once() for tick, identifiers in arrivals.items()}
         return [refusal._replace(position=places[at]) for at, refusal in why.items()]
 
 
@@ -451,19 +414,7 @@ def _count(rows: dict[int, Row], routed: Routed, width: int) -> None:
     """Add the routed rows, which may be narrower, to `rows`."""
     for tick, part in routed.rows.items():
         row = OpenRow(width)
-        for each in (rows.get(tick), part):
-            if each is not None:
-                row.add(thin(each))
+        for counted in (rows.get(tick), part):
+            if counted is not None:
+                row.add(thin(counted))
         rows[tick] = row.row()
-
-
-def _start(slot: Slot) -> int:
-    return slot.start
-
-
-def _age(shard: _Shard) -> int:
-    return shard.age
-
-
-def _has_room(shard: _Shard) -> bool:
-    return len(shard.members) < MOST_IN_A_SHARD

@@ -47,18 +47,14 @@ from stream_dp.records.schema import FieldSpec, TimeField, field_problems, offse
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import MOST_SERIES, SHARED_SERIES, LiveRoom, Rest
 
-# ---
-# The time zones by which a pipeline's series group, and their UTC offsets.
-#
-# Rules: offsets are part of the pipeline's fingerprint, so another version of the time zone database makes another
-# pipeline. A series created later has no fingerprint, so it may only name zones that the file names (`spec`).
-
+# The time zones by which a pipeline's series group. Their UTC offsets are part of the pipeline's fingerprint, so
+# another version of the time zone database makes another pipeline. A series created later has no fingerprint, so it
+# may only name zones that the file names.
 _CENTURY = TickGrid(946_684_800_000, 86_400_000, 36_525)  # the days from 2000 to 2099
 
 
 def zones_in(series: Iterable[Series]) -> list[str]:
-    """Return the time zones by which series group, sorted."""
-    groupings = (by for one in series for _, by in one.groupings())
+    groupings = (by for item in series for _, by in item.groupings())
     return sorted({zone for by in groupings for zone in zones_of(by)})
 
 
@@ -86,11 +82,7 @@ __all__ = [
 
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
-_IDENTIFYING = (
-    "text",
-    "integer",
-    "category",
-)  # field types that can identify a record's user
+_IDENTIFYING = ("text", "integer", "category")  # field types that can identify a record's user
 _OF_THE_FILE = (
     "is made of releases and belongs into the pipeline file; of a pipeline that runs, whoever reads the releases can "
     "divide them, which costs nothing"
@@ -106,10 +98,10 @@ def _version(value: object) -> object:
 
 
 def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, ...]:
-    """Return the series with defaults that fit the schema; series made of others get access to these."""
-    fitted = [each.fitted(info.data.get("fields", {})) for each in series]
-    named = {each.name: each for each in fitted}
-    return tuple(each.beside(named) for each in fitted)
+    """Fit the series' defaults to the schema, and give those that are made of others access to these."""
+    fitted = [item.fitted(info.data.get("fields", {})) for item in series]
+    named = {item.name: item for item in fitted}
+    return tuple(item.knowing(named) for item in fitted)
 
 
 class Queries(Frozen):
@@ -165,12 +157,11 @@ class PipelineSpec(Frozen):
             if series.name in seen:
                 wrong.append(problem(("name",), f"a series '{series.name}' is already there"))
             seen.add(series.name)
-            problems += [{**each, "loc": ("series", place, *each["loc"])} for each in wrong]
+            problems += [{**error, "loc": ("series", place, *error["loc"])} for error in wrong]
         refuse(problems)
         return self
 
     def _source_problems(self) -> list[InitErrorDetails]:
-        """Return conflicts with the source, or with the place of the journal."""
         source, problems = self.source, []
         if not source.stamped and self.clock.kind == "wall":
             why = f"a {source.kind} has no append stamps: use replay"
@@ -199,14 +190,12 @@ class PipelineSpec(Frozen):
         return field_problems(at, name, self.fields, ("time",), ", not a time")
 
     def _user_problems(self) -> list[InitErrorDetails]:
-        """Return problems of the field that names users, and of the public window of their cap."""
         privacy, step, horizon = self.privacy, self.clock.step, self.clock.horizon
         if privacy.user is None:
             return []
         nobody = f", which names nobody: a {' or '.join(_IDENTIFYING)}"
-        problems = field_problems(
-            ("privacy", "user"), privacy.user, self.fields, _IDENTIFYING, nobody
-        )
+        at = ("privacy", "user")
+        problems = field_problems(at, privacy.user, self.fields, _IDENTIFYING, nobody)
         if privacy.per is not None and privacy.per % step:
             why = "must be a whole number of ticks: a multiple of clock.step"
             problems.append(problem(("privacy", "per"), why))
@@ -230,7 +219,7 @@ class PipelineSpec(Frozen):
     @property
     def counted(self) -> tuple[Series, ...]:
         """The series that count records, each by a mechanism of its own."""
-        return tuple(each for each in self.series if not each.inputs)
+        return tuple(item for item in self.series if not item.inputs)
 
     @property
     def relation(self) -> Neighbors:
@@ -282,7 +271,7 @@ def with_defaults(data: Any) -> Any:
 
 
 def _kind(part: Any) -> str | None:
-    """Return the kind of a part or of the content in its place; None if the kind is not a text."""
+    """The kind may not be a text, and `part` may be a model already."""
     kind = part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
     return kind if isinstance(kind, str) else None
 
@@ -314,7 +303,6 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
 
 
 def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails]:
-    """Return the conflicts of a series, of the file or created later, with the rest of the file."""
     privacy = spec.privacy
     problems = series.problems(Rest(spec.fields, spec.clock, privacy))
     known = {analyst.name for analyst in privacy.analysts}

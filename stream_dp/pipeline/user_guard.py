@@ -36,21 +36,19 @@ from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.record_columns import BoolArray
 
-# ---
-# The keyed hash under which a user is remembered: AES-CMAC of the user's text, of many users at once.
-#
-# Rules: the hash is a function of the text and the key, so a user has the same hash after every start. Without the
-# key nobody can compute a hash or look for two texts that share one. A hash has 128 bits: two of n users share one
-# with a chance below n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two users with one hash
-# would share a cap, and each could displace up to k events of the other: twice what the guarantee is for, so shorter
-# hashes will not do. Source: NIST SP 800-38B, RFC 4493.
-
 _BLOCK = 16
 _REDUCTION = 0x87
 
 
 class UserHash:
-    """Hashes under a key of 32 bytes."""
+    """The keyed hash under which a user is remembered: AES-CMAC under a key of 32 bytes, of many texts at once.
+
+    Rules: the hash is a function of the text and the key, so a user has the same hash after every start. Without the
+    key nobody can compute a hash or look for two texts that share one. A hash has 128 bits: two of n users share one
+    with a chance below n^2 / 2^128 (CMAC is a pseudorandom function: Iwata and Kurosawa 2003). Two users with one
+    hash would share a cap, and each could displace up to k events of the other: twice what the guarantee is for, so
+    shorter hashes will not do. Source: NIST SP 800-38B, RFC 4493.
+    """
 
     def __init__(self, key: bytes) -> None:
         # single blocks: the mode is CMAC's own, below
@@ -94,16 +92,12 @@ def _doubled(block: bytes) -> bytes:
     return (doubled ^ (_REDUCTION if value >> (8 * _BLOCK - 1) else 0)).to_bytes(_BLOCK)
 
 
-# ---
-# The columns for users who were active and users who were cut off, as the guard for users sees them.
-#
-# Rules: a user is active in the tick of an event. A user is cut off in the tick of an event that does not count
-# because the cap is used up. Both depend on that user's own events alone. A user who is cut off is also active. This
-# file knows no record and no memory.
-
-
 class CapUses:
-    """The columns, two for each slot: one for active users, and one for users who were cut off."""
+    """Two columns for each slot, from the guard's view: active users, and users who were cut off.
+
+    A user is active in the tick of an event, and cut off in the tick of an event that does not count because the cap is
+    used up. Both depend on that user's own events alone; a user who is cut off is also active.
+    """
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._starts = [slot.start for slot in slots]
@@ -114,15 +108,15 @@ class CapUses:
         """Return the distinct users by tick and column: of records that would count, and of those not `kept`."""
         if not self._starts:
             return NOBODY
-        found: dict[int, dict[int, Hashes]] = {}
-        for place, those in enumerate((counting, counting & ~kept)):
-            for tick, once in _each_once(users[those], ticks[those]):
-                columns = {start + place: once for start in self._starts}
-                found.setdefault(tick, {}).update(columns)
-        return found
+        arrivals: dict[int, dict[int, Hashes]] = {}
+        for place, chosen in enumerate((counting, counting & ~kept)):
+            for tick, distinct in _distinct_users(users[chosen], ticks[chosen]):
+                columns = {start + place: distinct for start in self._starts}
+                arrivals.setdefault(tick, {}).update(columns)
+        return arrivals
 
 
-def _each_once(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
+def _distinct_users(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
     """Yield the distinct users of each tick, sorted by hash."""
     order = np.lexsort((users[:, 1], users[:, 0], ticks))
     users, ticks = users[order], ticks[order]
@@ -135,8 +129,7 @@ def _each_once(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
 
 _HASHES = 1 << 64
 _log = logging.getLogger(__name__)
-NO_KEY = bytes(32)
-"""The key for code that looks at records and remembers nothing of them."""
+NO_KEY = bytes(32)  # for code that looks at records and remembers nothing of them
 
 
 def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
@@ -169,11 +162,7 @@ class UserGuard:
         self._uses = CapUses(RowLayout.of(spec).cap_uses)
 
     def begin(self, partitions: Sequence[int]) -> None:
-        """Start to guard a source that had these partitions at the first start.
-
-        Raises:
-            UsageError: there are several, and nothing says which one is a user's.
-        """
+        """Start to guard a source that had these partitions at the first start; raises as `homes_of`."""
         self._homes = homes_of(self._spec, partitions)
         self._first, self._now = frozenset(partitions), len(partitions)
 
@@ -181,9 +170,6 @@ class UserGuard:
         """Return a batch without records that do not count; the ticks up to `passed` are over in its partition.
 
         Log a warning if the partition was added after the first start.
-
-        Raises:
-            TypeError: the guard has not begun.
         """
         if self._homes is None:
             raise TypeError("a guard begins before it admits records")
@@ -198,23 +184,22 @@ class UserGuard:
         sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
         counting = sound & (ticks > passed) & (ticks >= 0)
-        kept, used, those = self._first_ones(users, ticks, counting)
+        kept, used, active = self._first_ones(users, ticks, counting)
         stays = sound & (kept | ~counting)
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
         if stays.all():
-            return replace(batch, used=used, users=those)
+            return replace(batch, used=used, users=active)
         refused = [
             *decoded.refused,
             *self._dead(decoded, NAME_TOO_LONG, long),
             *self._dead(decoded, WRONG_PARTITION, astray & ~long),
         ]
         capped = int(np.count_nonzero(counting & ~kept))
-        return replace(_part(batch, stays, refused), used=used, capped=capped, users=those)
+        return replace(_part(batch, stays, refused), used=used, capped=capped, users=active)
 
     def _read(self, batch: Batch) -> Decoded:
-        """Return the records whose user and time can be read, in the order of the batch."""
         shared: Decoded | None = batch.decoded
         if shared is None:
             return self._decoder.decode(batch.payloads)
@@ -222,7 +207,7 @@ class UserGuard:
             return shared
         places = [refusal.position for refusal in shared.refused]
         again = self._decoder.decode([batch.payloads[place] for place in places])
-        refused = [one._replace(position=places[one.position]) for one in again.refused]
+        refused = [dead._replace(position=places[dead.position]) for dead in again.refused]
         if not again.records:
             return Decoded(shared.records, shared.positions, refused)
         records = dict(zip(shared.positions, shared.records, strict=True))
@@ -254,24 +239,22 @@ class UserGuard:
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
         windows = self.memory.windows(ticks)
         kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
-        those = self._uses.of(hashes, ticks, counting, kept)
-        return kept, [] if used is None else [used], those
+        active = self._uses.of(hashes, ticks, counting, kept)
+        return kept, [] if used is None else [used], active
 
-    def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
-        return [
-            Refusal(position, reason, self._field)
-            for position in compress(decoded.positions, those.tolist())
-        ]
+    def _dead(self, decoded: Decoded, reason: str, chosen: BoolArray) -> list[Refusal]:
+        positions = compress(decoded.positions, chosen.tolist())
+        return [Refusal(position, reason, self._field) for position in positions]
 
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
     """Return a batch with the records that stay, and with these refusals added to its refused ones."""
-    those = stays.tolist()
+    staying = stays.tolist()
     dead = as_spans((batch.labels[at], why, field) for at, why, field in sorted(refused))
     return replace(
         batch,
-        payloads=list(compress(batch.payloads, those)),
-        labels=list(compress(batch.labels, those)),
+        payloads=list(compress(batch.payloads, staying)),
+        labels=list(compress(batch.labels, staying)),
         refused=[*batch.refused, *dead],
-        decoded=batch.decoded and batch.decoded.part(those),
+        decoded=batch.decoded and batch.decoded.part(staying),
     )

@@ -21,25 +21,21 @@ from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.record_columns import BoolArray
 
-# ---
-# The names of users in records, as text: the text is hashed, and it decides where a user's records lie.
-#
-# Rules: an integer's text is its digits; any other value is its own text, in UTF-8. A name of more than
-# `LONGEST_NAME` bytes names nobody. Private: nothing here is printed.
-
-LONGEST_NAME = 1024
-"""The largest name of a user in bytes; longer names would cost work and name nobody."""
+LONGEST_NAME = 1024  # bytes of a user's name; a longer one would cost work, and names nobody
 
 
 class UserNames(NamedTuple):
-    """The users of some records as text; `long` marks names that are too long, whose text is empty."""
+    """The users of some records as text: an integer's digits, or any other value itself, in UTF-8. Private.
+
+    The text is hashed, and it decides where a user's records lie. `long` marks names that are too long, whose text is
+    empty.
+    """
 
     texts: list[bytes]
     long: BoolArray
 
     @classmethod
     def of(cls, values: Iterable[str | int]) -> "UserNames":
-        """Return the names for these values of the user field."""
         texts = list(map(str.encode, map(str, values)))
         long = np.fromiter(map(len, texts), np.int64, len(texts)) > LONGEST_NAME
         for at in np.flatnonzero(long).tolist():
@@ -58,13 +54,10 @@ def naming_field(spec: PipelineSpec, user: str) -> dict[str, Any]:
     return {user: spec.fields[user].model_copy(update={"nullable": False})}
 
 
-# ---
-# The partition that holds a user's records: producers choose it by the record's key, which is the user's text.
-#
-# Rules: the partition is a function of the user and of the number of partitions at the first start. So all records of
-# a user that count come from one partition, in its order, whatever producers really do and however many partitions
-# are added. Both functions are the defaults of clients: `murmur2` of the Java client and those that follow it,
-# `crc32` of librdkafka.
+# The partition that holds a user's records: producers choose it by the record's key, which is the user's text. It is
+# a function of the user and of the number of partitions at the first start. So all records of a user that count come
+# from one partition, in its order, whatever producers really do and however many partitions are added. Both functions
+# are the defaults of clients: `murmur2` of the Java client and those that follow it, `crc32` of librdkafka.
 
 _SEED, _TIMES, _SHIFT = 0x9747B28C, 0x5BD1E995, 24
 _POSITIVE = 0x7FFFFFFF
@@ -84,36 +77,26 @@ def murmur2(keys: Sequence[bytes]) -> IntArray:
     mixed = (mixed ^ (mixed >> np.uint32(_SHIFT))) * times
     order = np.argsort(-whole, kind="stable")
     begins = (rests - whole)[order]
-    found = np.uint32(_SEED) ^ lengths[order].astype(np.uint32)
+    hashes = np.uint32(_SEED) ^ lengths[order].astype(np.uint32)
     places = np.arange(int(whole.max(initial=0)))
     for at, some in enumerate(np.searchsorted(-whole[order], -places).tolist()):
-        found[:some] = (found[:some] * times) ^ mixed[begins[:some] + at]
+        hashes[:some] = (hashes[:some] * times) ^ mixed[begins[:some] + at]
     rest = words[rests[order]]
-    found = np.where(lengths[order] % 4 > 0, (found ^ rest) * times, found)
-    found = (found ^ (found >> np.uint32(13))) * times
+    hashes = np.where(lengths[order] % 4 > 0, (hashes ^ rest) * times, hashes)
+    hashes = (hashes ^ (hashes >> np.uint32(13))) * times
     hashed = np.empty(len(keys), np.int64)
-    hashed[order] = found ^ (found >> np.uint32(15))
+    hashed[order] = hashes ^ (hashes >> np.uint32(15))
     return hashed
 
 
 def crc32(keys: Sequence[bytes]) -> IntArray:
-    """Return the CRC-32 of each key."""
     return np.fromiter(map(zlib.crc32, keys), np.int64, len(keys))
 
 
-def _java(keys: Sequence[bytes], partitions: int) -> IntArray:
-    return (murmur2(keys) & _POSITIVE) % partitions
-
-
-def _librdkafka(keys: Sequence[bytes], partitions: int) -> IntArray:
-    return crc32(keys) % partitions
-
-
 PARTITIONERS: Mapping[str, Callable[[Sequence[bytes], int], IntArray]] = {
-    "murmur2": _java,
-    "crc32": _librdkafka,
+    "murmur2": lambda keys, partitions: (murmur2(keys) & _POSITIVE) % partitions,
+    "crc32": lambda keys, partitions: crc32(keys) % partitions,
 }
-"""From keys to partitions, by the name in a pipeline file."""
 
 
 class Homes:
@@ -127,18 +110,13 @@ class Homes:
         self._place = PARTITIONERS.get(partitioner or "")
 
     def of(self, users: Sequence[bytes]) -> IntArray:
-        """Return the partition of each user, given as text in UTF-8."""
         if self._place is None or len(self._partitions) == 1:
             return np.full(len(users), self._partitions[0])
         return self._partitions[self._place(users, len(self._partitions))]
 
 
 def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
-    """Return the homes of this pipeline's users; its source had these partitions at the first start.
-
-    Raises:
-        UsageError: there are several, and nothing says which one is a user's.
-    """
+    """Return the homes of this pipeline's users; UsageError: of several partitions nothing says which is a user's."""
     source, field = spec.source, spec.privacy.user
     keyed = isinstance(source, KafkaSourceSpec) and source.keyed_by is not None
     if len(partitions) > 1 and not keyed:
@@ -161,7 +139,6 @@ def grown(first: int, now: int) -> str:
 
 
 def placement_of(spec: PipelineSpec) -> Placement:
-    """Return the placement of this pipeline's records."""
     user = spec.privacy.user
     return by_content if user is None else _ByUser(spec, user)
 
@@ -177,8 +154,8 @@ class _ByUser:
         placed = by_content(payloads, partitions)
         decoded = self._decoder.decode(payloads)
         names = UserNames.of(map(self._user_of, decoded.records))
-        found = homes.of(names.texts).tolist()
-        for position, home, long in zip(decoded.positions, found, names.long.tolist(), strict=True):
+        users = homes.of(names.texts).tolist()
+        for position, home, long in zip(decoded.positions, users, names.long.tolist(), strict=True):
             if not long:
                 placed[position] = home
         return placed

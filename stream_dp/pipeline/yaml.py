@@ -9,6 +9,7 @@ thousandfold. Tags, duplicate keys and empty values are refused. This file knows
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -24,13 +25,10 @@ from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 from stream_dp.records.scalars import UNDECLARED
 from stream_dp.statistics import Series
 
-# ---
-# The nodes of a YAML text: from PyYAML, and for a long text from libyaml, which is thirty times as fast.
-#
-# Rules: both readers must agree, or PyYAML decides: a text that libyaml refuses, or that contains characters which
-# the two read differently, is read by PyYAML, whose messages and places are shown to people. Nodes without a tag get
-# a standard tag without further meaning. libyaml has no limit of nesting and does not protect the stack; here it has
-# a limit.
+# The nodes of a YAML text: from PyYAML, and for a long text from libyaml, which is thirty times as fast. Both must
+# agree, or PyYAML decides, whose messages and places are shown to people: it reads a text that libyaml refuses, and
+# characters which the two read differently. Nodes without a tag get a standard tag without further meaning. libyaml
+# has no limit of nesting and does not protect the stack; here it has a limit.
 
 LONG = 1 << 12  # characters; PyYAML reads a shorter text in a tenth of a second
 MOST_NESTED = 100
@@ -54,17 +52,14 @@ class _Fast(*_BASES):  # type: ignore[misc]  # CParser, if installed
     depth = 0
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
-        """Return the tag of a node without one; ignores the value."""
         return PLAIN_TAG
 
     def descend_resolver(self, parent: Any, index: Any) -> None:
-        """Enter a node and count the depth; raise _TooDeep beyond the limit."""
         self.depth += 1
         if self.depth > MOST_NESTED:
             raise _TooDeep
 
     def ascend_resolver(self) -> None:
-        """Leave a node."""
         self.depth -= 1
 
 
@@ -74,31 +69,23 @@ def nodes(text: str) -> yaml.Node | None:
     Raises:
         yaml.YAMLError, ValueError, OverflowError, RecursionError: it is not YAML, or nested too deeply.
     """
-    if _BASES and len(text) >= LONG and said_alike(text):
-        try:
-            return _fast(text)
-        except (_TooDeep, yaml.YAMLError, ValueError, RecursionError):
-            pass
-    root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    root: yaml.Node | None
+    if _BASES and len(text) >= LONG and read_alike(text):
+        with suppress(_TooDeep, yaml.YAMLError, ValueError, RecursionError):
+            root = _Fast(text).get_single_node()
+            return root
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
     return root
 
 
-def said_alike(text: str) -> bool:
-    """Return whether a text has nothing that the two readers treat differently.
-
-    They differ on tabs and line breaks other than line feeds, document markers, directives, and `?`.
-    """
+def read_alike(text: str) -> bool:
+    """Whether it has no tabs, line breaks but line feeds, document markers, directives or `?`, where readers differ."""
     return _ALIKE.fullmatch(text) is not None and _UNLIKE.search(text) is None
 
 
-def _fast(text: str) -> yaml.Node | None:
-    root: yaml.Node | None = _Fast(text).get_single_node()
-    return root
-
-
 MOST = 100  # problems listed at once: finding each in the text takes time in its length
+# names of texts that came by message: their content is never repeated
 _BY_MESSAGE = ("series", "watch")
-"""Names of texts that did not come from a file: their content is never repeated."""
 _T = TypeVar("_T")
 _BREAKS = re.compile("[\x85\u2028\u2029]")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # greedy: a value may contain quotes and line breaks
@@ -149,7 +136,6 @@ class Problem:
 
 
 def _refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
-    """Raise one `UsageError` with all problems of the text of this name."""
     if name in _BY_MESSAGE:
         problems = [
             replace(problem, message=_QUOTED.sub("what stands there", problem.message))
@@ -166,7 +152,6 @@ def _problem_at(mark: Any, path: str, message: str, meant: str = "") -> Problem:
 
 
 def joined(path: str, key: str | int) -> str:
-    """Return the path of a key or an item within another path."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
@@ -192,23 +177,15 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Ser
         UsageError: it is not a series of this pipeline; the message lists every problem with its key. With the
         default `name` the text came by message, and its content is not repeated.
     """
-
-    def check(data: Any) -> Series | list[ErrorDetails]:
-        return diagnose_series(data, spec)
-
-    return load_live(definition, check, name)
+    return load_live(definition, lambda data: diagnose_series(data, spec), name)
 
 
 def load_live(
     definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
 ) -> _T:
-    """Read a definition (YAML or JSON, no aliases) for a running engine; return the result of `check`.
+    """Read a definition (YAML or JSON, no aliases) for a running engine, and return the result of `check`.
 
-    `name` is the message's key that holds it, or another name of its place; content that came by message is not
-    repeated.
-
-    Raises:
-        UsageError: all problems, as those of `load_series`.
+    `name` is the key of the message, or another name of its place. Raises like `load_series`.
     """
     try:
         text = definition.decode()
@@ -274,9 +251,8 @@ def _compose(text: str, name: str) -> yaml.Node:
         _refuse(name, [Problem(line, column, "", _CONTROL)])
     except (ValueError, OverflowError):
         # PyYAML checks neither \U00110000 nor the digits of %YAML 1.1
-        raise UsageError(
-            f"{name}: not valid YAML: holds an escape or a number that means nothing"
-        ) from None
+        means = "not valid YAML: holds an escape or a number that means nothing"
+        raise UsageError(f"{name}: {means}") from None
     if root is None:
         _refuse(name, [Problem(1, 1, "", "is empty; it must hold keys and values")])
     if not isinstance(root, yaml.MappingNode):
@@ -299,8 +275,6 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[Any, str]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Turns nodes into dicts, lists and text, and notes YAML that a pipeline, or a live series, must not have."""
-
     aliases: bool = True
     aliased: bool = False
     problems: list[Problem] = field(default_factory=list)
@@ -339,7 +313,6 @@ class _Reader:
         return self._whole(node, path)
 
     def _whole(self, node: yaml.Node, path: str) -> Any:
-        """Return the scalar's text with pairs of surrogates joined, as JSON escapes characters beyond U+FFFF."""
         try:
             node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
@@ -373,7 +346,6 @@ def _unspaced(key: str) -> str:
 
 
 def _plainly_read(node: yaml.Node) -> bool:
-    """Return whether a node is a plain text without anything to note."""
     return (
         type(node) is yaml.ScalarNode
         and node.value.isascii()
@@ -408,7 +380,6 @@ class _Walk:
     tagged: bool = False
 
     def step(self, part: str | int) -> None:
-        """Go to the entry `part` of the current node, or stay if there is none."""
         if isinstance(self.node, yaml.SequenceNode) and isinstance(part, int):
             if part < len(self.node.value):
                 self._enter(self.node.value[part], None, part)
@@ -442,7 +413,6 @@ class _Walk:
 
 
 def _place(root: yaml.Node, error: ErrorDetails, *, repeat: bool) -> Problem:
-    """Return one of pydantic's errors with its place and text."""
     if error["type"] == "union_tag_not_found":
         return _untold(root, error)
     loc = error["loc"]
@@ -472,7 +442,6 @@ def _written(root: yaml.Node, error: ErrorDetails, node: yaml.Node, *, repeat: b
 
 
 def _keys(node: yaml.Node) -> tuple[str, ...]:
-    """Return the text keys of a mapping."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     return tuple(key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode))
 
@@ -486,7 +455,6 @@ def _meant(root: yaml.Node, error: ErrorDetails) -> tuple[str | int, ...] | None
 
 
 def _untold(root: yaml.Node, error: ErrorDetails) -> Problem:
-    """Return the problem of a mapping without its tag key."""
     walk, key = _walked(root, error["loc"]), error["ctx"]["discriminator"].strip("'")
     pairs = [pair for pair in walk.node.value if isinstance(pair[0], yaml.ScalarNode)]
     for wrong, value in pairs:
@@ -500,7 +468,6 @@ def _untold(root: yaml.Node, error: ErrorDetails) -> Problem:
 
 
 def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
-    """Return whether a list is too short only because each of its entries is wrong."""
     if error["type"] != "too_short" or error["ctx"]["actual_length"]:
         return False
     loc = error["loc"]
@@ -508,7 +475,6 @@ def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
 
 
 def _declaring(error: ErrorDetails, node: yaml.Node, wrong: str) -> str:
-    """Return the text of a problem; at an undeclared placeholder, ask to declare the value."""
     loc = error["loc"]
     empty = isinstance(node, yaml.SequenceNode) and error["type"] == "too_short"
     if not (empty and loc[0] == _SCHEMA) and node.value != UNDECLARED:

@@ -183,7 +183,7 @@ class Budget(Single):
         self._busy = False
         self._names: set[str] = set()
         self._derivations: dict[str, Derivation] = {}
-        # of those that nobody holds any more none is made of
+        # no series is made of one that nobody holds any more
         self._series: WeakValueDictionary[str, ContinualSeries] = WeakValueDictionary()
 
     @property
@@ -228,9 +228,7 @@ class Budget(Single):
             Nothing has been created yet, so there is nothing to derive from.
         """
         parts, filter_ = tuple(self._derivations.values()), self._ledger.filter
-        if by_ticks(
-            filter_
-        ):  # no clock is shared, so nothing is derived from when a part was alive
+        if by_ticks(filter_):  # no clock is shared: when a part was alive derives nothing
             return tightest(parts, Filtered(SUBJECT, filter_))
         ever = [(part, Alive(0, None)) for part in parts]
         return whole("budget", filter_, ever, target(self._privacy))
@@ -281,14 +279,13 @@ class Budget(Single):
             request = self._request(statistic, epsilon, running, {**self._schema, **(schema or {})})
             spec = request.checked()
             if inputs := spec.series[-1].inputs:
-                made: ContinualSeries = MadeContinual(
-                    request, spec, [self._series[each] for each in inputs]
-                )
-                self._names.add(made.name)
+                sources = [self._series[name] for name in inputs]
+                series: ContinualSeries = MadeContinual(request, spec, sources)
+                self._names.add(series.name)
             else:
-                made = ContinualSeries(self._paid(Prepared.of(request, spec)))
-            self._series[made.name] = made
-        return made
+                series = ContinualSeries(self._paid(Prepared.of(request, spec)))
+            self._series[series.name] = series
+        return series
 
     def counter(
         self,
@@ -388,9 +385,8 @@ class Budget(Single):
             As of `histogram`.
         """
         asked = Maximum(by="key", **present({"expected_events": expected_events}))
-        return ContinualMaximum(
-            *self._short(asked, epsilon, {**_only(running, Running), "most": most}, keys)
-        )
+        given = {**_only(running, Running), "most": most}
+        return ContinualMaximum(*self._short(asked, epsilon, given, keys))
 
     def alerts(
         self,
@@ -411,9 +407,8 @@ class Budget(Single):
             As of `histogram`.
         """
         asked = Alerts(by="key", threshold=threshold)
-        return ContinualAlerts(
-            *self._short(asked, epsilon, {**_only(running, Running), "most": most}, keys)
-        )
+        given = {**_only(running, Running), "most": most}
+        return ContinualAlerts(*self._short(asked, epsilon, given, keys))
 
     def _short(
         self,
@@ -425,17 +420,14 @@ class Budget(Single):
         """Charge for a statistic whose rows the program fills, one entry for each key."""
         if self._privacy.unit == "user":
             raise UsageError("a count or a sum does not say whose events they are: use `series`")
-        running: Any = {
-            name: each for name, each in given.items() if name in Running.__annotations__
-        }
+        running: Any = {k: value for k, value in given.items() if k in Running.__annotations__}
         entries = None if keys is None else declared(keys)
         shown = windows_from(given.get("windows", ()), running.get("horizon"))
         if shown:
-            spans = [each for each in shown if each != 1] or [1]
-            lengths = [
-                each if isinstance(each, str) else f"{each * self._clock.step}ms" for each in spans
+            step, spans = self._clock.step, [window for window in shown if window != 1] or [1]
+            statistic.keys["windows"] = [
+                span if isinstance(span, str) else f"{span * step}ms" for span in spans
             ]
-            statistic.keys["windows"] = lengths
         with self._alone():
             schema = row_schema(entries, given.get("most", 1))
             request = self._request(statistic, epsilon, running, schema)
@@ -445,7 +437,7 @@ class Budget(Single):
     def _request(
         self, statistic: Statistic, epsilon: Amount | None, running: Running, schema: Schema
     ) -> Request:
-        """What is asked for, beside the series that it names, which it may be made of."""
+        """Return what is asked for, with the series that it names, which it may be made of."""
         name, confidence = running.get("name"), running.get("confidence", "0.95")
         named = self._free(statistic.word) if name is None else name
         values = [value for value in statistic.keys.values() if isinstance(value, str)]
@@ -456,7 +448,6 @@ class Budget(Single):
         return Request(statistic.entry(named, epsilon), parts, inputs, named in self._names)
 
     def _free(self, word: str) -> str:
-        """A name by statistic and number that no series has."""
         numbers = count(len(self._names) + 1)
         return next(name for n in numbers if (name := f"{word}-{n}") not in self._names)
 
@@ -500,7 +491,7 @@ class Budget(Single):
         return prepared
 
     def _after(self, derivation: Derivation) -> Ledger:
-        """The ledger after this charge; it is not yet the budget's."""
+        """Return the ledger after this charge; it is not yet the budget's."""
         entry = self._ledger.price(derivation)
         if not self._ledger.preview(entry).fits:
             more = "series" if entry.measure == DP else "pure series"
@@ -511,7 +502,6 @@ class Budget(Single):
         return self._ledger.charge(entry)
 
     def _state(self) -> str:
-        """What is spent, rounded up, of how much, rounded down."""
         total = text(budget_units(self.spent + self.left))
         return f"{text(self.spent)} of {total} {self.unit} spent"
 
@@ -520,13 +510,13 @@ class Budget(Single):
 
 
 def _only(given: Mapping[str, Any], known: type[Any]) -> Mapping[str, Any]:
-    """Return what is given, all of it keys of a typed dict (TypeError)."""
+    """Return what is given; raise TypeError for what is no key of a typed dict."""
     if unknown := given.keys() - known.__annotations__.keys():
         raise TypeError(f"unexpected: {', '.join(sorted(unknown))}")
     return given
 
 
 def _own(given: Mapping[str, Any], known: type[Any]) -> dict[str, Any]:
-    """The keys of the statistic in what a short name is given: windows are in ticks there, and `most` is of events."""
+    """Return the statistic's keys in what a short name is given: windows are in ticks there, `most` is of events."""
     others = {*Running.__annotations__, "windows", "most"}
-    return {name: each for name, each in present(_only(given, known)).items() if name not in others}
+    return {key: value for key, value in present(_only(given, known)).items() if key not in others}

@@ -53,7 +53,6 @@ class Plan:
 
 
 def _price(series: Mapping[str, Any]) -> str:
-    """A series with what it costs and, where it can be told beforehand, the error at its last tick."""
     about = f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}"
     if not series["predicted_error"]:
         return f"{about} ({series['why']})"
@@ -65,11 +64,10 @@ def _price(series: Mapping[str, Any]) -> str:
 
 
 def _errors(series: Mapping[str, Any]) -> str:
-    """The error at the last tick, or that of each window."""
     if "windows" not in series:
         return str(series["predicted_error"][-1]["error"])
-    found = [(each["window"], each["predicted_error"][-1]["error"]) for each in series["windows"]]
-    return ", ".join(f"{error} ({window})" for window, error in found)
+    errors = [(w["window"], w["predicted_error"][-1]["error"]) for w in series["windows"]]
+    return ", ".join(f"{error} ({window})" for window, error in errors)
 
 
 class Pipeline:
@@ -121,7 +119,6 @@ class Pipeline:
 
     @property
     def name(self) -> str:
-        """The pipeline's name."""
         return self._built.spec.name
 
     def plan(self) -> Plan:
@@ -247,7 +244,7 @@ class Pipeline:
 async def _engine(
     run: Run, waiting: "asyncio.Queue[PublicRelease | None]"
 ) -> AsyncGenerator["asyncio.Task[None]", None]:
-    """The engine's task, which ends with the block; None in `waiting` says that it has ended."""
+    """Yield the engine's task, which ends with the block; None in `waiting` says that it has ended."""
     engine = asyncio.create_task(run.until_end())
     engine.add_done_callback(lambda _: waiting.put_nowait(None))
     try:
@@ -274,18 +271,16 @@ async def _until_end(
 
 @dataclass(slots=True)
 class _Handed:
-    """Hands on what becomes visible in all attempts of a run, once: not what was there before, up to `last`."""
+    """Hands on what becomes visible in all attempts of a run, once, and not what was visible before it began."""
 
     hand_on: Callable[[PublicRelease], None]
     last: int | None = None
 
     def begin(self, head: bytes | None) -> None:
-        """Take what was visible last before anything was done; later nothing."""
         if self.last is None:
             self.last = -1 if head is None else release_of(head).sequence
 
     def take(self, sequence: int, body: bytes) -> None:
-        """Hand on what is visible, unless it was."""
         if self.last is not None and sequence > self.last:
             self.last = sequence
             self.hand_on(PublicRelease.of(body))
@@ -293,10 +288,7 @@ class _Handed:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A sink whose releases are handed on once they are visible in it.
-
-    Those too whose publication ended in an outage: the next attempt reads them.
-    """
+    """A sink whose releases are handed on once they are visible, those too that only the next attempt reads."""
 
     sink: Sink
     handed: _Handed

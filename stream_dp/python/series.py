@@ -11,7 +11,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, overload
 
@@ -36,18 +36,15 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python.statistic import Request
 from stream_dp.python.tick_release import PublicRelease
-from stream_dp.records.decoder import Refusal
-
-# ---
-# What may exist once only: a budget and a running mechanism.
-#
-# Rules: a copy would spend the same budget again, or give one tick two releases. So copying and pickling are refused,
-# and
-# a forked process, which inherits a copy, refuses every use. This file knows neither budgets nor mechanisms.
+from stream_dp.records.decoder import Decoded, Refusal
 
 
 class Single:
-    """Something of which there is one, in one process."""
+    """Something of which there is one, in one process: a budget, or a running mechanism.
+
+    A copy would spend the same budget again, or give one tick two releases. So copying and pickling are refused, and a
+    forked process, which inherits a copy, refuses every use.
+    """
 
     __slots__ = ("_process",)
 
@@ -55,13 +52,6 @@ class Single:
         self._process = os.getpid()
 
     def _require_own_process(self) -> None:
-        """Refuse a copy that came with a fork.
-
-        Raises
-        ------
-        FailClosed
-            This is another process than the one it was made in.
-        """
         if os.getpid() != self._process:
             raise FailClosed(
                 f"a {type(self).__name__} was inherited by a forked process: it stays with the process that made it; "
@@ -77,14 +67,12 @@ class Single:
 R = TypeVar("R")  # the release of a tick
 T = TypeVar("T")  # the events of one tick, as `over` takes them
 
-Event: TypeAlias = Mapping[str, Any]
-"""The fields of an event by name."""
-_Payloads: TypeAlias = list[bytes]
+Event: TypeAlias = Mapping[str, Any]  # its fields by name
+_Records: TypeAlias = tuple[list[bytes], Decoded]  # payloads, and what they say
 _TOGETHER = 4096  # events that are added up at once
 
 
 def new_noise() -> Noise:
-    """Return a noise stream under a seed of its own, from the operating system."""
     return NoiseStream(fresh_seed(), 0)
 
 
@@ -119,7 +107,6 @@ class Prepared:
 
 
 def _grid(spec: PipelineSpec) -> TickGrid:
-    """The ticks of a series, the first of which begins at the declared start, or now."""
     clock, now = spec.clock, time.time_ns() // 1_000_000
     origin = now - now % clock.step if clock.start is None else clock.start
     return TickGrid(origin, clock.step, clock.horizon)
@@ -145,12 +132,10 @@ class Continual(Single, ABC, Generic[R, T]):
 
     @property
     def request(self) -> Request:
-        """What was asked for."""
         return self._prepared.request
 
     @property
     def prepared(self) -> Prepared:
-        """What the budget has paid for."""
         return self._prepared
 
     @property
@@ -235,7 +220,6 @@ class Continual(Single, ABC, Generic[R, T]):
             return self._close()
 
     def _add(self, changes: Any) -> None:
-        """Put changes into the open tick."""
         self._require_own_process()
         with self._lock:
             self._require_open()
@@ -346,10 +330,10 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
         """
         self._add(self._changes(events))
 
-    def _changes(self, events: Iterable[Event]) -> _Payloads:
+    def _changes(self, events: Iterable[Event]) -> _Records:
         return self._lane.read(events)
 
-    def _put(self, changes: _Payloads) -> None:
+    def _put(self, changes: _Records) -> None:
         self._lane.add(changes, self._tick)
 
     def _row(self) -> IntArray:
@@ -362,7 +346,7 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
 class _Lane:
     """From events to the rows of ticks, as from the records of one partition."""
 
-    __slots__ = ("_decode", "_guard", "_memories", "_payloads", "_router", "_rows", "_ticks")
+    __slots__ = ("_decoded", "_guard", "_memories", "_payloads", "_router", "_rows", "_ticks")
 
     def __init__(self, spec: PipelineSpec, origin: int, runs: Series) -> None:
         key = fresh_seed()  # users and identifiers are remembered by keyed hashes
@@ -374,32 +358,36 @@ class _Lane:
         self._ticks = TickAssembler((0,), self._router.width)
         amounts = (runs.rows,) if runs.amounts else ()
         self._rows = Guard(self._router.width, amounts)
-        self._decode = self._router.decoder.decode
-        self._payloads: _Payloads = []
+        self._payloads: list[bytes] = []
+        self._decoded: list[Decoded] = []
 
-    def read(self, events: Iterable[Event]) -> _Payloads:
-        """Return events as the payloads of records that fit the schema (RejectedMessage)."""
+    def read(self, events: Iterable[Event]) -> _Records:
+        """Return events as records that fit the schema (RejectedMessage)."""
         payloads = [_payload(event) for event in _listed(events)]
-        if refused := self._decode(payloads).refused:
-            _refuse(refused[0])
-        return payloads
+        decoded = self._router.decoder.decode(payloads)
+        if decoded.refused:
+            _refuse(decoded.refused[0])
+        return payloads, decoded
 
-    def add(self, payloads: _Payloads, tick: int) -> None:
-        """Count records in the open tick."""
+    def add(self, records: _Records, tick: int) -> None:
+        payloads, decoded = records
         self._payloads += payloads
+        self._decoded.append(decoded)
         if len(self._payloads) >= _TOGETHER:
             self._route(tick)
 
     def close(self, tick: int) -> IntArray:
-        """Return the row of the open tick."""
         self._route(tick, mark=tick)
         (counted,), _ = self._memories.record(self._ticks.closed(1))
         return self._rows.admit(counted.row)
 
     def _route(self, tick: int, mark: int | None = None) -> None:
         payloads, self._payloads = self._payloads, []
-        batch = Batch(0, payloads, range(len(payloads)), 0, tick=tick, mark=mark)
-        admitted = self._guard.admit(self._router.decode(batch), tick - 1)
+        parts, self._decoded = self._decoded, []
+        places = range(len(payloads))
+        decoded = replace(Decoded.joined(parts), positions=places) if payloads else None
+        batch = Batch(0, payloads, places, 0, tick=tick, mark=mark, decoded=decoded)
+        admitted = self._guard.admit(batch, tick - 1)
         self._ticks.add(admitted, self._router.route(admitted))
 
 
@@ -415,14 +403,13 @@ class MadeContinual(ContinualSeries):
         self, request: Request, spec: PipelineSpec, inputs: Sequence[ContinualSeries]
     ) -> None:
         self._begin()
-        chosen = [each.prepared.chosen for each in inputs]
+        chosen = [source.prepared.chosen for source in inputs]
         (made,) = made_of_releases(spec, RowLayout.of(spec), chosen)
         self._made: MadeSeries = made.series
         self._request, self._inputs, self._grid = request, tuple(inputs), _grid(spec)
 
     @property
     def request(self) -> Request:
-        """What was asked for."""
         return self._request
 
     @property
@@ -443,13 +430,13 @@ class MadeContinual(ContinualSeries):
 
     @property
     def _names(self) -> str:
-        return " and ".join(each.name for each in self._inputs)
+        return " and ".join(source.name for source in self._inputs)
 
-    def _changes(self, events: Iterable[Event]) -> _Payloads:
+    def _changes(self, events: Iterable[Event]) -> _Records:
         raise RejectedMessage(f"{self.name} is made of releases: add events to {self._names}")
 
     def _close(self) -> PublicRelease:
-        releases = [each.last for each in self._inputs]
+        releases = [source.last for source in self._inputs]
         ticks = {-1 if release is None else release.tick for release in releases}
         tick = max(ticks)
         if len(ticks) > 1 or tick < self._tick:
@@ -469,7 +456,7 @@ def _listed(events: Any) -> Iterable[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of another library as one that JSON has."""
+    """Turn a number of another library into one that JSON has."""
     match value:
         case numbers.Integral():
             return int(value)

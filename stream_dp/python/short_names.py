@@ -36,8 +36,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 A = TypeVar("A")  # what a tick adds at a key
 
-Number: TypeAlias = float | Fraction | Decimal
-"""A number of an event: data, so it may be a float."""
+Number: TypeAlias = float | Fraction | Decimal  # of an event: data, so it may be a float
 
 MOST_KEYS, MOST_LISTED = 10**6, 10_000
 _WINDOWS = 'windows: a list of numbers of ticks, or "ever", is needed, such as [24, 168, "ever"]'
@@ -102,7 +101,6 @@ class Shorthand(Continual[R, T], Generic[R, T]):
         return place
 
     def _listed(self, keys: Iterable[str]) -> list[int]:
-        """The entries of one event's keys (RejectedMessage)."""
         if isinstance(keys, str):
             raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
         places = list(dict.fromkeys(map(self._place, keys)))
@@ -115,7 +113,7 @@ class Shorthand(Continual[R, T], Generic[R, T]):
     def _by_key(self, events: Mapping[str, A]) -> Iterable[tuple[int, A]]:
         if not isinstance(events, Mapping):
             raise RejectedMessage("the events of a tick are a mapping from keys to what they add")
-        return [(self._place(key), each) for key, each in events.items()]
+        return [(self._place(key), added) for key, added in events.items()]
 
 
 class ContinualCounter(Shorthand[TickRelease[int], int]):
@@ -220,7 +218,6 @@ class Summing(Shorthand[SumRelease[V], T], Generic[V, T]):
     _too_much = "a tick holds sums of at most 2^60 steps; nothing was added"
 
     def _units(self, amounts: Iterable[Number]) -> int:
-        """What events with these numbers add, in units (RejectedMessage)."""
         spec: SeriesSpec = self._prepared.chosen.spec
         amount: Amount = spec.amount  # type: ignore[assignment]  # of a sum
         numbers = np.array(_doubles(amounts), dtype=np.float64)
@@ -294,11 +291,7 @@ class ContinualSums(Summing[Sums, Mapping[str, Iterable[Number]]]):
 
 
 def declared(keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys in their order.
-
-    Raises:
-        UsageError: no key, more than a million, one twice, or one that is no text.
-    """
+    """Return the keys in their order; raise UsageError for no key, too many, one twice, or one that is no text."""
     if isinstance(keys, str):
         raise UsageError('keys: a list of texts is needed, such as ["DE", "FR", "other"]')
     names = tuple(keys)
@@ -312,11 +305,7 @@ def declared(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def row_schema(keys: tuple[str, ...] | None, most: int) -> dict[str, dict[str, Any]]:
-    """Return the schema by which a statistic has rows with these keys, and `most` of them for one event.
-
-    Raises:
-        UsageError: `most` is no such number.
-    """
+    """Return the schema by which a statistic has rows with these keys, and `most` of them for one event."""
     if type(most) is not int or not 1 <= most <= MOST_LISTED:
         raise UsageError(f"most: must be a whole number from 1 to {MOST_LISTED}")
     fields: dict[str, dict[str, Any]] = {"amount": {"type": "number"}}
@@ -339,9 +328,9 @@ def windows_from(windows: Iterable[Window], horizon: int | None) -> tuple[Window
     """
     if isinstance(windows, str | int) or not isinstance(windows, Iterable):
         raise UsageError(_WINDOWS)
-    asked = [_window(each, horizon) for each in windows]
-    spans = [each for each in asked if each not in (1, "ever")]
-    ever = [each for each in asked if each == "ever"]
+    asked = [_window(window, horizon) for window in windows]
+    spans = [window for window in asked if window not in (1, "ever")]
+    ever = [window for window in asked if window == "ever"]
     return (1, *spans, *ever) if asked else ()
 
 
@@ -363,7 +352,7 @@ def _window(value: Any, horizon: int | None) -> Window:
 
 
 def _events(value: Any) -> int:
-    """A number of events as an int (RejectedMessage: True and 3.0 are none)."""
+    """Return a number of events as an int; True and 3.0 are refused."""
     try:
         count = None if isinstance(value, bool) else index(value)
     except TypeError:
@@ -376,7 +365,6 @@ def _events(value: Any) -> int:
 
 
 def _doubles(amounts: Any) -> list[float]:
-    """The numbers of some events, each as the nearest double (RejectedMessage)."""
     if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
         raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
     return [_double(amount) for amount in amounts]

@@ -24,16 +24,16 @@ from stream_dp.records.privacy import Privacy
 from stream_dp.statistics import STATISTICS
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
-Amount: TypeAlias = int | str | Fraction | Decimal
-"""An exact number."""
-Schema: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The fields of an event by name, each as in `schema:` of a pipeline file."""
+Amount: TypeAlias = int | str | Fraction | Decimal  # an exact number
+Schema: TypeAlias = Mapping[
+    str, Mapping[str, Any]
+]  # the fields of an event, each as in `schema:` of a pipeline file
 
 _BY_BUDGET = ("statistic", "name", "epsilon")  # keys of an entry that the budget fills in
 # A budget ticks from outside, as a wall clock does, and that needs a source whose records are stamped. Nothing is read.
 _SOURCE = {"kind": "kafka", "topic": "events", "bootstrap": "localhost:1"}
+# Parts are checked together only in a whole file, which has a series.
 _ANY_SERIES = {"name": "any", "statistic": "count", "epsilon": "0.000001"}
-"""Parts are checked together only in a whole file, which has a series."""
 _NO_FIELD = {"(no field)": {"type": "text", "nullable": True}}
 
 
@@ -68,18 +68,14 @@ class Statistic:
 
 @cache
 def named(name: str) -> type[Statistic]:
-    """Return the class of a statistic.
-
-    Raises:
-        AttributeError: `STATISTICS` has none of this name.
-    """
+    """Return the class of a statistic; raise AttributeError where `STATISTICS` has none of this name."""
     kinds = {kind.__name__.removesuffix("Series"): kind for kind in STATISTICS}
     if name not in kinds:
         raise AttributeError(f"module 'stream_dp' has no attribute {name!r}")
     kind = kinds[name]
-    given = inspect.signature(kind).parameters.values()
-    shown = [each for each in given if each.name not in _BY_BUDGET]
-    keys = [each.replace(annotation=inspect.Parameter.empty) for each in shown]
+    parameters = inspect.signature(kind).parameters.values()
+    shown = [key for key in parameters if key.name not in _BY_BUDGET]
+    keys = [key.replace(annotation=inspect.Parameter.empty) for key in shown]
     namespace = {
         "kind": kind,
         "__doc__": kind.__doc__,
@@ -94,7 +90,6 @@ def __getattr__(name: str) -> type[Statistic]:
 
 
 def present(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given, without what is left out."""
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -116,22 +111,22 @@ class Request:
         Raises:
             UsageError: every problem of the entry and of the parts, each with its key.
         """
-        entries = [each.entry for each in (*self.inputs, self)]
+        entries = [request.entry for request in (*self.inputs, self)]
         data = _whole({**self.parts, "schema": self._schema()}, entries)
         floats = dict(_floats(data))
         if self.taken:
             taken = f"a series '{self.entry['name']}' is already there"
             floats[f"series[{len(self.inputs)}].name"] = taken
-        found = diagnose(data)
-        told = dict(_told(data, found)) if isinstance(found, list) else {}
-        if isinstance(found, list) or floats:
-            _refuse({**told, **floats}, len(self.inputs))
-        return found
+        result = diagnose(data)
+        problems = dict(_problems(data, result)) if isinstance(result, list) else {}
+        if isinstance(result, list) or floats:
+            _refuse({**problems, **floats}, len(self.inputs))
+        return result
 
     def _schema(self) -> dict[str, Any]:
-        """Its fields, and those of its inputs."""
-        fields = dict(self.parts["schema"])
-        for name, field in (pair for each in self.inputs for pair in each.parts["schema"].items()):
+        """Return its fields, and those of its inputs."""
+        fields, inherited = dict(self.parts["schema"]), [i.parts["schema"] for i in self.inputs]
+        for name, field in (pair for schema in inherited for pair in schema.items()):
             if fields.setdefault(name, field) != field:
                 raise UsageError(f"schema.{name}: is another field in a series that it is made of")
         return fields
@@ -140,14 +135,10 @@ class Request:
 def checked_parts(parts: Mapping[str, Any]) -> PipelineSpec:
     """Return `privacy` and `clock` in a pipeline without series; errors as of `Request.checked`."""
     data = _whole(parts, (_ANY_SERIES,))
-    found = diagnose(data)
-    errors = found if isinstance(found, list) else []
-    told = {
-        **dict(_told(data, [e for e in errors if e["loc"][0] != "series"])),
-        **dict(_floats(data)),
-    }
-    if told:
-        _refuse(told, 0)
+    result = diagnose(data)
+    errors = [e for e in result if e["loc"][0] != "series"] if isinstance(result, list) else []
+    if problems := dict([*_problems(data, errors), *_floats(data)]):
+        _refuse(problems, 0)
     known: dict[str, Any] = {
         "privacy": Privacy.model_validate(data["privacy"]),
         "clock": WallClock.model_validate(data["clock"]),
@@ -163,25 +154,25 @@ def _whole(parts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> di
 
 
 def _exact(value: Any) -> Any:
-    """The value with texts in place of decimals, which the models read exactly."""
+    """Return the value with texts in place of decimals, which the models read exactly."""
     match value:
         case Mapping():
-            return {key: _exact(each) for key, each in value.items()}
+            return {key: _exact(entry) for key, entry in value.items()}
         case list() | tuple():
-            return [_exact(each) for each in value]
+            return [_exact(item) for item in value]
         case Decimal():
             return f"{value:f}"
     return value
 
 
 def _floats(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Each float, which is not the decimal that was written, with what to write in its place."""
+    """Yield the place of each float, which is not the decimal that was written, and what to write instead."""
     if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _floats(each, joined(path, key))
+        for key, entry in value.items():
+            yield from _floats(entry, joined(path, key))
     elif isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from _floats(each, joined(path, place))
+        for place, item in enumerate(value):
+            yield from _floats(item, joined(path, place))
     elif isinstance(value, float):
         plain, instead = float(value), "write an exact number, such as 1"
         if math.isfinite(plain):
@@ -190,20 +181,19 @@ def _floats(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, f"{plain!r} is a float, and numbers are exact here: {instead}"
 
 
-def _told(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Iterator[tuple[str, str]]:
-    """The problems in the words that a file's are told in, each with its place there."""
+def _problems(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text that each problem has in a file."""
     if errors and (root := nodes(json.dumps(data, default=str))) is not None:
-        for each in sorted(placed(root, errors)):
-            yield each.path, each.message + each.meant
+        for problem in sorted(placed(root, errors)):
+            yield problem.path, problem.message + problem.meant
 
 
 def _refuse(problems: Mapping[str, str], last: int) -> NoReturn:
-    """Raise one `UsageError` with all problems, by the names of arguments."""
     raise UsageError("\n".join(f"{_argument(path, last)}: {why}" for path, why in problems.items()))
 
 
 def _argument(path: str, last: int) -> str:
-    """The argument, or the key of the statistic, that a place of the file is here."""
+    """Return the argument, or the key of the statistic, that a place of the file is here."""
     path = path.replace("clock.step", "tick")
     for part in (f"series[{last}].", "clock.", "privacy."):
         path = path.removeprefix(part)

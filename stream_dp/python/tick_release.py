@@ -95,7 +95,6 @@ class Ranked:
 
     @classmethod
     def of(cls, rank: Mapping[str, Any]) -> "Ranked":
-        """Return a rank as the bytes of a release have it."""
         return cls(rank["name"], rank["value"], tuple(rank["tied"]), rank.get("more", 0))
 
 
@@ -132,16 +131,16 @@ class _Released(Generic[V_co, N_co]):
     @classmethod
     def of(cls, body: bytes, windows: tuple[Window, ...] = ()) -> Self:
         """Return what the bytes of a release say; `windows` names those of its windows that are shown, in order."""
-        said = read_exactly(body)
-        parts = list(said["windows"].values()) if "windows" in said else [said]
-        told: list[Any] = [TickWindow(cls._value(part), cls._exact(part["band"])) for part in parts]
-        shown = ByWindow(windows, tuple(told[: len(windows)]))
-        first, sure = told[0], float(said["confidence"])
-        return cls(said["tick"], first.value, first.band, sure, shown, said.get("name"))
+        release = read_exactly(body)
+        parts = release["windows"].values() if "windows" in release else [release]
+        answers: list[Any] = [TickWindow(cls._value(p), cls._exact(p["band"])) for p in parts]
+        shown = ByWindow(windows, tuple(answers[: len(windows)]))
+        first, confidence = answers[0], float(release["confidence"])
+        name = release.get("name")
+        return cls(release["tick"], first.value, first.band, confidence, shown, name)
 
     @classmethod
     def _value(cls, part: Mapping[str, Any]) -> Any:
-        """What a part of a release shows."""
         if "ranks" in part:
             return tuple(Ranked.of(rank) for rank in part["ranks"])
         if "fired" in part:
@@ -152,15 +151,10 @@ class _Released(Generic[V_co, N_co]):
         return cls._exact(part["value"])
 
     def __repr__(self) -> str:
-        shown: list[tuple[str, Any]] = [
-            ("tick", self.tick),
-            ("value", self.value),
-            ("band", self.band),
-            ("confidence", self.confidence),
-            *([("windows", self.windows)] if self.windows else []),
-            *([("name", self.name)] if self.name is not None else []),
-        ]
-        return f"{type(self).__name__}({', '.join(f'{name}={each!r}' for name, each in shown)})"
+        names = [*("tick", "value", "band", "confidence"), *(["windows"] if self.windows else [])]
+        names += [] if self.name is None else ["name"]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__}({shown})"
 
 
 class TickRelease(_Released[V_co, int], Generic[V_co]):
@@ -198,12 +192,6 @@ class SumRelease(_Released[V_co, Decimal], Generic[V_co]):
     _exact = Decimal
 
 
-# ---
-# A release as a program sees it: what its bytes say, by name.
-#
-# Rules: made from published bytes alone; what is not in them is not here. This file opens nothing.
-
-
 @dataclass(frozen=True, slots=True)
 class PublicWindow:
     """What a release says of one window.
@@ -235,7 +223,6 @@ class PublicWindow:
 
     @classmethod
     def of(cls, part: WindowPart) -> "PublicWindow":
-        """Return what a part of a release says."""
         return cls(_number(part), _band(part), part.quantiles or {}, part.ranks or (), *_ends(part))
 
 
@@ -305,64 +292,51 @@ class PublicRelease:
         FailClosed
             It is no release of a form that this version reads.
         """
-        said = read(body)
-        windows = {name: PublicWindow.of(part) for name, part in (said.windows or {}).items()}
-        band, value, ends = _band(said), _value(said), _ends(said)
+        release = read(body)
+        windows = {name: PublicWindow.of(part) for name, part in (release.windows or {}).items()}
+        band, value, ends = _band(release), _value(release), _ends(release)
         if windows:
             first = next(iter(windows.values()))
             band, value, ends = first.band, first.value, (first.low, first.high)
         return cls(
-            said.sequence,
-            said.series,
-            said.tick,
-            said.end,
-            value,
-            band,
-            said.confidence,
-            body,
-            _counts(said.counts) if said.counts else None,
+            *(release.sequence, release.series, release.tick, release.end),
+            *(value, band, release.confidence, body),
+            _counts(release.counts) if release.counts else None,
             windows,
-            said.ranks or (),
+            release.ranks or (),
             *ends,
-            None if said.name is UNSET else said.name,
+            None if release.name is UNSET else release.name,
         )
 
 
-def _value(said: Released) -> int | float | Counts | tuple[str, ...] | None:
-    """What a release without windows shows."""
-    return said.fired or () if said.shape is Shape.FLAGS else _number(said)
+def _value(release: Released) -> int | float | Counts | tuple[str, ...] | None:
+    return release.fired or () if release.shape is Shape.FLAGS else _number(release)
 
 
 def _number(part: Released | WindowPart) -> int | float | Counts | None:
-    """One value, or one for each key or name; 0 where there is neither."""
+    """Return one value, or one for each key or name of a top list; 0 where there is neither."""
     if part.ranks is not UNSET:
-        return _ranked(part.ranks)
+        return _counts({rank.name: rank.value for rank in part.ranks})
     if part.values is not UNSET:
         return _counts(part.values)
     return 0 if part.value is UNSET else part.value
 
 
 def _band(part: Released | WindowPart) -> int | float | None:
-    """The half-width; None where there are ends."""
     return None if part.band is UNSET else part.band
 
 
 def _ends(
     part: Released | WindowPart,
 ) -> tuple[int | float | Counts | None, int | float | Counts | None]:
-    """The two ends of a quotient's interval, or those of each key; None where there are none."""
+    """Return the two ends of a quotient's interval, or those of each key; None where there are none."""
     if part.lows is UNSET or part.highs is UNSET:
         ends = (part.low, part.high)
         return None if ends[0] is UNSET else ends[0], None if ends[1] is UNSET else ends[1]
     keys = tuple(part.values or ())
-    lows, highs = (zip(keys, each, strict=True) for each in (part.lows, part.highs))
+    lows, highs = (zip(keys, ends, strict=True) for ends in (part.lows, part.highs))
     return _counts(dict(lows)), _counts(dict(highs))
 
 
-def _ranked(ranks: tuple[Rank, ...]) -> Counts:
-    """The value of each name that has a rank, the greatest first."""
-    return _counts({rank.name: rank.value for rank in ranks})
-
-
-def _counts(found: Mapping[str, Any]) -> Counts:
-    return Counts(tuple(found), tuple(found.values()))
+def _counts(values: Mapping[str, Any]) -> Counts:
+    return Counts(tuple(values), tuple(values.values()))

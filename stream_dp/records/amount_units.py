@@ -9,7 +9,7 @@ noise is made for. Null, and what is no number, adds nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import AfterValidator
@@ -50,7 +50,6 @@ class Amount:
 
     @property
     def units(self) -> tuple[int, int]:
-        """The least and the largest number of units that a record adds."""
         return int(self.lowest / self.step), int(self.highest / self.step)
 
     def of(self, numbers: Numbers) -> IntArray:
@@ -58,8 +57,8 @@ class Amount:
         low, high = self.units
         values = np.clip(numbers.values.astype(np.float64), float(self.lowest), float(self.highest))
         known = values if numbers.known is None else np.where(numbers.known, values, 0.0)
-        found = np.clip(np.rint(known / float(self.step)).astype(np.int64), low, high)
-        return found if numbers.known is None else np.where(numbers.known, found, 0)
+        units = np.clip(np.rint(known / float(self.step)).astype(np.int64), low, high)
+        return units if numbers.known is None else np.where(numbers.known, units, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +69,9 @@ class Sign:
     plus: tuple[str, ...]
     minus: tuple[str, ...]
 
-    @property
-    def units(self) -> tuple[int, int]:
-        """The least and the largest number of units that a record adds."""
-        return -1, 1
+    units: ClassVar[tuple[int, int]] = (-1, 1)
 
     def tests(self, fields: Mapping[str, Any]) -> tuple[Test, Test]:
-        """Return what a record of each sign passes, by the schema."""
         up, down = (self._test(fields[self.field], texts) for texts in (self.plus, self.minus))
         return up, down
 
@@ -94,13 +89,11 @@ def plain_number(value: Fraction) -> int | float:
 
 
 def number_problems(of: str, fields: Fields) -> list[InitErrorDetails]:
-    """Return that the field `of` is not there, or holds no numbers."""
     wrong = ", not a number or an integer"
     return field_problems(("of",), of, fields, ("integer", "number"), wrong)
 
 
 def clamp_problems(clamp: Clamp, step: Fraction) -> list[InitErrorDetails]:
-    """Return what `clamp` and `step` of a series say together and must not."""
     lowest, highest = clamp
     problems = []
     for place, bound in enumerate(clamp):
@@ -117,44 +110,36 @@ def clamp_problems(clamp: Clamp, step: Fraction) -> list[InitErrorDetails]:
     return problems
 
 
-# ---
-# What a record adds to a mean: its amount less the middle of the clamp, and that it has one.
-#
-# Rules: as those of `amount_units`: a record's units depend on its own value alone. The middle is a whole number of
-# units, the lower one where there are two. Null adds nothing to either, and not the middle.
-
-
 @dataclass(frozen=True, slots=True)
 class Centred:
-    """An amount less the middle of its range."""
+    """An amount less the middle of its range: with `Known`, what a record adds to a mean.
+
+    The middle is a whole number of units, the lower one where there are two. Null adds nothing to either, and not the
+    middle.
+    """
 
     whole: Amount
 
     @property
     def field(self) -> str:
-        """The field that it is read from."""
         return self.whole.field
 
     @property
     def middle(self) -> int:
-        """The middle of the range, in units."""
         return sum(self.whole.units) // 2
 
     @property
     def centre(self) -> Fraction:
-        """The middle of the range, as a number."""
         return self.middle * self.whole.step
 
     @property
     def units(self) -> tuple[int, int]:
-        """The least and the largest number of units that a record adds."""
         lowest, highest = self.whole.units
         return lowest - self.middle, highest - self.middle
 
     def of(self, numbers: Numbers) -> IntArray:
-        """Return the units of each record, shape (records,); 0 where the value is not there."""
-        found = self.whole.of(numbers) - self.middle
-        return found if numbers.known is None else np.where(numbers.known, found, 0)
+        units = self.whole.of(numbers) - self.middle
+        return units if numbers.known is None else np.where(numbers.known, units, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +148,13 @@ class Known:
 
     field: str
 
-    @property
-    def units(self) -> tuple[int, int]:
-        """The least and the largest number that a record adds."""
-        return 0, 1
+    units: ClassVar[tuple[int, int]] = (0, 1)
 
     def of(self, numbers: Numbers) -> IntArray:
-        """Return 1 for each record that has a value, else 0; shape (records,)."""
         if numbers.known is None:
             return np.ones(len(numbers.values), dtype=np.int64)
         return numbers.known.astype(np.int64)
 
 
+# what a record adds to its entries of a feature
 Addend: TypeAlias = Amount | Sign | Centred | Known
-"""What a record adds to its entries of a feature."""

@@ -35,8 +35,6 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
 class NoSuchValueError(ValueError):
-    """A text that is none of the `names` which the field may have."""
-
     def __init__(self, message: str, names: Sequence[str]) -> None:
         super().__init__(message)
         self.names = names
@@ -62,7 +60,6 @@ class Condition(Frozen):
 
     @property
     def operator(self) -> str:
-        """The one operator that is given."""
         given = ""
         for name in OPERATORS:  # of a hundred thousand conditions: no generator
             if getattr(self, name) is not None:
@@ -71,7 +68,6 @@ class Condition(Frozen):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What is compared with, as written."""
         value: str | tuple[str, ...] = getattr(self, self.operator)
         return (value,) if isinstance(value, str) else value
 
@@ -96,7 +92,6 @@ class Test:
 
 
 def tests_of(fields: Mapping[str, Any], where: Where) -> frozenset[Test]:
-    """What conditions mean beside the schema; raises like `typed`."""
     return frozenset([_test(fields[condition.field], condition) for condition in where])
 
 
@@ -108,11 +103,7 @@ def _test(field: Any, condition: Condition) -> Test:
 
 
 def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
-    """What `text` means beside a `field` of the schema.
-
-    Raises:
-        ValueError: this field cannot be compared like this, or not with this text.
-    """
+    """Return what `text` means beside a `field` of the schema; ValueError: the field is not compared like this."""
     allowed = _ALLOWED.get(field.type, ())
     if operator not in allowed:
         takes = f"; it takes {', '.join(allowed)}" if allowed else ""
@@ -143,7 +134,7 @@ def implies(fields: Mapping[str, Any], part: Collection[Test], whole: Collection
         name: _Taken.by([test for test in part if test.field == name], fields[name].type)
         for name in {test.field for test in part}
     }
-    if any(each.nothing for each in taken.values()):
+    if any(left.nothing for left in taken.values()):
         return True
     return all(test.field in taken and taken[test.field].passes(test) for test in whole)
 
@@ -159,7 +150,6 @@ class _Taken:
 
     @classmethod
     def by(cls, tests: Collection[Test], kind: str) -> "_Taken":
-        """Return what is left of a field of this type."""
         if kind == "list":
             return cls(tests, None)
         named = [test.values for test in tests if test.operator in _SAME]
@@ -176,7 +166,6 @@ class _Taken:
 
     @property
     def nothing(self) -> bool:
-        """Whether no value is left."""
         return self.low > self.high if self.points is None else not self.points
 
     def passes(self, test: Test) -> bool:
@@ -191,7 +180,6 @@ class _Taken:
 
 
 def _takes(test: Test, value: Any) -> bool:
-    """Whether a value of a field that is no list passes a test."""
     if test.operator == "at_least":
         return all(value >= least for least in test.values)
     if test.operator == "at_most":
@@ -200,14 +188,12 @@ def _takes(test: Test, value: Any) -> bool:
 
 
 def value_problem(at: tuple[str | int, ...], error: ValueError) -> InitErrorDetails:
-    """Return what `typed` has raised as a problem at this place."""
     return problem(at, str(error), error.names if isinstance(error, NoSuchValueError) else ())
 
 
 def where_problems(
     at: tuple[str | int, ...], where: Where, fields: Fields
 ) -> list[InitErrorDetails]:
-    """Return what conditions and the schema say together and must not; `at` is the place of their entry."""
     problems = []
     for number, condition in enumerate(where):
         here, operator = (*at, "where", number), condition.operator

@@ -2,17 +2,16 @@
 
 Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
 strict: 60.0 is no integer, "60" is no number, integers have 64 bits, a list has texts and no more of them than
-declared. A nullable field may be null or absent. Plain lists are read together, which decides nothing: what is not
-plain is decoded strictly.
-Other fields are skipped. A refusal keeps a reason code and a field name of the schema, never the decoder's
-message, which may carry content. Nothing a payload holds raises out of here.
+declared. A nullable field may be null or absent. Other fields are skipped. Plain lists are read together, which decides
+nothing: what is not plain is decoded strictly. A refusal keeps a reason code and a field name of the schema, never the
+decoder's message, which may carry content. Nothing a payload holds raises out of here.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate, compress, islice
+from itertools import accumulate, chain, compress, islice
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -25,17 +24,13 @@ from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENT
 from stream_dp.records.list_columns import Entries, ListReader
 from stream_dp.records.schema import ListField, TimeField
 
-# ---
 # From the text or number of a record's own time to its tick; it depends on that record alone.
 
-OUTSIDE: Final = -1
-"""The time lies outside the grid."""
-NO_TIME: Final = -2
-"""It is no time."""
+OUTSIDE: Final = -1  # the time lies outside the grid
+NO_TIME: Final = -2  # it is no time
+_UNKNOWN = -3  # the number of the first new time in a reading; the next ones have -4, -5 and so on
 _CACHED_TIMES = 1 << 14
 _AT_ONCE = 1 << 12
-_UNKNOWN = -3
-"""The number of the first new time in a reading; the next ones have -4, -5 and so on."""
 _LONGEST_TIME = 40
 _NONE = np.empty(0, np.int64)
 
@@ -70,19 +65,18 @@ class _Ticks(dict[str, int]):
         self._new: list[str] = []
 
     def of(self, times: Sequence[str]) -> IntArray:
-        """Return the tick of each of these times; those that are new are read together."""
+        """Return the tick of each time; those that are new are read together."""
         new: list[str] = []
         self._new = new
         try:
-            found = np.fromiter(map(self.__getitem__, times), np.int64, len(times))
+            ticks = np.fromiter(map(self.__getitem__, times), np.int64, len(times))
             if new:
-                ticks = self._read(new)
-                places = found <= _UNKNOWN
-                found[places] = np.array(ticks, np.int64)[_UNKNOWN - found[places]]
+                places = ticks <= _UNKNOWN
+                ticks[places] = np.array(self._read(new), np.int64)[_UNKNOWN - ticks[places]]
         except BaseException:
             self.clear()  # it may hold numbers of new times in place of ticks
             raise
-        return found
+        return ticks
 
     def __missing__(self, time: Any) -> int:
         self[time] = number = _UNKNOWN - len(self._new)
@@ -90,22 +84,21 @@ class _Ticks(dict[str, int]):
         return number
 
     def _read(self, new: list[str]) -> list[int]:
-        """The ticks of times that have numbers here; they are remembered as far as there is room."""
+        """Return the ticks of new times, which have numbers here, and remember them as far as there is room."""
         tick = self._tick
         ticks = [
             NO_TIME if moment is None else tick(moment) for moment in parse_moments(new, self._zone)
         ]
-        told = dict(zip(new, ticks, strict=True))
-        for time in [each for each in new if len(each) > _LONGEST_TIME]:
-            del self[time], told[time]
+        known = dict(zip(new, ticks, strict=True))
+        for time in [time for time in new if len(time) > _LONGEST_TIME]:
+            del self[time], known[time]
         if len(self) > _CACHED_TIMES:
             self.clear()
-            told = dict(islice(told.items(), _CACHED_TIMES))
-        self.update(told)
+            known = dict(islice(known.items(), _CACHED_TIMES))
+        self.update(known)
         return ticks
 
     def _tick(self, moment: int) -> int:
-        """The tick of a moment, or that it lies outside the grid."""
         tick = self._find(moment)
         return OUTSIDE if tick is None else tick
 
@@ -161,7 +154,6 @@ class Decoded:
     lists: Mapping[str, Entries] = field(default_factory=dict)
 
     def at(self, places: IntArray) -> "Decoded":
-        """Return the records at these places, in their order, and all refusals."""
         order = places.tolist()
         records = list(map(self.records.__getitem__, order))
         whole = isinstance(self.positions, range)  # then each stands at its place
@@ -171,18 +163,28 @@ class Decoded:
 
     def beside(self, other: "Decoded") -> "Decoded":
         """Return the records and refusals of both, in the order of their batch."""
-        positions = [*self.positions, *other.positions]
-        here, there = np.split(np.arange(len(positions)), [len(self.records)])
-        lists = {
-            name: Entries(
-                np.append(mine.codes, other.lists[name].codes),
-                np.append(mine.of(here), other.lists[name].of(there)),
-            )
-            for name, mine in self.lists.items()
-        }
-        records, refused = [*self.records, *other.records], [*self.refused, *other.refused]
-        both = Decoded(records, positions, refused, lists)
-        return both.at(np.argsort(np.array(positions, np.int64)))
+        both = Decoded.joined((self, other))
+        return both.at(np.argsort(np.array(both.positions, np.int64)))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Decoded"]) -> "Decoded":
+        """Return the records and refusals of all parts, of one at least, one part behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        numbers = [len(part.records) for part in parts]
+        places = np.split(np.arange(sum(numbers)), np.cumsum(numbers)[:-1])
+        lists = {}
+        for name in parts[0].lists:
+            entries = [part.lists[name] for part in parts]
+            owners = [own.of(here) for own, here in zip(entries, places, strict=True)]
+            codes = np.concatenate([own.codes for own in entries])
+            lists[name] = Entries(codes, np.concatenate(owners))
+        return cls(
+            list(chain.from_iterable(part.records for part in parts)),
+            list(chain.from_iterable(part.positions for part in parts)),
+            list(chain.from_iterable(part.refused for part in parts)),
+            lists,
+        )
 
     def part(self, stays: Sequence[bool]) -> "Decoded":
         """Return what was decoded of the payloads that stay in their batch, with their new positions."""
@@ -190,12 +192,12 @@ class Decoded:
         records = list(compress(self.records, kept))
         staying = np.flatnonzero(kept)
         lists = {name: entries.at(staying) for name, entries in self.lists.items()}
-        refused = [one for one in self.refused if stays[one.position]]
+        refused = [dead for dead in self.refused if stays[dead.position]]
         if not refused:
             return Decoded(records, range(len(records)), [], lists)
         places = [place - 1 for place in accumulate(stays)]
         positions = [places[position] for position in compress(self.positions, kept)]
-        refused = [one._replace(position=places[one.position]) for one in refused]
+        refused = [dead._replace(position=places[dead.position]) for dead in refused]
         return Decoded(records, positions, refused, lists)
 
 
@@ -223,11 +225,9 @@ class RecordDecoder:
         return msgspec.json.Decoder(struct).decode
 
     def attribute(self, field: str) -> str:
-        """The attribute of decoded records that holds this field."""
         return self._attributes[field]
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
-        """Decode each payload on its own."""
         decode = self._decode
         try:
             records = [decode(payload) for payload in payloads]
@@ -310,12 +310,11 @@ class ListDecoder(RecordDecoder):
             return records, positions
 
     def _strictly(self, payloads: Sequence[bytes], places: Sequence[int]) -> Decoded:
-        """The payloads at these places, decoded on their own."""
         decoded = super().decode([payloads[place] for place in places])
         return Decoded(
             decoded.records,
             [places[position] for position in decoded.positions],
-            [one._replace(position=places[one.position]) for one in decoded.refused],
+            [dead._replace(position=places[dead.position]) for dead in decoded.refused],
             {
                 name: reader.texts(list(map(attrgetter(name), decoded.records)))
                 for name, reader in self._lists.items()
@@ -336,12 +335,10 @@ def _member(
 def _kind(field: Any) -> Any:
     if isinstance(field, TimeField):
         return _TIMES[field.format]
-    return _entries(field) if isinstance(field, ListField) else _TYPES[field.type]
+    if isinstance(field, ListField):
+        return Annotated[list[str], msgspec.Meta(max_length=field.most)]
+    return _TYPES[field.type]
 
 
 def _raw_kind(field: Any) -> Any:
     return msgspec.Raw if isinstance(field, ListField) else _kind(field)
-
-
-def _entries(field: ListField) -> Any:
-    return Annotated[list[str], msgspec.Meta(max_length=field.most)]

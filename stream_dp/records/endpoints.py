@@ -24,17 +24,14 @@ from stream_dp.records.scalars import (
     Moment,
     Share,
     Size,
+    must,
     problem,
     refuse,
 )
 
-# ---
-# How clients and brokers know each other: `source.security` of a pipeline file.
-#
-# Rules: a secret is named by the file that holds it, never written here. Every problem names its own key. `token`
-# names
-# code that is imported, so whoever writes the pipeline file is trusted with what the engine may do. This file opens
-# nothing.
+# How clients and brokers know each other: `source.security` of a pipeline file. A secret is named by the file that
+# holds it, never written here. `token` names code that is imported, so whoever writes the pipeline file is trusted
+# with what the engine may do.
 
 Protocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -69,7 +66,6 @@ class Security(Frozen):
         return self
 
     def _none(self, keys: tuple[str, ...]) -> list[InitErrorDetails]:
-        """A problem for each of these keys that is there: this protocol has no use for it."""
         there = [key for key in keys if getattr(self, key) is not None]
         return [problem((key,), f"does not go with protocol {self.protocol}") for key in there]
 
@@ -93,11 +89,12 @@ class Security(Frozen):
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
 _SHORTEST_DELAY = 100
+_SETTLING = f"must be {_SHORTEST_DELAY}ms or more: half of it is for clocks that differ, half for the commit"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
 def addresses(value: str) -> str:
-    """The addresses of some brokers as they stand there, if they are such.
+    """Return the addresses of some brokers unchanged, or raise ValueError.
 
     >>> addresses("one:9092,[::1]:9092")
     'one:9092,[::1]:9092'
@@ -107,14 +104,6 @@ def addresses(value: str) -> str:
         if match is None or not 0 < int(match[2]) < 65536:
             raise ValueError("must be host:port, or several with commas between")
     return value
-
-
-def _settling(delay: int) -> int:
-    if delay < _SHORTEST_DELAY:
-        raise ValueError(
-            f"must be {_SHORTEST_DELAY}ms or more: half of it is for clocks that differ, half for the commit"
-        )
-    return delay
 
 
 _COUNTING = ("open_transactions", "largest_batch", "keyed_by", "partitioner")
@@ -148,7 +137,6 @@ class SourceSpec(Frozen):
 
     @property
     def counting(self) -> dict[str, str | int]:
-        """What of this source says which records count, where it is not what was always meant."""
         return {}
 
 
@@ -175,10 +163,9 @@ class KafkaSourceSpec(SourceSpec):
 
     @property
     def counting(self) -> dict[str, str | int]:
-        """What of this source says which records count, where it is not what was always meant."""
-        told = {name: getattr(self, name) for name in _COUNTING}
+        values = {name: getattr(self, name) for name in _COUNTING}
         fields = type(self).model_fields
-        return {name: value for name, value in told.items() if value != fields[name].default}
+        return {name: value for name, value in values.items() if value != fields[name].default}
 
 
 class FileSourceSpec(SourceSpec):
@@ -194,10 +181,7 @@ class FileSourceSpec(SourceSpec):
         return self
 
 
-SOURCES: tuple[type[SourceSpec], ...] = (
-    KafkaSourceSpec,
-    FileSourceSpec,
-)
+SOURCES: tuple[type[SourceSpec], ...] = (KafkaSourceSpec, FileSourceSpec)
 
 if TYPE_CHECKING:
     Source: TypeAlias = SourceSpec
@@ -206,8 +190,7 @@ else:
 
 
 def source_named(kind: object) -> type[SourceSpec] | None:
-    """Return the source of this kind, if there is one."""
-    return {each.model_fields["kind"].default: each for each in SOURCES}.get(kind)
+    return {source.model_fields["kind"].default: source for source in SOURCES}.get(kind)
 
 
 class ReplayClock(Frozen):
@@ -222,7 +205,6 @@ class ReplayClock(Frozen):
 
     @property
     def grid(self) -> TickGrid:
-        """The declared grid."""
         return TickGrid(self.start, self.step, self.horizon)
 
     @model_validator(mode="after")
@@ -240,7 +222,7 @@ class WallClock(Frozen):
 
     kind: Literal["wall"] = "wall"
     step: Duration
-    delay: Annotated[Duration, AfterValidator(_settling)] = 500
+    delay: Annotated[Duration, must(lambda delay: delay >= _SHORTEST_DELAY, _SETTLING)] = 500
     horizon: Horizon | None = None
     start: Moment | None = None
 

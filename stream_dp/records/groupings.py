@@ -1,9 +1,9 @@
 """What a series can go by: a field, a number between edges, the hour or weekday of the tick, or several of these.
 
 Rules: everything is declared and public, so the entries of a row and their names are known before any record is read.
-What a grouping and the schema, or the clock, say together and must not is told here too.
 What a record counts in depends on that record alone, and on the public tick that it lies in. An entry `other` holds
-what is none of the declared values; a tick always has an hour and a weekday, so these have none.
+what is none of the declared values; a tick always has an hour and a weekday, so these have none. Conflicts of a
+grouping with the schema, or the clock, are found here too.
 """
 
 import math
@@ -12,12 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    TypeAdapter,
-)
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.records.conditions import typed
@@ -25,8 +20,7 @@ from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import OTHER, Exact, FieldName, Frozen, problem, refuse
 from stream_dp.records.schema import Fields, ListField, ZoneName, field_problems
 
-MOST_ENTRIES = 10_000
-"""How many entries a product of groupings may have."""
+MOST_ENTRIES = 10_000  # of a product of groupings
 _FORMS = (
     "must be a field, a list such as [airline, destination], {field: delay, edges: [0, 15, 60]} or "
     "{tick: hour, zone: Europe/Zurich}"
@@ -61,12 +55,10 @@ class TickKey(Frozen):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of its entries, in order."""
         return _TICK_KEYS[self.tick]
 
 
-def _one(value: object) -> Any:
-    """What is written behind `by:`, or as a member of a list there."""
+def _member(value: object) -> Any:
     if isinstance(value, str | Edges | TickKey):
         return value
     if isinstance(value, Mapping):
@@ -80,24 +72,22 @@ def _one(value: object) -> Any:
 
 _Single: TypeAlias = str | Edges | TickKey
 _MEMBERS: TypeAdapter[tuple[_Single, ...]] = TypeAdapter(
-    tuple[Annotated[_Single, PlainValidator(_one)], ...]
+    tuple[Annotated[_Single, PlainValidator(_member)], ...]
 )
 
 
-def _read(value: object) -> Any:
-    """What is written behind `by:`; of several the members, none of them twice."""
+def _members(value: object) -> Any:
     if not isinstance(value, list | tuple):
-        return _one(value)
-    found = _MEMBERS.validate_python(value)
-    if len(found) < 2:
+        return _member(value)
+    members = _MEMBERS.validate_python(value)
+    if len(members) < 2:
         raise ValueError("a list needs two members or more; of one, leave the brackets out")
-    again = [at for at, member in enumerate(found) if member in found[:at]]
+    again = [at for at, member in enumerate(members) if member in members[:at]]
     refuse([problem((at,), "is listed twice") for at in again])
-    return found
+    return members
 
 
 def _plain(by: Any) -> Any:
-    """A grouping as plain values, which read as the same."""
     if isinstance(by, tuple):
         return [_plain(part) for part in by]
     if isinstance(by, Edges | TickKey):
@@ -108,19 +98,17 @@ def _plain(by: Any) -> Any:
 _Several: TypeAlias = Annotated[tuple[_Single, ...], Field(min_length=2)]
 By: TypeAlias = Annotated[
     _Single | tuple[_Single, ...],
-    PlainValidator(_read, json_schema_input_type=_Single | _Several),
+    PlainValidator(_members, json_schema_input_type=_Single | _Several),
     PlainSerializer(_plain),
 ]
 """One form, or several: a row then has an entry for each combination."""
 
 
 def parts_of(by: Any) -> tuple[Any, ...]:
-    """Return the groupings that are combined: one, where `by` is one."""
     return by if isinstance(by, tuple) else (by,)
 
 
 def grouping_fields(by: Any) -> Iterator[str]:
-    """Return the fields of the schema that a grouping reads; None has none."""
     for part in parts_of(by):
         if isinstance(part, str):
             yield part
@@ -132,29 +120,27 @@ def keys_of(fields: Mapping[str, Any], by: Any) -> tuple[str, ...]:
     """Return the names of the entries, in the order of the row; of a product the last member changes fastest."""
     if not isinstance(by, tuple):
         return _keys(fields, by)
-    found: list[str] = [""]
+    names: list[str] = [""]
     for part in by:
         keys = [_escaped(key) for key in _keys(fields, part)]
-        found = [f"{before}, {key}" if before else key for before in found for key in keys]
-    return tuple(found)
+        names = [f"{before}, {key}" if before else key for before in names for key in keys]
+    return tuple(names)
 
 
 def number_of_keys(fields: Mapping[str, Any], by: Any) -> int:
-    """Return how many entries there are, without making their names."""
     return math.prod(len(_keys(fields, part)) for part in parts_of(by))
 
 
 def most_ones(fields: Mapping[str, Any], by: Any) -> int:
     """Return the most entries that one record counts in: of lists what they hold at most, multiplied; else 1."""
-    found = 1
+    most = 1
     for part in parts_of(by):
         field = fields[part] if isinstance(part, str) else None
-        found *= field.ones if isinstance(field, ListField) else 1
-    return found
+        most *= field.ones if isinstance(field, ListField) else 1
+    return most
 
 
 def grouping_text(by: Any) -> str | None:
-    """Return a grouping in a few words; None where there is none."""
     match by:
         case tuple():
             return " and ".join(f"{grouping_text(part)}" for part in by)
@@ -167,7 +153,6 @@ def grouping_text(by: Any) -> str | None:
 
 
 def zones_of(by: Any) -> Iterator[str]:
-    """Return the time zones that a grouping names."""
     for part in parts_of(by):
         if isinstance(part, TickKey) and part.zone is not None:
             yield part.zone
@@ -176,15 +161,11 @@ def zones_of(by: Any) -> Iterator[str]:
 def longest_tick(by: Any) -> tuple[str, int] | None:
     """Return the tick key that needs the shortest ticks, and the longest tick in ms that it tells apart."""
     keys = [part.tick for part in parts_of(by) if isinstance(part, TickKey)]
-    return min(((key, _LONGEST[key]) for key in keys), key=lambda one: one[1], default=None)
+    return min(((key, _LONGEST[key]) for key in keys), key=lambda pair: pair[1], default=None)
 
 
 def edge_value(field: Any, edge: Fraction) -> int | float:
-    """Return an edge as a value of its field: a 64-bit integer, or the IEEE double that is nearest.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return an edge as a 64-bit integer, or as the nearest IEEE double; raise ValueError where it is none."""
     if field.type == "integer":
         return int(typed(field, "at_least", decimal_text(edge)))
     try:
@@ -226,7 +207,6 @@ def _escaped(key: str) -> str:
 
 
 def by_problems(at: Place, by: By | None, fields: Fields) -> list[InitErrorDetails]:
-    """Return what a grouping and the schema say together and must not; it stands `at` this place."""
     parts = parts_of(by)
     problems = []
     for number, part in enumerate(parts):
@@ -240,13 +220,11 @@ def by_problems(at: Place, by: By | None, fields: Fields) -> list[InitErrorDetai
     entries = number_of_keys(fields, by)
     if entries <= MOST_ENTRIES:
         return []
-    return [
-        problem(at, f"these have {entries:,} entries together, and {MOST_ENTRIES:,} is the most")
-    ]
+    why = f"these have {entries:,} entries together, and {MOST_ENTRIES:,} is the most"
+    return [problem(at, why)]
 
 
 def rank_problems(key: str, rank: int, by: By, fields: Fields) -> list[InitErrorDetails]:
-    """Return that a rank, or a number of ranks, behind `key` is beyond the entries; nothing where `by` is wrong."""
     if by_problems((), by, fields) or rank <= (entries := number_of_keys(fields, by)):
         return []
     what = "categories, with 'other'" if isinstance(by, str) else "entries"
@@ -254,7 +232,6 @@ def rank_problems(key: str, rank: int, by: By, fields: Fields) -> list[InitError
 
 
 def tick_problems(at: Place, by: By, clock: Clock) -> list[InitErrorDetails]:
-    """Return that a tick has several of the hours or weekdays to go by, or that nothing says which hour it has."""
     longest = longest_tick(by)
     if longest is None:
         return []

@@ -33,16 +33,12 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 over the golden ratio
 
 
 class Entries(NamedTuple):
-    """Codes of shape (entries,), and the place of the record that each belongs to; None: record i has entry i alone.
-
-    The records are in order.
-    """
+    """Codes of shape (entries,), and the records, in order, that they belong to; None: record i has entry i alone."""
 
     codes: IntArray
     records: IntArray | None = None
 
     def of(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Return the value of each entry's record, from a column of shape (records,)."""
         return column if self.records is None else column[self.records]
 
     def at(self, places: IntArray) -> "Entries":
@@ -100,11 +96,9 @@ class TextCodes:
             slots[pending] = self._next(slots[pending])
 
     def of(self, texts: Iterable[str], number: int) -> IntArray:
-        """The codes of so many texts."""
         return np.fromiter(map(self._by_text.get, texts, repeat(self._other)), np.int64, number)
 
     def inside(self, buffer: bytes, begins: IntArray, lengths: IntArray) -> IntArray:
-        """The codes of texts that lie in a buffer, in UTF-8 without NUL."""
         words = self._words(buffer, begins, lengths)
         slots = self._slots(words)
         codes = self._table.take(slots)
@@ -122,7 +116,7 @@ class TextCodes:
         return codes
 
     def _astray(self, codes: IntArray, words: Sequence[NDArray[np.uint64]]) -> IntArray:
-        """Where the code is that of another text of the domain."""
+        """Return where the code is that of another text of the domain."""
         differ = self._known[0].take(codes) != words[0]
         for known, word in zip(self._known[1:], words[1:], strict=True):
             differ |= known.take(codes) != word
@@ -133,7 +127,7 @@ class TextCodes:
     def _words(
         self, buffer: bytes, begins: IntArray, lengths: IntArray
     ) -> list[NDArray[np.uint64]]:
-        """The texts' bytes as columns of words, filled up with zeros."""
+        """Return the texts' bytes as columns of words, filled up with zeros."""
         padded = buffer + bytes(_WORD * _WORDS)
         windows: NDArray[np.uint64] = np.ndarray(
             (len(padded) - _WORD + 1,), "<u8", padded, strides=(1,)
@@ -159,8 +153,6 @@ _CODES: WeakKeyDictionary[ListField, TextCodes] = WeakKeyDictionary()
 
 
 class ListReader:
-    """Reads the lists of a field."""
-
     def __init__(self, name: str, field: ListField) -> None:
         self._most, self._nullable = field.most, field.nullable
         self._key = b'"%b"' % name.encode()
@@ -172,7 +164,6 @@ class ListReader:
         self._codes = codes
 
     def texts(self, lists: Sequence[Sequence[str] | None]) -> Entries:
-        """The entries of lists of texts."""
         known = [_NULL if texts is None else texts for texts in lists]
         numbers = np.fromiter(map(len, known), np.int64, len(known))
         codes = self._codes.of(chain.from_iterable(known), int(numbers.sum()))
@@ -188,7 +179,7 @@ class ListReader:
         null = msgspec.Raw(msgspec.json.encode(_NULL))
         raw = [null if text is None else text for text in lists]
         if self._nullable:
-            raw = [null if _is_null(text) else text for text in raw]
+            raw = [null if len(text) == 4 and bytes(text) == b"null" else text for text in raw]
         lengths = np.fromiter(map(len, raw), np.int64, len(raw))
         parts = int(lengths.sum()) // _TOGETHER + 1
         step = -(-len(raw) // parts) or 1
@@ -206,7 +197,7 @@ class ListReader:
     def _read(
         self, lists: Sequence[msgspec.Raw], lengths: IntArray
     ) -> tuple[IntArray, IntArray, set[int]]:
-        """How many entries each list has, the codes of all, and the places of lists that are not plain."""
+        """Return the number of entries of each list, the codes of all, and the places of lists that are not plain."""
         odd: set[int] = set()
         whole = b"".join(lists)
         if not _is_simple(whole):
@@ -234,7 +225,7 @@ class ListReader:
     def _perhaps_twice(
         self, lists: Sequence[msgspec.Raw | None], payloads: Sequence[bytes]
     ) -> set[int]:
-        """Where a payload may have this key more than once: only the last list was kept, but none may be wrong."""
+        """Find payloads that may have this key more than once: only the last list was kept, but none may be wrong."""
         whole = b"".join(payloads)
         present = len(lists) - (lists.count(None) if self._nullable else 0)
         once = _ends_like(whole, self._key) == present or whole.count(self._key) == present
@@ -256,11 +247,9 @@ class Listed:
         self._wanted = [[self.codes[value] for value in test.values] for test in tests]
 
     def entries(self, decoded: HasLists) -> Entries:
-        """The entries of all lists, each once in its record."""
         return decoded.lists[self._attribute]
 
     def answer(self, entries: Entries, answers: NDArray[np.bool_]) -> None:
-        """Write which records hold what each test wants, into shape (tests, records)."""
         answers[:] = False
         places = entries.of(np.arange(answers.shape[1]))
         for row, wanted in zip(answers, self._wanted, strict=True):
@@ -268,7 +257,7 @@ class Listed:
 
 
 def _once(numbers: IntArray, codes: IntArray, keys: int) -> Entries:
-    """The entries of records with so many codes each: every code once in its record."""
+    """Return the entries of records with so many codes each: every code once in its record."""
     cells = np.repeat(np.arange(0, len(numbers) * keys, keys), numbers) + codes
     if len(numbers) * keys < 2**31:  # half as much to sort
         cells = cells.astype(np.int32)
@@ -281,7 +270,7 @@ def _once(numbers: IntArray, codes: IntArray, keys: int) -> Entries:
 
 
 def _ends_like(whole: bytes, key: bytes) -> int:
-    """How often the last four bytes of a key stand there, at least; `bytes.count` takes twice as long."""
+    """Count how often the last four bytes of a key stand there, at least; `bytes.count` takes twice as long."""
     end, size = key[-4:], len(whole)
     if len(end) < 4:
         return size
@@ -290,12 +279,7 @@ def _ends_like(whole: bytes, key: bytes) -> int:
     return sum(int(np.count_nonzero(part == wanted)) for part in parts)
 
 
-def _is_null(text: msgspec.Raw) -> bool:
-    return len(text) == len(b"null") and bytes(text) == b"null"
-
-
 def _is_simple(text: bytes) -> bool:
-    """Whether JSON is UTF-8 without escapes."""
     if b"\\" in text:
         return False
     try:

@@ -38,10 +38,8 @@ GONE_FILTER = (
 WITH_OWN_DELTA = ("basic", "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 OF_USERS = ("user", "max_events", "per", "overall", "share")
-_WRITTEN = (
-    Neighbors.ADD_REMOVE,
-    Neighbors.REPLACE,
-)  # the clock says whether a replacement may move
+# the clock says whether a replacement may move
+_WRITTEN = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
 _Written: TypeAlias = Literal["add_remove", "replace"]
 
 
@@ -156,7 +154,6 @@ class Privacy(Frozen):
         return self.first_block_delta if self.own_delta is None else self.own_delta
 
     def _own_delta_problems(self) -> list[InitErrorDetails]:
-        """What `first_block_delta` and `own_delta` must not be."""
         given = [n for n in ("first_block_delta", "own_delta") if getattr(self, n)]
         if self.filter not in WITH_OWN_DELTA:
             why = f"filter {self.filter} admits no series with a delta: leave it out, or name filter basic"
@@ -181,21 +178,20 @@ class Privacy(Frozen):
         return []
 
     def _user_problems(self) -> list[InitErrorDetails]:
-        """What the keys of the unit must not be, each by itself and together."""
         if self.unit == "event":
             why = "belongs to unit user: say unit: user, or leave it out"
             return [problem((k,), why) for k in OF_USERS if getattr(self, k) is not None]
-        found = []
+        problems = []
         if self.user is None:
             wrong = "unit user needs the field that says whose event it is, such as user: customer"
-            found.append(problem(("user",), wrong))
+            problems.append(problem(("user",), wrong))
         if self.neighbors is Neighbors.REPLACE:
             wrong = (
                 "users are there with all their events or not at all: write add_remove. One user in place of another "
                 "is two steps of it, so half the epsilon covers that too"
             )
-            found.append(problem(("neighbors",), wrong))
-        return found + self._cap_problems()
+            problems.append(problem(("neighbors",), wrong))
+        return problems + self._cap_problems()
 
     def _cap_problems(self) -> list[InitErrorDetails]:
         if self.overall is not None:

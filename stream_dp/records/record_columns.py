@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,10 @@ class RecordColumns:
         self._valued = frozenset(by)
         rows: dict[Test, int] = {}
         for name in dict.fromkeys([*by, *named, *(test.field for test in tests)]):
-            asked = sorted((test for test in tests if test.field == name), key=_place)
+            asked = sorted(
+                (test for test in tests if test.field == name),
+                key=lambda test: OPERATORS.index(test.operator),
+            )
             part = slice(len(rows), len(rows) + len(asked))
             rows |= {test: part.start + at for at, test in enumerate(asked)}
             column = _column(fields[name], attribute(name), asked, named.get(name, ()))
@@ -88,10 +91,7 @@ class RecordColumns:
         return next(column.codes for coded, column, _ in self._coded if coded == name)
 
     def __call__(self, decoded: Decoded) -> Columns:
-        """Return the columns of a batch.
-
-        A category's code is the place in the field's domain, or the domain's length for other texts and null.
-        """
+        """Return the columns of a batch; a category's code is its place in the domain, or the domain's length."""
         records = decoded.records
         answers = np.empty((self._tests, len(records)), np.bool_)
         codes: dict[str, Entries] = {}
@@ -127,13 +127,11 @@ class _Coded:
             row[:-1] = [value in test.values for value in values]
 
     def entries(self, decoded: Decoded) -> Entries:
-        """The code of each record."""
         records = decoded.records
-        found = map(self._code, map(self._value_of, records), repeat(self._other))
-        return Entries(np.fromiter(found, np.int64, len(records)))
+        codes = map(self._code, map(self._value_of, records), repeat(self._other))
+        return Entries(np.fromiter(codes, np.int64, len(records)))
 
     def answer(self, entries: Entries, answers: BoolArray) -> None:
-        """Write which records pass each test, into shape (tests, records)."""
         # "raise", the default, would write to a buffer first.
         np.take(self._passes, entries.codes, axis=1, out=answers, mode="clip")
 
@@ -191,34 +189,24 @@ def _column(
     return _Coded(attribute, list(values), tests)
 
 
-def _place(test: Test) -> int:
-    return OPERATORS.index(test.operator)
-
-
 def _rounds(sets: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:
-    """The sets that have a first test with that test, those that have a second one with it, and so on."""
+    """Return the sets that have a first test with that test, those that have a second one with it, and so on."""
     longest = max(map(len, sets), default=0)
-    found = []
+    rounds = []
     for turn in range(longest):
-        those = [at for at, tests in enumerate(sets) if len(tests) > turn]
-        found.append((those, [sets[at][turn] for at in those]))
-    return found
+        places = [at for at, tests in enumerate(sets) if len(tests) > turn]
+        rounds.append((places, [sets[at][turn] for at in places]))
+    return rounds
 
 
-# ---
-# What a series of identifiers counts: a field, and the public window in which each value counts once.
-#
-# Rules: a record says its identifier by itself; which ones were there before is for the engine's memory to say. Null
-# is
-# none. A long one stands for itself by its SHA-256, so that it is no more work than others; no text in UTF-8 begins
-# like
-# that. This file knows no keyed hash and no memory.
+# What a series of identifiers counts. A record says its identifier by itself; which ones were there before is for the
+# engine's memory to say. Null is none.
 
 ACTIVE, CUT = "active", "cut"
 Texts: TypeAlias = Mapping[int, Mapping[int, Sequence[bytes]]]
 """The different identifiers of records as text in UTF-8, by tick and column."""
-_LONG = 1024  # bytes
-_DIGESTED = b"\xff"
+_LONG = 1024  # bytes; a longer identifier stands for itself by its SHA-256, so that it is no more work than others
+_DIGESTED = b"\xff"  # begins a digest; no text in UTF-8 begins like that
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +216,11 @@ class Identified:
     field: str
     span: int | None = None
 
-    @property
-    def units(self) -> tuple[int, int]:
-        """The least and the largest number that a record adds."""
-        return 0, 1
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The names of its entries."""
-        return ("",)
+    units: ClassVar[tuple[int, int]] = (0, 1)
+    keys: ClassVar[tuple[str, ...]] = ("",)
 
     def counts(self, user: str | None) -> bool:
-        """Say whether it counts those who are protected, whom the field `user` names."""
+        """Whether it counts those who are protected, whom the field `user` names."""
         return self.field == user
 
 
@@ -252,23 +233,11 @@ class CapUse:
 
     span: int | None = None
 
-    @property
-    def field(self) -> str:
-        """What is remembered, in a word."""
-        return "user"
-
-    @property
-    def units(self) -> tuple[int, int]:
-        """The least and the largest number that a user adds to an entry."""
-        return 0, 1
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The names of its entries."""
-        return ACTIVE, CUT
+    field: ClassVar[str] = "user"  # what is remembered, in a word
+    units: ClassVar[tuple[int, int]] = (0, 1)
+    keys: ClassVar[tuple[str, ...]] = (ACTIVE, CUT)
 
     def counts(self, user: str | None) -> bool:
-        """Say that it counts those who are protected."""
         return True
 
 
@@ -283,11 +252,10 @@ class IdentifierColumn:
     def texts(
         self, records: Sequence[Any], ends: Iterable[tuple[int, int]], passing: BoolArray
     ) -> list[Sequence[bytes]]:
-        """Return the different identifiers between each of these ends."""
         values = list(map(self._value_of, records))
         if self._where is not None:
             passed = passing[self._where].tolist()
-            values = [v if one else None for v, one in zip(values, passed, strict=True)]
+            values = [v if passes else None for v, passes in zip(values, passed, strict=True)]
         return [_texts(values[begin:end]) for begin, end in ends]
 
 
@@ -311,9 +279,9 @@ def by_tick(
     """Return what comes in these columns; the first `numbers[0]` records are in tick `names[0]`, and so on."""
     stops = numbers.cumsum().tolist()
     ends = list(zip([0, *stops[:-1]], stops, strict=True))
-    found: dict[int, dict[int, Sequence[bytes]]] = {}
-    for each in columns:
-        for tick, texts in zip(names, each.texts(records, ends, passing), strict=True):
+    arrivals: dict[int, dict[int, Sequence[bytes]]] = {}
+    for column in columns:
+        for tick, texts in zip(names, column.texts(records, ends, passing), strict=True):
             if texts:
-                found.setdefault(tick, {})[each.column] = texts
-    return found
+                arrivals.setdefault(tick, {})[column.column] = texts
+    return arrivals

@@ -7,7 +7,7 @@ context `folder`). This file knows no part of the pipeline.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -42,10 +42,8 @@ _NUMBER = re.compile(
     r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
 )
 _LONG = re.compile(r"[+-]?\d{1,30}\.\d{10,60}([eE][+-]?\d{1,2})?", re.ASCII)
-_SHORT, _BITS = (
-    8,
-    4,
-)  # digits that somebody would write, and how many units in the last place a float may be off
+_SHORT = 8  # digits that somebody would write
+_BITS = 4  # units in the last place that a float may be off
 _FINER = re.compile(r"\.\d{3}\d*[1-9]", re.ASCII)
 _DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,9})([KM])iB", re.ASCII)
@@ -63,16 +61,12 @@ class Frozen(BaseModel):
 def problem(
     loc: tuple[str | int, ...], message: str, names: Iterable[str] = ()
 ) -> InitErrorDetails:
-    """One error at a place of the file; hand a list of them to `refuse`.
-
-    `names` are those of which the text there should have been one: the nearest is told.
-    """
+    """Make one error at a place of the file, for `refuse`; the nearest of the possible `names` is suggested."""
     kind = PydanticCustomError("pipeline", "{message}", {"message": message, "names": names})
     return InitErrorDetails(type=kind, loc=loc, input=None)
 
 
 def refuse(problems: list[InitErrorDetails]) -> None:
-    """Raise all `problems` at once, if there are any."""
     if problems:
         raise ValidationError.from_exception_data("pipeline", problems)
 
@@ -168,42 +162,23 @@ def moment(value: object) -> int:
     return parsed
 
 
+def must(holds: Callable[[Any], bool], why: str) -> AfterValidator:
+    """Return the validator of a value for which this holds; `why` says what the value must be."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(why)
+        return value
+
+    return AfterValidator(check)
+
+
 def _absurd(epsilon: Fraction) -> Fraction:
     if epsilon <= 0:
         raise ValueError("must be greater than 0")
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise ValueError("must lie between 0.000001 (no use) and 100 (no privacy)")
     return epsilon
-
-
-def _small(delta: Fraction) -> Fraction:
-    if not 0 <= delta <= LARGEST_DELTA:
-        raise ValueError("must lie between 0 and 0.001: well below one over the number of people")
-    return delta
-
-
-def _above_one(order: Fraction) -> Fraction:
-    if not 1 < order <= 10**6:
-        raise ValueError("must be greater than 1, and no more than a million")
-    return order
-
-
-def _probability(value: Fraction) -> Fraction:
-    if not 0 < value < 1:
-        raise ValueError("must lie strictly between 0 and 1")
-    return value
-
-
-def _part(value: Fraction) -> Fraction:
-    if not 0 <= value <= 1:
-        raise ValueError("must lie between 0 and 1, such as 0.1")
-    return value
-
-
-def _some(value: Fraction) -> Fraction:
-    if not SMALLEST_SHARE <= value <= 1:
-        raise ValueError("must lie between 1e-6 and 1, such as 1/4")
-    return value
 
 
 def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
@@ -219,7 +194,6 @@ def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _below(path: Path, info: ValidationInfo) -> Path:
-    """Paths are relative to the pipeline file's folder, where that is known."""
     folder = (info.context or {}).get("folder")
     return path if folder is None else Path(folder) / path
 
@@ -238,14 +212,12 @@ def _printable(text: str) -> str:
 
 
 def _text(value: object) -> object:
-    """Conditions hold text until the schema says what it means."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | Fraction) else value
 
 
 def _form(pattern: re.Pattern[str], *examples: str) -> dict[str, Any]:
-    """The JSON Schema of a text such as the examples."""
     return {"type": "string", "pattern": f"^({pattern.pattern})$", "examples": [*examples]}
 
 
@@ -265,14 +237,30 @@ Named: TypeAlias = Annotated[Exact, BeforeValidator(_noiseless)]
 """One that somebody has named, and no float that was computed."""
 
 Epsilon: TypeAlias = Annotated[Named, AfterValidator(_absurd)]
-Delta: TypeAlias = Annotated[Named, AfterValidator(_small)]
-Order: TypeAlias = Annotated[Named, AfterValidator(_above_one)]
-Confidence: TypeAlias = Annotated[Named, AfterValidator(_probability)]
+Delta: TypeAlias = Annotated[
+    Named,
+    must(
+        lambda delta: 0 <= delta <= LARGEST_DELTA,
+        "must lie between 0 and 0.001: well below one over the number of people",
+    ),
+]
+Order: TypeAlias = Annotated[
+    Named,
+    must(lambda order: 1 < order <= 10**6, "must be greater than 1, and no more than a million"),
+]
+Confidence: TypeAlias = Annotated[
+    Named, must(lambda value: 0 < value < 1, "must lie strictly between 0 and 1")
+]
 Size: TypeAlias = Annotated[
     int, Field(ge=2**10, le=2**30), BeforeValidator(size), WithJsonSchema(_form(_SIZE, "64KiB"))
 ]
-Share: TypeAlias = Annotated[Exact, AfterValidator(_part)]
-PublicShare: TypeAlias = Annotated[Exact, AfterValidator(_some)]
+Share: TypeAlias = Annotated[
+    Exact, must(lambda value: 0 <= value <= 1, "must lie between 0 and 1, such as 0.1")
+]
+PublicShare: TypeAlias = Annotated[
+    Exact,
+    must(lambda value: SMALLEST_SHARE <= value <= 1, "must lie between 1e-6 and 1, such as 1/4"),
+]
 Duration: TypeAlias = Annotated[
     int, Field(gt=0, le=10**12), BeforeValidator(milliseconds), WithJsonSchema(DURATION_FORM)
 ]

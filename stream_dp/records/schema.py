@@ -51,7 +51,7 @@ def offsets(zone: tzinfo, grid: TickGrid) -> list[tuple[int, int]]:
         raise ValueError("a zone needs a grid with a horizon")
     begin, end = _clipped(grid.origin), _clipped(grid.end(grid.horizon - 1))
     at, before = begin, _offset(zone, begin)
-    found = [(_seconds(at), before)]
+    changes = [(_seconds(at), before)]
     for _ in range(_MOST_DAYS):
         if at > end:
             break
@@ -59,9 +59,9 @@ def offsets(zone: tzinfo, grid: TickGrid) -> list[tuple[int, int]]:
         if _offset(zone, then) != before:
             change = _change(zone, at, then)
             before = _offset(zone, then)
-            found.append((_seconds(change), before))
+            changes.append((_seconds(change), before))
         at = then
-    return found
+    return changes
 
 
 def _clipped(moment: int) -> datetime:
@@ -81,7 +81,6 @@ def _change(zone: tzinfo, low: datetime, high: datetime) -> datetime:
 
 
 def _offset(zone: tzinfo, moment: datetime) -> int:
-    """The zone's offset at a moment, in seconds."""
     local = moment.astimezone(zone)
     return round((local.replace(tzinfo=UTC) - moment).total_seconds())
 
@@ -110,7 +109,6 @@ class TimeField(Frozen):
 
     @property
     def form(self) -> TimeForm:
-        """How these times are read."""
         return TimeForm(self.format, None if self.zone is None else ZoneInfo(self.zone))
 
 

@@ -3,7 +3,6 @@
 Or, `of` a number: has it added up to that?
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -11,24 +10,20 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
-from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
+from stream_dp.records.amount_units import Clamp, Step, number_problems
 from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.statistics.parts.alarms import (
     Looking,
-    adds_both_signs,
-    amount_watched,
+    OnSums,
     compared_by,
     daily,
     level_problems,
-    may_be_negative,
     sign_problems,
-    sum_problems,
     usual_problems,
     window_terms,
 )
@@ -45,7 +40,7 @@ from stream_dp.statistics.parts.windows import (
 AlertMechanism: TypeAlias = Alerts | Monitor | SumMonitor | WindowAlerts
 
 
-class AlertsSeries(GroupedSeries):
+class AlertsSeries(OnSums, GroupedSeries):
     """Per category: have at least about `threshold` events come since its last alert, of these in the last window?
 
     With `below`: have less than about so many come in it? `usual` is the count at which an alarm is a false one. `of` a
@@ -54,8 +49,7 @@ class AlertsSeries(GroupedSeries):
 
     shape: ClassVar[Shape] = Shape.FLAGS
     later: ClassVar[tuple[str, ...]] = (
-        *("window", "windows", "below", "usual"),
-        *("of", "clamp", "step"),
+        *("window", "windows", "below", "usual", "of", "clamp", "step"),
     )
     rights: ClassVar[tuple[str, ...]] = ("usual",)
 
@@ -70,62 +64,36 @@ class AlertsSeries(GroupedSeries):
     step: Step = Fraction(1)
 
     @property
-    def amount(self) -> Amount | None:
-        """What a record adds, where it looks at a sum."""
-        return amount_watched(self.of, self.clamp, self.step)
-
-    @property
-    def grain(self) -> Fraction:
-        """The step of the grid."""
-        return self.step
-
-    @property
-    def signed(self) -> bool:
-        """Whether a sum may be below 0."""
-        return may_be_negative(self.amount)
-
-    @property
     def over(self) -> str | None:
         """The window that it looks at; None: all since the alert before."""
         return self.windows[0] if self.windows else self.window
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         over = "" if self.over is None else f" over {self.over}"
         of = "" if self.of is None else f" on {self.of}"
         return f"alerts{of} by {self.by_text}{over}"
 
     @property
-    def error_unit(self) -> str:
-        """What the threshold is of."""
-        return "events" if self.of is None else f"of {self.of}"
-
-    @property
     def meaning(self) -> str:
-        """What an alert means."""
         within = "" if self.over is None else f" within {self.over} and"
         most = "at most" if self.below else "at least"
         return f"{most} about {self.threshold:,} {{band}} {self.error_unit}{within} since the one before"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The threshold, the window, and on which side it fires."""
         window = {} if self.over is None else {"window": self.over}
         side: dict[str, int | str] = {"fires": "below"} if self.below else {}
         return {"threshold": self.threshold, **window, **side, **self._summed}
 
     @property
     def _summed(self) -> dict[str, str]:
-        """The field that it adds up, its clamp and its grid, where it does."""
         if self.amount is None:
             return {}
-        told = (self.amount.lowest, self.amount.highest, self.step)
-        low, high, step = map(decimal_text, told)
+        low, high, step = map(decimal_text, (self.amount.lowest, self.amount.highest, self.step))
         return {"of": self.amount.field, "clamp": f"{low} to {high}", "step": step}
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, of its window, its threshold, and the side on which it fires."""
         problems = [*super().own_problems(), *window_problems(self.windows, self.window)]
         for place, name in enumerate(self.windows):
             problems += self._window_problems(("windows", place), name)
@@ -136,15 +104,14 @@ class AlertsSeries(GroupedSeries):
         if self.below and self.over is None:
             why = "every count since an alert begins below: name a window, such as windows: [1h]"
             problems.append(problem(("below",), why))
-        signed = adds_both_signs(self.of, self.clamp)
+        signed = self.perhaps_signed
+        at, step = ("threshold",), self.step
         return [
             *problems,
-            *level_problems(
-                ("threshold",), self.threshold, below=self.below, step=self.step, signed=signed
-            ),
+            *level_problems(at, self.threshold, below=self.below, step=step, signed=signed),
             *usual_problems(self.threshold, self.below, self.usual),
             *sign_problems((), self.usual, signed=signed),
-            *sum_problems(self.of, self.clamp, self.step),
+            *self.sum_problems(),
         ]
 
     def _window_problems(self, at: Place, name: str | None) -> list[InitErrorDetails]:
@@ -154,7 +121,6 @@ class AlertsSeries(GroupedSeries):
         return [problem(at, why)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every series, of its field, and whether its window does not go with the rest.clock."""
         return [
             *super().problems(rest),
             *([] if self.of is None else number_problems(self.of, rest.fields)),
@@ -162,21 +128,14 @@ class AlertsSeries(GroupedSeries):
         ]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose one re-armed sparse vector for each key, over a window one that a monitor has."""
         watches = self._watches(setting)
         over = "" if self.over is None else f", over {self.over}"
         chosen = steady(watches, f"re-armed per key{over}", setting)
-        alarm = self._alarm(watches, setting)
-        if self.of is None:
-            return replace(chosen, alarms=(alarm,))
-        return replace(
-            chosen,
-            alarms=(alarm,),
-            expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
-        )
+        chosen = replace(chosen, alarms=(self._alarm(watches, setting),))
+        return chosen if self.of is None else chosen.in_steps(self.step)
 
     def _watches(self, setting: Setting) -> AlertMechanism:
-        """The mechanism: counts since the alert before have one of their own, windows where events are replaced."""
+        """Counts since the alert before have a mechanism of their own, and windows where events are replaced."""
         plain = setting.width, self.epsilon, setting.neighbors
         if self.amount is None and self.over is None:
             return Alerts(*plain, self.threshold, setting.ones)
@@ -195,11 +154,7 @@ class AlertsSeries(GroupedSeries):
         return window_terms(units, places, ticks, below=self.below, rearm=True)
 
     def _alarm(self, watches: AlertMechanism, setting: Setting) -> FalseAlarm:
-        """Return how likely one key fires on a day while its count is as usual."""
-        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
         terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
-        usual, told, compared = compared_by(watches, terms, level, self.step, looking)
-        return FalseAlarm(self.name, usual, told, of=self.of, compared=compared)
-
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
-        """Return nothing: alerts have no total."""
+        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
+        usual, chance, compared = compared_by(watches, terms, level, self.step, looking)
+        return FalseAlarm(self.name, usual, chance, of=self.of, compared=compared)

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove
 from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting
 from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
@@ -17,7 +16,6 @@ from stream_dp.statistics.parts.series_spec import GroupedSeries
 class ColumnsAboveSeries(GroupedSeries):
     """How many categories have had at least `level` events so far."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["columns_above"] = "columns_above"
@@ -27,17 +25,14 @@ class ColumnsAboveSeries(GroupedSeries):
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         return f"how many of {self.by_text} have at least {self.level:,} so far"
 
     @property
     def error_unit(self) -> str:
-        """What is counted."""
         return self.unit or f"values of {self.by_text}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The level."""
         return {"level": self.level}
 
     def choose(self, setting: Setting) -> Choice:
@@ -47,7 +42,7 @@ class ColumnsAboveSeries(GroupedSeries):
         """
         level = ColumnsAbove(self.level)
         demand = Demand(setting, level, self.epsilon, self.expected_events, counter=self.counter)
-        columns = hss_choice(demand, "method: hss")
+        columns = hss_choice(demand)
 
         def expected(tick: int) -> int:
             events = demand.events * (tick + 1) // (setting.horizon or ENDLESS)
@@ -57,5 +52,4 @@ class ColumnsAboveSeries(GroupedSeries):
         return replace(columns, expected=expected)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
-        """Return the number of categories."""
         return ColumnsAbove(self.level).of(totals)

@@ -1,44 +1,30 @@
 """The statistic `count`: how many events so far, or over sliding windows."""
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_tree
 from stream_dp.statistics.parts.predicted_errors import better_counter
 from stream_dp.statistics.parts.series_spec import RECORDS
-from stream_dp.statistics.parts.windowed import WindowedSeries
+from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
 
 
 class CountSeries(WindowedSeries):
     """How many events so far, or over sliding windows."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("method", *WindowedSeries.later)
+    counted: ClassVar[str] = RECORDS
 
     statistic: Literal["count"] = "count"
     method: Literal["tree", "gaussian", "auto"] = "auto"
 
     @property
-    def counted(self) -> str:
-        """Records."""
-        return RECORDS
-
-    @property
     def about(self) -> str:
-        """What is released, in a few words."""
         return f"count {self.over}"
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what answers the windows, or what `method` names; `auto` weighs tree and Gaussian noise."""
         if self.declared:
-            return self.windowed(setting, self.method)
+            return choose_windows(setting, self.epsilon, self.declared, self.method)
         if self.method == "gaussian":
             return by_gaussian(setting, self.epsilon)
         tree = by_tree(setting, self.epsilon, "a count is a tree counter")
         return better_counter(setting, self.epsilon, tree) if self.method == "auto" else tree
-
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
-        """Return the count; nothing over windows, for the totals of a run are none."""
-        return None if self.declared else int(totals[0])

@@ -13,15 +13,14 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
-from stream_dp.mechanisms.serving import Answer, Bands, Contrasts
+from stream_dp.mechanisms.serving import Answer, Contrasts
 from stream_dp.records.record_columns import CapUse
 from stream_dp.records.scalars import duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Setting
-from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec
-from stream_dp.statistics.parts.windows import EVER, Window
+from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quotient_values
+from stream_dp.statistics.parts.windows import EVER, Window, bands_of
 
 DIGITS = 4
 SHARE = (Fraction(0), Fraction(1))
@@ -30,7 +29,9 @@ SHARE = (Fraction(0), Fraction(1))
 class CutOffSeries(SeriesSpec):
     """The share of active users who were cut off, since the cap's window began and in the one before."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
+    # of a share nothing can be predicted, of the two numbers it is made of it can
+    error_unit: ClassVar[str] = "users in either number"
+    numbers: ClassVar[int] = ENTRIES
 
     statistic: Literal["cut_off"] = "cut_off"
     window: Window | None = None
@@ -41,36 +42,18 @@ class CutOffSeries(SeriesSpec):
         return () if self.window is None else (self.window, f"{self.window} before")
 
     @property
-    def form(self) -> Shape:
-        """The shape of its releases."""
-        return self.shape if self.window is None else Shape.WINDOWS
-
-    @property
     def identifier(self) -> CapUse:
-        """The users, in each window of the cap."""
         return CapUse(None if self.window is None else milliseconds(self.window))
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         when = "so far" if self.window is None else f"in each {self.window}"
         return f"the share of the users active {when} who had events beyond their cap, which are not counted"
 
     @property
-    def error_unit(self) -> str:
-        """Users: of a share nothing can be predicted, of the two numbers it is made of it can."""
-        return "users in either number"
-
-    @property
     def parameters(self) -> dict[str, int | str]:
-        """Where a share stays, and when windows are told."""
-        told = {} if self.window is None else {"told": "since a window began"}
-        return {"within": WITHIN, **told}
-
-    @property
-    def numbers(self) -> int:
-        """Two: active, and cut off."""
-        return ENTRIES
+        when = {} if self.window is None else {"told": "since a window began"}
+        return {"within": WITHIN, **when}
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""
@@ -82,20 +65,18 @@ class CutOffSeries(SeriesSpec):
             if tick < first:
                 return dict.fromkeys(("value", "low", "high"))
             active, cut = (Fraction(max(0, number)) for number in answer.tolist())
-            found = quotient(cut, active, widths(tick), DIGITS, signed=False, within=SHARE)
-            return {"value": found.value, "low": found.low, "high": found.high}
+            share = quotient(cut, active, widths(tick), DIGITS, signed=False, within=SHARE)
+            return quotient_values([share], None)
 
         return tell
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return that it has conditions, which the guard knows nothing of."""
         if not self.where:
             return []
         why = "the guard goes by a record's user and tick, and looks at nothing else: leave it out"
         return [problem(("where",), why)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return that nobody has a cap, or that the window is another than the cap's."""
         if rest.privacy.unit == "event":
             why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
             return [problem(("statistic",), why)]
@@ -108,26 +89,16 @@ class CutOffSeries(SeriesSpec):
         return [problem(("window",), f"the cap is one for each {length}: write {length}")]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose two counters of first ticks, at half the epsilon each.
-
-        Raises:
-            TypeError: single events are protected, which is refused before.
-        """
         users = setting.users
         if users is None:
             raise TypeError("users are cut off where they are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
-        places = range(max(1, len(self.views)))
-        bands = [Bands(Answer(mechanism, place), setting.confidence) for place in places]
         cap = f"more than {how_many(users.cap, 'event')}"
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (
             f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
             f"had {cap}; theirs beyond are not counted. Half-widths are those of either number of users"
         )
-        expected = [lambda tick, band=band: band(tick, None) for band in bands]
-        windows = dict(zip(self.views, expected, strict=False))
-        return Choice(mechanism, why, expected[0], windows)
-
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
-        """Return nothing: who was there is the guard's to say."""
+        expected = bands_of(mechanism, self.views or ("",), setting)
+        first = next(iter(expected.values()))
+        return Choice(mechanism, why, first, expected if self.views else {})

@@ -1,13 +1,12 @@
 """The statistic `distinct`: how many different identifiers came, so far or since a public window began."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.records.record_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
@@ -29,8 +28,6 @@ _NO_IDENTIFIER = ", not a text, an integer or a category"
 class DistinctSeries(SeriesSpec):
     """How many different values the field `of` has had, so far or since the window began."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
-
     statistic: Literal["distinct"] = "distinct"
     of: FieldName
     window: Window | None = None
@@ -43,43 +40,31 @@ class DistinctSeries(SeriesSpec):
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The name of the window."""
         return () if self.declared is None else (self.declared,)
 
     @property
-    def form(self) -> Shape:
-        """The shape of its releases."""
-        return Shape.SCALAR if self.declared is None else Shape.WINDOWS
-
-    @property
     def identifier(self) -> Identified:
-        """What a record is counted by."""
         return Identified(self.of, None if self.declared is None else milliseconds(self.declared))
 
     @property
     def counted(self) -> Identified:
-        """The values of its field, in windows of this length."""
         return self.identifier
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         when = "so far" if self.declared is None else f"since each {self.declared} began"
         return f"different values of {self.of} {when}"
 
     @property
     def error_unit(self) -> str:
-        """What is counted."""
         return self.unit or f"values of {self.of}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The field, and when windows are told."""
-        told = {} if self.declared is None else {"told": "since a window began"}
-        return {"of": self.of, **told}
+        when = {} if self.declared is None else {"told": "since a window began"}
+        return {"of": self.of, **when}
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, and what windows of identifiers must not be."""
         problems = [*super().own_problems(), *window_problems(self.windows, self.window)]
         for place, name in enumerate(self.windows):
             if name == EVER:
@@ -94,7 +79,6 @@ class DistinctSeries(SeriesSpec):
         return problems
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every series, of the field as an identifier, and of its window with the rest.clock."""
         return [
             *super().problems(rest),
             *field_problems(("of",), self.of, rest.fields, _KINDS, _NO_IDENTIFIER),
@@ -102,7 +86,6 @@ class DistinctSeries(SeriesSpec):
         ]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose a counter of first ticks, at what an event or a user may move of them."""
         span = self.identifier.span
         ticks = None if span is None else span // setting.step
         arrivals = Arrivals(ticks, setting.users)
@@ -114,5 +97,4 @@ class DistinctSeries(SeriesSpec):
         return Choice(mechanism, chosen.why, chosen.expected, windows)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
-        """Return how many there were; nothing of windows, for the totals of a run are those of none."""
         return int(totals[0]) if self.declared is None else None

@@ -4,32 +4,25 @@ Over sliding windows it tells how many more came than went in them.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.amount_units import Sign
 from stream_dp.records.conditions import typed, value_problem
 from stream_dp.records.groupings import grouping_text
 from stream_dp.records.scalars import FieldName, Value, problem
 from stream_dp.records.schema import field_problems
-from stream_dp.statistics.parts.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
-from stream_dp.statistics.parts.windows import window_choice
+from stream_dp.statistics.parts.windows import amounts_choice
 
 _KINDS = ("category", "text", "boolean", "integer")
 _NO_SIGN = "; a gauge needs a category, text, boolean or integer"
-
-
-def _several(value: object) -> object:
-    """One value, written without a list, is a list of it."""
-    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _nothing(value: object) -> object:
@@ -41,15 +34,16 @@ def _nothing(value: object) -> object:
 Values: TypeAlias = Annotated[
     tuple[Value, ...],
     Field(min_length=1, max_length=1000),
-    BeforeValidator(_several, json_schema_input_type=Value | tuple[Value, ...]),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else (value,),
+        json_schema_input_type=Value | tuple[Value, ...],
+    ),
 ]
 Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
 
 
 class GaugeSeries(SingleOrKeyed):
     """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far or over windows."""
-
-    shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["gauge"] = "gauge"
     of: FieldName
@@ -59,7 +53,6 @@ class GaugeSeries(SingleOrKeyed):
 
     @property
     def amount(self) -> Sign:
-        """What a record adds."""
         return Sign(self.of, self.plus, self.minus)
 
     @property
@@ -69,7 +62,6 @@ class GaugeSeries(SingleOrKeyed):
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         by = "" if self.by is None else f" by {grouping_text(self.by)}"
         return (
             f"{self._side(self.plus)} less {self._side(self.minus)} of {self.of},{by} {self.over}"
@@ -80,7 +72,6 @@ class GaugeSeries(SingleOrKeyed):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The field, and what counts up and down."""
         floor = {} if self.floor is None else {"floor": self.floor}
         return {
             "of": self.of,
@@ -90,7 +81,6 @@ class GaugeSeries(SingleOrKeyed):
         }
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every series, and those of what counts up and down."""
         problems = super().problems(rest)
         if wrong := field_problems(("of",), self.of, rest.fields, _KINDS, _NO_SIGN):
             return [*problems, *wrong]
@@ -111,20 +101,11 @@ class GaugeSeries(SingleOrKeyed):
         return problems
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what answers the windows, or a tree counter for amounts of one up and one down."""
-        if self.declared:
-            chosen = window_choice(setting, self.epsilon, self.declared, self.amount.units)
-        else:
-            counter = SumCounter(
-                setting.width, self.epsilon, setting.neighbors, setting.horizon, -1, 1, setting.ones
-            )
-            chosen = steady(counter, "a gauge is a tree counter", setting)
+        units = self.amount.units
+        chosen = amounts_choice(setting, self.epsilon, self.declared, units, "a gauge")
         gauge: Any = chosen.mechanism
         return chosen.saying(f"one event changes it by up to {gauge.rows.l1} in all")
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        """Return the gauge, or that of each key; nothing over windows, for the totals of a run are none."""
-        if self.declared:
-            return None
-        told = (totals if self.signed else clipped(totals)).tolist()
-        return told[0] if self.by is None else dict(zip(keys, told, strict=True))
+    def shown_totals(self, totals: IntArray) -> list[Any]:
+        shown: list[Any] = (totals if self.signed else clipped(totals)).tolist()
+        return shown

@@ -7,7 +7,6 @@ from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.hss.quantities import Largest
 from stream_dp.records.groupings import rank_problems
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -15,8 +14,7 @@ from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
     ExpectedEvents,
-    hss_choice,
-    paper_hss_choice,
+    quantity_choice,
 )
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 
@@ -24,7 +22,6 @@ from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 class LargestSeries(GroupedSeries):
     """How many events so far in the category of rank `rank`; rank 1 is `maximum`."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["largest"] = "largest"
@@ -35,31 +32,20 @@ class LargestSeries(GroupedSeries):
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         return f"rank {self.rank} by {self.by_text} so far"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The rank."""
         return {"rank": self.rank}
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every grouped series, and a rank beyond the categories."""
         ranks = rank_problems("rank", self.rank, self.by, rest.fields)
         return [*super().problems(rest), *ranks]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what `method` names.
-
-        Raises:
-            UsageError: fewer columns than the rank, or a relation that the method is not made for.
-        """
         quantity = Largest(self.rank).checked(setting.neighbors, setting.width, setting.ones)
         demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
-        if self.method == "paper_hss":
-            return paper_hss_choice(demand)
-        return hss_choice(demand, "method: hss")
+        return quantity_choice(demand, self.method)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
-        """Return the count of this rank."""
         return Largest(self.rank).of(totals)

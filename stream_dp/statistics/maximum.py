@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
-from stream_dp.journal.release import Shape, name_bytes
+from stream_dp.journal.release import name_bytes
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -18,8 +18,7 @@ from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
     ExpectedEvents,
-    hss_choice,
-    paper_hss_choice,
+    quantity_choice,
 )
 from stream_dp.statistics.parts.series_spec import GroupedSeries
 
@@ -30,7 +29,6 @@ _NAMED = "the name is told too, at no further cost, and the error is that of its
 class MaximumSeries(GroupedSeries):
     """How many events so far in the category that has most, and which it is."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["maximum"] = "maximum"
@@ -40,49 +38,30 @@ class MaximumSeries(GroupedSeries):
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         return f"maximum by {self.by_text} so far, with its name"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """What the name is one of."""
         return {"named": self.by_text}
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose the HSS of the largest column, or the one that [HSV] prints.
-
-        Raises:
-            UsageError: a relation that the method is not made for.
-        """
         demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events, counter=self.counter)
-        paper = self.method == "paper_hss"
-        choice = paper_hss_choice(demand) if paper else hss_choice(demand, "method: hss")
+        choice = quantity_choice(demand, self.method)
         return replace(choice, why=f"{choice.why}; {_NAMED}")
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the names that may be told: those of all columns."""
         return tuple(keys)
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        """Return what tells the largest count and whose it is."""
-
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
             (value,) = clipped(answer).tolist()
-            name = leading_name(mechanism, names, state)
-            return {"value": value} if name is None else {"name": name, "value": value}
+            place = mechanism.leader(state)
+            return {"value": value} if place is None else {"name": names[place], "value": value}
 
         return tell
 
     def told_bytes(self, names: Sequence[str]) -> int:
-        """Return how many bytes the value and the longest name have at most."""
         return _VALUE_BYTES + max(map(name_bytes, names))
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
-        """Return the largest count."""
         return int(totals.max())
-
-
-def leading_name(mechanism: Any, names: Sequence[str], state: Any) -> str | None:
-    """Return the name of the column that is released as the largest; None while none is above 0."""
-    place: int | None = mechanism.leader(state)
-    return None if place is None else names[place]

@@ -15,8 +15,7 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
-from stream_dp.journal.release import Shape, name_bytes
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.journal.release import name_bytes
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
@@ -24,7 +23,8 @@ from stream_dp.records.amount_units import Addend, Centred, Known, plain_number
 from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting, tree_counter
-from stream_dp.statistics.parts.windows import window_choice
+from stream_dp.statistics.parts.series_spec import quotient_values
+from stream_dp.statistics.parts.windows import sum_counter, window_choice
 from stream_dp.statistics.sum import AmountSeries
 
 PLACES = 2  # digits behind those of the grid
@@ -35,7 +35,7 @@ _NONE = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class MeanPart:
-    """One of the two things that a mean counts: what records add, by key."""
+    """A half of what a mean counts: the sums, or how many records have an amount."""
 
     name: str
     by: By | None
@@ -46,47 +46,38 @@ class MeanPart:
 class MeanSeries(AmountSeries):
     """The mean of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
+    numbers: ClassVar[int] = 2
 
     statistic: Literal["mean"] = "mean"
 
     @property
     def amount(self) -> Centred:
-        """What a record adds to the sums."""
         return Centred(self.whole)
 
     @property
     def parts(self) -> tuple[MeanPart, MeanPart]:
-        """The sums, and how many records have an amount."""
         return MeanPart("sum", self.by, self.amount), MeanPart("count", self.by, Known(self.of))
 
     @property
     def digits(self) -> int:
-        """How many places behind the point are told."""
         return PLACES + next(n for n in range(7) if (self.step * 10**n).denominator == 1)
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """Those of amounts, and the digits."""
         return {**super().parameters, "digits": self.digits}
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the keys, each of which has a sum and a count in the rows."""
+        """Return the keys; the rows have a sum and a count of each."""
         if self.by is None:
             return ("",)
         return tuple(key.removeprefix("sum/") for key in keys[: len(keys) // 2])
-
-    @property
-    def numbers(self) -> int:
-        """A sum and a count."""
-        return 2
 
     def choose(self, setting: Setting) -> Choice:
         """Choose sums and counts on the same windows, and the shares with which the mean is best on the average."""
         half = replace(setting, width=setting.width // 2, weight=1, signed=False)
         lowest, highest = self.amount.units
         reach = Fraction(highest - lowest, 2)
-        probe = SumCounter(half.width, Fraction(1), half.neighbors, 1, lowest, highest, half.ones)
+        probe = sum_counter(replace(half, horizon=1), Fraction(1), (lowest, highest))
         share = sums_share(probe.l1, half.neighbors.l0(half.width, half.ones), reach)
         mechanism = self._both(half, self.epsilon * share, self.epsilon * (1 - share))
         errors = {
@@ -101,24 +92,20 @@ class MeanSeries(AmountSeries):
         )
 
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
-        """The mechanism, of so much epsilon for each."""
         units = self.amount.units
         if self.declared:
             added = window_choice(half, sums, self.declared, units).mechanism
             return SumsAndCounts(added, window_choice(half, counts, self.declared).mechanism)  # type: ignore[arg-type]
-        rows, neighbors = half.width, half.neighbors
-        counter = SumCounter(rows, sums, neighbors, half.horizon, *units, half.ones)
-        return SumsAndCounts(counter, tree_counter(half, counts))
+        return SumsAndCounts(sum_counter(half, sums, units), tree_counter(half, counts))
 
     @property
     def _places(self) -> Mapping[str, int | None]:
-        """Where each window stands in an answer; one without a name, and None, where there are none."""
         return {name: place for place, name in enumerate(self.views)} or {"": None}
 
     def _widths(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> WidthsAt:
         """How far sums less a mean of them times counts are from 0; from the middle no mean is farther."""
-        each: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
-        sums, counts = (Answer(one, place) for one in each)
+        halves: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
+        sums, counts = (Answer(half, place) for half in halves)
         reach = max(map(abs, self.amount.units))
         return Contrasts(sums, counts, confidence, Fraction(reach), (self.step, Fraction(1)))
 
@@ -132,7 +119,6 @@ class MeanSeries(AmountSeries):
         return error
 
     def _why(self, share: Fraction, mechanism: SumsAndCounts, setting: Setting) -> str:
-        """How it is made, and how wide its intervals will be."""
         centre, shown = decimal_text(self.amount.centre), []
         for name, place in self._places.items():
             sums = _half_width(mechanism.sums, place, setting)
@@ -147,21 +133,14 @@ class MeanSeries(AmountSeries):
         )
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        """Return what tells the mean of each key, with the ends of its interval."""
         widths_at = self._widths(mechanism, place, confidence)
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
             sums, counts = answer.reshape(2, -1)
             widths = widths_at(tick)
             pairs = zip(sums.tolist(), counts.tolist(), strict=True)
-            found = [self._mean(added, counted, widths) for added, counted in pairs]
-            if self.by is None:
-                return {"value": found[0].value, "low": found[0].low, "high": found[0].high}
-            return {
-                "values": {name: each.value for name, each in zip(names, found, strict=True)},
-                "lows": tuple(each.low for each in found),
-                "highs": tuple(each.high for each in found),
-            }
+            means = [self._mean(added, counted, widths) for added, counted in pairs]
+            return quotient_values(means, None if self.by is None else names)
 
         return tell
 
@@ -181,24 +160,19 @@ class MeanSeries(AmountSeries):
         )
 
     def told_bytes(self, names: Sequence[str]) -> int:
-        """Return how many bytes the means and their ends have, about and at most."""
         return sum(map(name_bytes, names)) + _TOLD_BYTES * len(names)
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        """Return the mean, or that of each key, None where nothing counts; nothing over windows."""
-        if self.declared:
-            return None
-        pairs = zip(*(half.tolist() for half in np.split(totals, 2)), strict=True)
-        told = [
+    def shown_totals(self, totals: IntArray) -> list[Any]:
+        """Return the mean of each key; None where nothing counts."""
+        sums, counts = (half.tolist() for half in np.split(totals, 2))
+        return [
             plain_number(self.amount.centre + Fraction(added, counted) * self.step)
             if counted
             else None
-            for added, counted in pairs
+            for added, counted in zip(sums, counts, strict=True)
         ]
-        return told[0] if self.by is None else dict(zip(self.entries(keys), told, strict=True))
 
 
 def _half_width(mechanism: Any, place: int | None, setting: Setting) -> int:
-    """The band of one of the two at the last tick."""
     bands = Bands(Answer(mechanism, place), setting.confidence)
     return bands((setting.horizon or ENDLESS) - 1, None)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.mechanism import IntArray, Query
+from stream_dp.core.mechanism import Query
 from stream_dp.core.wording import how_many
 from stream_dp.engine.messages.addressed import take_steps
 from stream_dp.journal.release import Shape
@@ -23,7 +23,7 @@ from stream_dp.mechanisms.watches.monitor_state import (
     ThresholdQuery,
     WatchTerms,
 )
-from stream_dp.records.amount_units import Amount, Clamp, Step, number_problems, plain_number
+from stream_dp.records.amount_units import Clamp, Step, number_problems
 from stream_dp.records.conditions import Test, Where, tests_of, where_problems
 from stream_dp.records.groupings import (
     By,
@@ -46,29 +46,19 @@ from stream_dp.records.scalars import (
 )
 from stream_dp.statistics.parts.alarms import (
     Looking,
-    adds_both_signs,
-    amount_watched,
+    OnSums,
     compared_by,
     daily,
     is_window,
     level_problems,
-    may_be_negative,
     over_problems,
     sign_problems,
-    sum_problems,
     usual_problems,
     window_terms,
 )
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest, SeriesPart, SeriesSpec
 from stream_dp.statistics.parts.watch_roster import WatchRoster
-
-# ---
-# An entry of `watch:` of a monitor: which events count, by what, and when it fires.
-#
-# Rules: a watch over a window of one tick is one of single ticks. What it says beside schema and clock is checked by
-# its
-# monitor. This file knows no statistic.
 
 Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
 Level = Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
@@ -83,7 +73,7 @@ def _over(value: object) -> object:
 
 
 class WatchSpec(Frozen):
-    """One watch: which events count or are added up, by what if anything, and when it fires.
+    """An entry of `watch:`: which events count or are added up, by what if anything, and when it fires.
 
     `over`: the events since it began or last fired, of these the ones in a window, or those of one tick; `below` is
     about windows and single ticks only. `usual` is the count at which it fires by noise alone.
@@ -117,17 +107,14 @@ class WatchSpec(Frozen):
 
     @property
     def threshold(self) -> int:
-        """What its count is compared with."""
         return self.above or self.below or 0
 
     @property
     def looks_at(self) -> str:
-        """What it looks at: `since_firing`, `tick` or a window."""
         return self.over or ("since_firing" if self.below is None else "tick")
 
     @property
     def looks_back(self) -> bool:
-        """Whether it looks at a window."""
         return is_window(self.over)
 
     def terms(self, entries: int, step: int, unit: Fraction = Fraction(1)) -> WatchTerms:
@@ -147,12 +134,10 @@ class WatchSpec(Frozen):
 
     @property
     def filter(self) -> list[dict[str, Any]]:
-        """Where it counts, as it was written."""
-        return [each.model_dump(mode="json", exclude_none=True) for each in self.where]
+        return [condition.model_dump(mode="json", exclude_none=True) for condition in self.where]
 
     @property
     def words(self) -> str:
-        """When it fires, in a few words."""
         side = "above" if self.below is None else "below"
         when = f"{side} {self.threshold:,}"
         tick = _OVER.get(self.looks_at, f" in {self.looks_at}")
@@ -160,19 +145,7 @@ class WatchSpec(Frozen):
         return f"{when}{tick}{by}" + ("" if self.rearm else ", once")
 
 
-# ---
-# In how many of several filters one event can count at once, from the specification alone.
-#
-# An event is a point, field by field, and a filter a box of points: the values of a category, a text or a boolean
-# that it
-# takes, or the range of a number. The answer is the largest number of boxes around one point. Rules: never too small;
-# where the search gets long it stops with what is certainly enough, and for a message, which may take fewer steps, it
-# refuses before. Conditions on lists prove nothing disjoint, for an event may hold several of their values. This file
-# knows no watch and no budget.
-
-MOST_WORK = (
-    5_000_000  # filters that a search looks at, group by group; those of a file need a few of each
-)
+MOST_WORK = 5_000_000  # filters that a search looks at, group by group; a file needs a few of each
 _ORDERED = ("integer", "number")
 _VALUED = ("equals", "one_of")
 
@@ -197,27 +170,26 @@ class Overlap(NamedTuple):
 def deepest(filters: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
     """Return the most entries that one event can count in, over all filters at once."""
     search = _Search(filters, fields)
-    found = search.within(tuple(range(len(filters))), search.fields)
-    return Overlap(search.weight(found), tuple(filters[at].name for at in found))
+    heaviest = search.within(tuple(range(len(filters))), search.fields)
+    return Overlap(search.weight(heaviest), tuple(filters[at].name for at in heaviest))
 
 
-def beside(one: Selection, others: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
-    """Return the most entries that an event of `one` can count in, over it and the others.
+def beside(selection: Selection, others: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
+    """Return the most entries that an event of this selection can count in, over it and the others.
 
     Never too small for those events, and never more than `deepest` finds for all filters: those that name other values
     of some field are left out, which proves most of very many apart at a glance.
     """
     named = {
         test.field: test.values
-        for test in one.where
+        for test in selection.where
         if test.operator in _VALUED and fields[test.field].type != "list"
     }
     near = [other for other in others if not _apart(named, other.where)]
-    return deepest([*near, one], fields)
+    return deepest([*near, selection], fields)
 
 
 def _apart(named: Mapping[str, frozenset[Any]], where: frozenset[Test]) -> bool:
-    """Whether a filter names none of these values of a field."""
     return any(
         test.operator in _VALUED
         and test.field in named
@@ -227,15 +199,20 @@ def _apart(named: Mapping[str, frozenset[Any]], where: frozenset[Test]) -> bool:
 
 
 class _Group(NamedTuple):
-    """Filters that take one value of a field: how many entries they have together, and which they are."""
-
     weight: int
     members: Callable[[], Chosen]
 
 
 @dataclass(slots=True)
 class _Search:
-    """Branch and bound, one field after the other; `best` is the weight of the heaviest group found so far."""
+    """In how many of several filters one event can count at once: branch and bound, one field after the other.
+
+    An event is a point, field by field, and a filter a box of points: the values of a category, a text or a boolean
+    that it takes, or the range of a number. The answer is the largest number of boxes around one point. It is never too
+    small: where the search gets long it stops with what is certainly enough, and for a message, which may take fewer
+    steps, it refuses before. Conditions on lists prove nothing disjoint, for an event may hold several of their values.
+    `best` is the weight of the heaviest group so far.
+    """
 
     filters: Sequence[Selection]
     schema: Mapping[str, Any]
@@ -246,13 +223,12 @@ class _Search:
     def fields(self) -> tuple[str, ...]:
         """The fields that can prove filters disjoint, those that most filters test first."""
         number: dict[str, int] = {}
-        for test in (test for one in self.filters for test in one.where):
+        for test in (test for selection in self.filters for test in selection.where):
             if self.schema[test.field].type != "list":
                 number[test.field] = number.get(test.field, 0) + 1
         return tuple(sorted(number, key=lambda name: (-number[name], name)))
 
     def weight(self, chosen: Iterable[int]) -> int:
-        """How many entries these filters have for one event."""
         return sum(self.filters[at].ones for at in chosen)
 
     def within(self, chosen: Chosen, fields: Sequence[str]) -> Chosen:
@@ -269,12 +245,12 @@ class _Search:
         for group in sorted(groups, key=lambda group: -group.weight):
             if group.weight <= self.weight(heaviest):
                 break
-            found = self.within(group.members(), fields[1:])
-            heaviest = max(heaviest, found, key=self.weight)
+            deeper = self.within(group.members(), fields[1:])
+            heaviest = max(heaviest, deeper, key=self.weight)
         return heaviest
 
     def _values(self, taken: Mapping[int, Sequence[Test]]) -> Iterator[_Group]:
-        """The filters that take each value that one of them names, and those that take all others."""
+        """Yield the filters that take each value that one of them names, and those that take all others."""
         named: dict[Any, list[int]] = {}
         for at, tests in taken.items():
             for value in frozenset.intersection(*(test.values for test in tests)) if tests else ():
@@ -286,7 +262,7 @@ class _Search:
             yield _Group(every + self.weight(some), partial(_sorted, free, some))
 
     def _stretches(self, taken: Mapping[int, Sequence[Test]]) -> Iterator[_Group]:
-        """The filters that take each number at which one begins or ends, and each stretch between two of these."""
+        """Yield the filters that take each end of a range, and each stretch between two ends."""
         values = sorted({v for tests in taken.values() for test in tests for v in test.values})
         inside = {at: list(_spans(tests, values)) for at, tests in taken.items()}
         change = [0] * (2 * len(values) + 2)
@@ -298,8 +274,8 @@ class _Search:
             yield _Group(weight, partial(_around, inside, place))
 
 
-def _tests(one: Selection, field: str) -> list[Test]:
-    return [test for test in one.where if test.field == field]
+def _tests(selection: Selection, field: str) -> list[Test]:
+    return [test for test in selection.where if test.field == field]
 
 
 def _sorted(free: Sequence[int], some: Sequence[int]) -> Chosen:
@@ -338,7 +314,7 @@ def _askers(value: object) -> object:
     if value in ("operator", "anyone"):
         return value
     named = list(value) if isinstance(value, list | tuple) else []
-    if not named or not all(isinstance(each, str) for each in named):
+    if not named or not all(isinstance(name, str) for name in named):
         raise ValueError("must be operator, anyone, or a list of analysts such as [ann, bob]")
     return tuple(named)
 
@@ -354,7 +330,7 @@ ROOM = 100  # places for watches that come by message, where the file does not s
 _TOLD = 100  # watches that readers are told of
 
 
-class MonitorSeries(SeriesSpec):
+class MonitorSeries(OnSums, SeriesSpec):
     """Which of many watches fire in a tick. `of` a number, within `clamp` and on a grid of `step`, they look at sums.
 
     `touch` is the most watches that one event may count in at once, as many as the filters allow where it is left out;
@@ -377,45 +353,26 @@ class MonitorSeries(SeriesSpec):
     step: Step = Fraction(1)
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, of its watches' names and thresholds, and of a sum."""
         problems = super().own_problems()
-        signed, seen = adds_both_signs(self.of, self.clamp), set[str]()
+        signed, seen = self.perhaps_signed, set[str]()
         for place, watch in enumerate(self.watch):
             if watch.name in seen:
                 why = f"a watch '{watch.name}' is already there"
                 problems.append(problem(("watch", place, "name"), why))
             seen.add(watch.name)
             problems += _threshold_problems(("watch", place), watch, self.step, signed=signed)
-        return [*problems, *sum_problems(self.of, self.clamp, self.step)]
+        return [*problems, *self.sum_problems()]
 
     @property
     def parts(self) -> tuple[WatchSpec, ...]:
-        """The watches."""
         return self.watch
 
     @property
-    def amount(self) -> Amount | None:
-        """What a record adds to each of its watches, where they look at a sum."""
-        return amount_watched(self.of, self.clamp, self.step)
-
-    @property
-    def grain(self) -> Fraction:
-        """The step of the grid."""
-        return self.step
-
-    @property
-    def signed(self) -> bool:
-        """Whether a sum may be below 0."""
-        return may_be_negative(self.amount)
-
-    @property
     def price(self) -> Fraction:
-        """Both epsilons."""
         return self.epsilon + (self.value or 0)
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         watches = how_many(len(self.watch), "watch", "watches")
         if self.amount is None:
             return watches
@@ -423,75 +380,57 @@ class MonitorSeries(SeriesSpec):
         return f"{watches} on sums of {self.of}, each from {low} to {high}"
 
     @property
-    def error_unit(self) -> str:
-        """What thresholds are of."""
-        return "events" if self.of is None else f"of {self.of}"
-
-    @property
     def meaning(self) -> str:
-        """What it means that a watch fires."""
         return f"its events reached its threshold, or fell short of it, {{band}} {self.error_unit}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """When each watch fires, in words; of very many only the first."""
-        told: dict[str, int | str] = {one.name: one.words for one in self.watch[:_TOLD]}
+        firing: dict[str, int | str] = {watch.name: watch.words for watch in self.watch[:_TOLD]}
         more = len(self.watch) - _TOLD
-        return told | {"...": f"{more:,} more"} if more > 0 else told
+        return firing | {"...": f"{more:,} more"} if more > 0 else firing
 
     def at_share(self, share: Fraction) -> "MonitorSeries":
-        """The series at a part of its price."""
         value = None if self.value is None else self.value * share
         return self.model_copy(update={"epsilon": self.epsilon * share, "value": value})
 
     def places(self, entries: int) -> int:
-        """Return the room for watches."""
         return min(entries + ROOM, max(entries, MOST_PLACES)) if self.most is None else self.most
 
     def ones(self, fields: Mapping[str, Any]) -> int:
-        """Return the most entries of the row that one event sets."""
         return overlap(self, self.watch, fields).number if self.touch is None else self.touch
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose one block of watches."""
         monitor = self._monitor(setting)
         touched = f"an event counts in at most {setting.ones} of its places at once"
         early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
         chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
         looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
-        return replace(
-            chosen,
-            alarms=tuple(
-                self.alarm(one, monitor, setting.step, looking) for one in self.watch[:_TOLD]
-            ),
-            expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
-        )
+        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
+        watches = self.watch[:_TOLD]
+        alarms = tuple(self.alarm(watch, monitor, setting.step, looking) for watch in watches)
+        return replace(chosen, alarms=alarms).in_steps(self.step)
 
     def _monitor(self, setting: Setting) -> Monitor | SumMonitor:
-        """The mechanism, by what records add."""
-        counted = zip(self.watch, setting.parts, strict=True)
-        terms = _joined(one.terms(n, setting.step, self.step) for one, n in counted)
+        entries = zip(self.watch, setting.parts, strict=True)
+        terms = _joined(watch.terms(n, setting.step, self.step) for watch, n in entries)
         plain, value = (setting.width, self.epsilon, setting.neighbors, terms), self.value or NONE
         if self.amount is None:
             return Monitor(*plain, setting.ones, value)
         return SumMonitor(*plain, *self.amount.units, setting.ones, value)
 
     def alarm(
-        self, one: WatchSpec, monitor: Monitor | SumMonitor, step: int, looking: Looking
+        self, watch: WatchSpec, monitor: Monitor | SumMonitor, step: int, looking: Looking
     ) -> FalseAlarm:
-        """Return how likely one key of a watch fires on a day while its count is as usual; ticks have `step` ms."""
-        terms, level = one.terms(1, step, self.step), (one.threshold, one.usual)
+        terms, level = watch.terms(1, step, self.step), (watch.threshold, watch.usual)
         usual, chance, compared = compared_by(monitor, terms, level, self.step, looking)
-        return FalseAlarm(one.name, usual, chance, one.by is not None, self.of, compared)
+        return FalseAlarm(watch.name, usual, chance, watch.by is not None, self.of, compared)
 
     def counts_band(self, mechanism: Monitor | SumMonitor, confidence: float) -> int | None:
-        """Return the half-width of the counts that `value` pays for."""
         return None if self.value is None else mechanism.value_band(confidence)
 
     def asking(
         self, keys: Sequence[str], mechanism: Monitor | SumMonitor, counts_band: int | None
     ) -> WatchRoster:
-        """Return its watches by name: each may be asked a threshold."""
         return WatchRoster.of(
             keys, self.watch, counts_band, mechanism.ones, self.grain, signed=self.signed
         )
@@ -504,21 +443,16 @@ class MonitorSeries(SeriesSpec):
         query: Query,
         state: Any,
     ) -> int | None:
-        """Return by how many events an answer to a threshold may be wrong."""
         if not isinstance(query, ThresholdQuery):
             return None
         return mechanism.ask_band(query.place, updates, state, confidence)
 
     @property
     def askers(self) -> tuple[str, ...] | None:
-        """Those of `ask`."""
         return None if self.ask == "anyone" else () if self.ask == "operator" else tuple(self.ask)
 
     def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> WatchSpec:
-        """Return one more watch, which no event may count in that counts in `touch` others.
-
-        So no event does among those that there are: it is enough to look at the events of this watch.
-        """
+        """Return one more watch; refuse one where an event of it may count in `touch` others."""
         roster: WatchRoster = asking
         watch = WatchSpec.model_validate(data)
         problems = [
@@ -542,28 +476,22 @@ class MonitorSeries(SeriesSpec):
             refuse([problem((), why)])
         return watch
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
-        """Return nothing: watches have no total."""
-
-    def said(self, meant: Any) -> dict[str, Any]:
-        """Return what the conditions of the series and of its watches mean."""
+    def conditions_as(self, meant: Any) -> dict[str, Any]:
         watches = [
             {
-                **one.model_dump(mode="json", exclude={"where", "usual"}),
-                "where": [meant(c) for c in one.where],
+                **watch.model_dump(mode="json", exclude={"where", "usual"}),
+                "where": [meant(condition) for condition in watch.where],
             }
-            for one in self.watch
+            for watch in self.watch
         ]
-        return {**super().said(meant), "watch": watches}
+        return {**super().conditions_as(meant), "watch": watches}
 
     def groupings(self) -> Iterator[tuple[Place, By]]:
-        """Return what each watch goes by."""
         for place, watch in enumerate(self.watch):
             if watch.by is not None:
                 yield ("watch", place), watch.by
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every series, those of each watch, and those of all watches together."""
         problems = super().problems(rest)
         for place, watch in enumerate(self.watch):
             problems += where_problems(("watch", place), watch.where, rest.fields)
@@ -572,14 +500,12 @@ class MonitorSeries(SeriesSpec):
         return problems or [*self._touch_problems(rest.fields), *self._room_problems(rest.fields)]
 
     def _touch_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
-        """What is wrong where one event may count in more watches than `touch`."""
         if self.touch is None or (depth := overlap(self, self.watch, fields)).number <= self.touch:
             return []
         why = f"is {self.touch}, but {_deep(depth)}, or raise it to {depth.number}"
         return [problem(("touch",), why)]
 
     def _room_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
-        """What is wrong where the watches need more places than there are."""
         needed = sum(number_of_keys(fields, watch.by) for watch in self.watch)
         room, key = (MOST_PLACES, "watch") if self.most is None else (self.most, "most")
         if needed <= room:
@@ -592,19 +518,17 @@ def overlap(
     series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
 ) -> Overlap:
     """Return in how many entries one event can count at once, and the watches whose filters allow it."""
-    return deepest([selection(series, one, fields) for one in watches], fields)
+    return deepest([selection(series, watch, fields) for watch in watches], fields)
 
 
-def selection(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
-    """Return what a watch of the series selects."""
-    where = tests_of(fields, (*series.where, *one.where))
-    return Selection(one.name, most_ones(fields, one.by), where)
+def selection(series: MonitorSeries, watch: SeriesPart, fields: Mapping[str, Any]) -> Selection:
+    where = tests_of(fields, (*series.where, *watch.where))
+    return Selection(watch.name, most_ones(fields, watch.by), where)
 
 
 def _threshold_problems(
     at: Place, watch: WatchSpec, step: Fraction, *, signed: bool
 ) -> list[InitErrorDetails]:
-    """What is wrong with the thresholds of a watch that stands `at` this place."""
     return [
         *sign_problems(at, watch.usual, signed=signed),
         *level_problems((*at, "above"), watch.above, below=False, step=step, signed=signed),
@@ -615,11 +539,10 @@ def _threshold_problems(
 def _held_problems(
     watches: Sequence[WatchSpec], fields: Mapping[str, Any], step: int
 ) -> list[InitErrorDetails]:
-    """What is wrong where the windows of these watches, the last of them a new one, are too many rows."""
     terms = [
-        each.terms(number_of_keys(fields, each.by), step) for each in watches if each.looks_back
+        watch.terms(number_of_keys(fields, watch.by), step) for watch in watches if watch.looks_back
     ]
-    held = sum(each.window * each.places for each in terms)
+    held = sum(term.window * term.places for term in terms)
     if not watches[-1].looks_back or held <= MOST_HELD:
         return []
     why = f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: name a shorter one"
@@ -627,7 +550,6 @@ def _held_problems(
 
 
 def _deep(depth: Overlap) -> str:
-    """Why so many watches are too many for one event, in words."""
     names = ", ".join(depth.names[:_SHOWN]) + (", ..." if len(depth.names) > _SHOWN else "")
     return (
         f"one event may count {depth.number} times at once, in {names}: give these filters that no event passes "
@@ -636,13 +558,6 @@ def _deep(depth: Overlap) -> str:
 
 
 def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
-    """Terms with one entry for neighbours that differ in nothing but their places: the mechanism is the same."""
-    runs = [list(run) for _, run in groupby(terms, key=_but_places)]
-    return tuple(
-        run[0] if len(run) == 1 else replace(run[0], places=sum(each.places for each in run))
-        for run in runs
-    )
-
-
-def _but_places(one: WatchTerms) -> WatchTerms:
-    return replace(one, places=1)
+    """Join neighbours that differ in nothing but their places: the mechanism is the same."""
+    runs = [list(run) for _, run in groupby(terms, key=lambda term: replace(term, places=1))]
+    return tuple(replace(run[0], places=sum(term.places for term in run)) for run in runs)

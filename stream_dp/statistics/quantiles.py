@@ -18,16 +18,13 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
-from stream_dp.mechanisms.linear.noisy_forest import best_forest
-from stream_dp.mechanisms.linear.window_forest import WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, ever_share
+from stream_dp.mechanisms.linear.windows_and_ever import ever_share
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree, best_levels
-from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
-from stream_dp.records.scalars import FieldName, milliseconds, problem
+from stream_dp.records.scalars import FieldName, milliseconds, must, problem
 from stream_dp.records.schema import Fields, FieldSpec
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
@@ -35,16 +32,11 @@ from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
     Windows,
+    bands_of,
+    counts_over,
     window_lengths,
     window_problems,
 )
-
-# ---
-# The public grid over the values of a number field: equal buckets within a clamp, or declared edges.
-#
-# A value below the grid counts at its lower end, one above at its upper end; each end is a bucket by itself, first
-# and
-# last. Rules: a grid is public, and a value is told by public numbers of it. This file knows no mechanism.
 
 BUCKETS, MOST_BUCKETS = 200, 999
 
@@ -63,13 +55,16 @@ Ends = Annotated[tuple[Edge, ...], Field(min_length=2, max_length=MOST_BUCKETS +
 
 @dataclass(frozen=True)
 class ValueGrid:
-    """The `ends` of the buckets, from the lowest value to the highest."""
+    """A public grid over the values of a number field: the `ends` of its buckets, from the lowest value to the highest.
+
+    A value below the grid counts at its lower end, one above at its upper end; each end is a bucket by itself, first
+    and last.
+    """
 
     ends: tuple[Fraction, ...]
 
     @classmethod
     def within(cls, clamp: tuple[Fraction, Fraction], buckets: int) -> "ValueGrid":
-        """Return so many equal buckets."""
         low, high = clamp
         return cls(tuple(low + (high - low) * n / buckets for n in range(buckets + 1)))
 
@@ -80,7 +75,6 @@ class ValueGrid:
         return ((low, low), *pairwise(self.ends), (high, high))
 
     def bucket(self, place: int) -> Quantile:
-        """Return what is told of a bucket: its ends, and its middle."""
         low, high = self.buckets[place]
         ends = plain_number(low), plain_number(high)
         return Quantile(value=plain_number((low + high) / 2), bucket=ends)
@@ -96,21 +90,16 @@ class ValueGrid:
         )
 
 
-def _told_apart(value: int) -> int:
-    if value < 2:
-        raise ValueError("must be 2 or more: one bucket tells no value from another")
-    return value
-
-
-Buckets = Annotated[int, Field(le=MOST_BUCKETS), AfterValidator(_told_apart)]
+Buckets = Annotated[
+    int,
+    Field(le=MOST_BUCKETS),
+    must(lambda n: n >= 2, "must be 2 or more: one bucket tells no value from another"),
+]
 
 
 def grid_problems(
-    clamp: tuple[Fraction, Fraction] | None,
-    edges: Sequence[Fraction] | None,
-    buckets: int | None,
+    clamp: tuple[Fraction, Fraction] | None, edges: Sequence[Fraction] | None, buckets: int | None
 ) -> list[InitErrorDetails]:
-    """Return what the keys of a grid say together and must not."""
     if clamp is None and edges is None:
         return [problem(("clamp",), "is missing: name a range such as [0, 600], or edges")]
     if clamp is not None and edges is not None:
@@ -123,24 +112,19 @@ def grid_problems(
 def bin_problems(
     bins: Edges, clamp: tuple[Fraction, Fraction] | None, fields: Fields
 ) -> list[InitErrorDetails]:
-    """Return what the buckets of a grid and the schema say together and must not, at the keys that they come from."""
     problems = by_problems((), bins, fields)
     if clamp is None:
-        return [_at_edges(each) for each in problems]
-    of_field = [_at_edges(each) for each in problems if each.get("loc") == ("field",)]
+        return [_at_edges(wrong) for wrong in problems]
+    of_field = [_at_edges(wrong) for wrong in problems if wrong.get("loc") == ("field",)]
     return of_field or (_bucket_problems(bins, clamp) if problems else [])
 
 
 def _at_edges(wrong: InitErrorDetails) -> InitErrorDetails:
-    """A problem of the grid at the edge, or the field, that it comes from."""
     return {**wrong, "loc": ("of",)} if wrong.get("loc") == ("field",) else wrong
 
 
 def default_buckets(field: FieldSpec | None, clamp: tuple[Fraction, Fraction]) -> int:
-    """Return into how many buckets the clamp is cut where nobody says it: of an integer field, such as begin there.
-
-    `field` is None where the schema has none of its name.
-    """
+    """Return into how many buckets the clamp is cut by default: of an integer field (None: no field), at integers."""
     whole = field is not None and field.type == "integer"
     return (_fitting(clamp, BUCKETS) if whole else None) or BUCKETS
 
@@ -154,14 +138,13 @@ def _fitting(clamp: tuple[Fraction, Fraction], wanted: int) -> int | None:
     low, span = clamp[0], clamp[1] - clamp[0]
     if low.denominator != 1 or span.denominator != 1:
         return None
-    some = (many for many in range(2, min(MOST_BUCKETS, int(span)) + 1) if span % many == 0)
+    counts = (many for many in range(2, min(MOST_BUCKETS, int(span)) + 1) if span % many == 0)
     return min(
-        some, key=lambda many: max(Fraction(many, wanted), Fraction(wanted, many)), default=None
+        counts, key=lambda many: max(Fraction(many, wanted), Fraction(wanted, many)), default=None
     )
 
 
 def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[InitErrorDetails]:
-    """One problem for all the ends of equal buckets that are no values of their field."""
     low, high = map(decimal_text, clamp)
     many, fits = len(bins.edges) - 1, _fitting(clamp, len(bins.edges) - 1)
     if fits is None:
@@ -177,11 +160,6 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
     return [problem(("buckets",), why)]
 
 
-# ---
-# What quantiles are told by: a noisy maximum for windows that end, a tree over the values for those that slide.
-#
-# Rules: a choice depends on the specification alone. This file knows no statistic.
-
 UNRANKED = 1
 """Entries of a row behind the buckets: what has no value."""
 IN_RANKS = "errors are in ranks: events"
@@ -190,39 +168,26 @@ IN_RANKS = "errors are in ranks: events"
 def tumbling_choice(
     setting: Setting, epsilon: Fraction, lengths: Sequence[str], at: tuple[Fraction, ...]
 ) -> Choice:
-    """Choose a bucket for each quantile of each window as it ends, at equal shares of the epsilon."""
+    """Choose a noisy maximum for each quantile of each window as it ends, at equal shares of the epsilon."""
     ticks = tuple(milliseconds(name) // setting.step for name in lengths)
     mechanism = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
     why = f"each choice has epsilon {mechanism.choice_epsilon}; {IN_RANKS}"
     chosen = steady(mechanism, why, setting)
-    return Choice(
-        mechanism,
-        why,
-        chosen.expected,
-        dict.fromkeys(lengths, chosen.expected),
-        supposing="in ranks",
-    )
+    windows = dict.fromkeys(lengths, chosen.expected)
+    return Choice(mechanism, why, chosen.expected, windows, supposing="in ranks")
 
 
 def sliding_choice(
     setting: Setting, epsilon: Fraction, views: Sequence[str], at: tuple[Fraction, ...]
 ) -> Choice:
-    """Choose a tree over the values, counted over the windows among `views` and so far where `ever` is.
-
-    Raises:
-        NotDerivable: the longest window of so many nodes is more than a state may hold.
-    """
+    """Choose a tree over the values, counted over the windows among `views` and so far where `ever` is."""
     levels = best_levels(setting.width - UNRANKED, at)
     nodes = replace(setting, width=levels.nodes, ones=levels.height)
     spans = tuple(milliseconds(name) // setting.step for name in views if name != EVER)
     counts, over = _counts(nodes, epsilon, spans, ever=EVER in views)
     tree = ValueTree(levels, counts, UNRANKED)
     mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
-    bands = [Bands(Answer(mechanism, place), setting.confidence) for place in range(len(views))]
-    expected = {
-        name: lambda tick, band=band: band(tick, None)
-        for name, band in zip(views, bands, strict=True)
-    }
+    expected = bands_of(mechanism, views, setting)
     why = f"{_tree_words(levels)}{over}; {IN_RANKS}"
     return Choice(mechanism, why, expected[views[0]], expected, supposing="in ranks")
 
@@ -230,26 +195,14 @@ def sliding_choice(
 def _counts(
     setting: Setting, epsilon: Fraction, spans: tuple[int, ...], *, ever: bool
 ) -> tuple[Over, str]:
-    """What counts the nodes, and what is to be said of it."""
     if not spans:
         return tree_counter(setting, epsilon), ""
     share = ever_share(len(spans)) if ever else Fraction(0)
-    forest = WindowForest(
-        setting.width,
-        epsilon * (1 - share),
-        setting.neighbors,
-        spans,
-        best_forest(spans),
-        setting.ones,
-    )
-    if not ever:
-        return forest, ""
-    so_far = tree_counter(setting, epsilon * share)
-    return WindowsAndEver(forest, so_far), f"; what counts so far has {share} of the epsilon"
+    words = f"; what counts so far has {share} of the epsilon" if ever else ""
+    return counts_over(setting, epsilon, spans, share), words
 
 
 def _tree_words(levels: ValueLevels) -> str:
-    """How the values are counted."""
     if levels.height == 1:
         return f"ranks add up the counts of {levels.leaves} buckets"
     sizes = ", ".join(map(str, levels.sizes))
@@ -278,6 +231,8 @@ class QuantilesSeries(SeriesSpec):
     shape: ClassVar[Shape] = Shape.HISTOGRAM
     later: ClassVar[tuple[str, ...]] = ("clamp", "edges", "buckets", "windows", "every")
 
+    error_unit: ClassVar[str] = "events in rank"
+
     statistic: Literal["quantiles"] = "quantiles"
     of: FieldName
     clamp: Clamp | None = None
@@ -289,7 +244,6 @@ class QuantilesSeries(SeriesSpec):
     _fitted: bool = PrivateAttr(False)
 
     def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
-        """Return the series with the number of buckets nearest to the default that begins at values of an integer."""
         if self.clamp is None or self.buckets is not None:
             return self
         buckets = default_buckets(fields.get(self.of), self.clamp)
@@ -301,31 +255,22 @@ class QuantilesSeries(SeriesSpec):
 
     @property
     def grid(self) -> ValueGrid:
-        """The buckets of the values."""
         if self.clamp is None:
             return ValueGrid(self.edges or ())
         return ValueGrid.within(self.clamp, self.buckets or BUCKETS)
 
     @property
     def grouped_by(self) -> Edges:
-        """The buckets, and what lies below, above, or is no number."""
         return Edges(field=self.of, edges=self.grid.ends)
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The windows, what counts so far last."""
         if self.every:
             return self.every
         spans = tuple(name for name in self.windows if name != EVER)
         return (*spans, EVER) if EVER in self.windows or not spans else spans
 
-    @property
-    def form(self) -> Shape:
-        """Windows."""
-        return Shape.WINDOWS
-
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the quantiles, as they are named in releases."""
         return tuple(map(decimal_text, self.at))
 
     @property
@@ -334,12 +279,10 @@ class QuantilesSeries(SeriesSpec):
         return 1 if self.every else EACH
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        """Return what tells the quantiles of one window."""
         return _bucket_teller(self.grid) if self.every else _place_teller(self.grid)
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         asked = ", ".join(map(decimal_text, self.at))
         if self.every:
             return f"quantiles {asked} of {self.of} in each {', '.join(self.every)}"
@@ -350,17 +293,10 @@ class QuantilesSeries(SeriesSpec):
 
     @property
     def nonnegative(self) -> bool:
-        """Whether the grid begins at 0 or above."""
         return self.grid.ends[0] >= 0
 
     @property
-    def error_unit(self) -> str:
-        """Ranks: so many events lie between what is told and what was asked."""
-        return "events in rank"
-
-    @property
     def parameters(self) -> dict[str, int | str]:
-        """The field, its range, the number of buckets, and when windows end."""
         ends = self.grid.ends
         return {
             "of": self.of,
@@ -370,7 +306,6 @@ class QuantilesSeries(SeriesSpec):
         }
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, of the quantiles, of the windows and of the grid."""
         problems = [
             *super().own_problems(),
             *window_problems(self.windows),
@@ -392,7 +327,6 @@ class QuantilesSeries(SeriesSpec):
         return problems
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every series, of the grid with values of the field, and of windows with the rest.clock."""
         return [
             *super().problems(rest),
             *bin_problems(self.grouped_by, self.clamp, rest.fields),
@@ -401,7 +335,6 @@ class QuantilesSeries(SeriesSpec):
         ]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose a noisy maximum for windows that end, else a tree over the values."""
         if self.every:
             choice = tumbling_choice(setting, self.epsilon, self.every, self.at)
         else:
@@ -411,9 +344,6 @@ class QuantilesSeries(SeriesSpec):
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
-
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
-        """Return nothing: releases tell the places of values."""
 
 
 def _bucket_teller(grid: ValueGrid) -> Tell:

@@ -1,8 +1,8 @@
 """The statistic `ratio`: what one series releases over what another one does, at each tick and in each window.
 
 Post-processing ([HSV] 2.14): it sees nothing but what is released, costs nothing, and takes no epsilon. Its interval
-is made of the laws of both noises, which are independent (`made_of`). Where both count the same, and the conditions
-of the one leave only records that the other counts too, it is a share, and stays from 0 to 1.
+follows from the laws of both noises, which are independent. Where both count the same, and the conditions of the one
+leave only records that the other counts too, it is a share, and stays from 0 to 1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field, InstanceOf, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import meant
 from stream_dp.engine.series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
@@ -24,7 +23,14 @@ from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.records.scalars import Name, problem
 from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting
-from stream_dp.statistics.parts.series_spec import WITHIN, Input, MadeOf, Rest, SeriesSpec
+from stream_dp.statistics.parts.series_spec import (
+    WITHIN,
+    Input,
+    MadeOf,
+    Rest,
+    SeriesSpec,
+    quotient_values,
+)
 
 _SHARE = (Fraction(0), Fraction(1))
 
@@ -44,7 +50,7 @@ def _none(value: object) -> object:
 class RatioSeries(SeriesSpec):
     """The releases of the series `of` over those of the series `over`, with so many `digits` behind the point."""
 
-    shape: ClassVar[Shape] = Shape.SCALAR
+    error_unit: ClassVar[str] = ""  # how far off it is depends on how much was counted
 
     statistic: Literal["ratio"] = "ratio"
     epsilon: SkipJsonSchema[
@@ -59,37 +65,30 @@ class RatioSeries(SeriesSpec):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The numerator and the denominator."""
         return self.of, self.over
 
-    def beside(self, others: Mapping[str, SeriesSpec]) -> "RatioSeries":
-        """Return a ratio that knows its two series."""
+    def knowing(self, others: Mapping[str, SeriesSpec]) -> "RatioSeries":
         known = self.model_copy()
         known._of, known._over = (others.get(name) for name in self.inputs)  # noqa: SLF001 - a copy
         return known
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The windows of both."""
         return () if self._of is None else self._of.views
 
     @property
     def form(self) -> Shape:
-        """That of the numerator."""
         return self.shape if self._of is None else self._of.form
 
     @property
     def grouped_by(self) -> By | None:
-        """What the numerator goes by."""
         return None if self._of is None else self._of.grouped_by
 
-    def said(self, meant: Any) -> dict[str, Any]:
-        """Return nothing: it has no conditions of its own."""
+    def conditions_as(self, meant: Any) -> dict[str, Any]:
         return {}
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         return f"{self.of} over {self.over}"
 
     @property
@@ -98,32 +97,23 @@ class RatioSeries(SeriesSpec):
         return self._of is not None and self._of.nonnegative
 
     @property
-    def error_unit(self) -> str:
-        """Nothing: how far off it is depends on how much was counted."""
-        return ""
-
-    @property
     def parameters(self) -> dict[str, int | str]:
-        """The two series, the digits, and when windows are told where they do not slide."""
-        told = {} if self._of is None else self._of.parameters
-        when = {key: told[key] for key in ("told",) if key in told}
+        inherited = {} if self._of is None else self._of.parameters
+        when = {key: inherited[key] for key in ("told",) if key in inherited}
         return {"of": self.of, "over": self.over, "digits": self.digits, **when}
 
     def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
-        """Return those, and that a share stays from 0 to 1."""
         within = {"within": WITHIN} if self._is_share(fields) else {}
         return {**self.parameters, **within}
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return nothing: it says nothing of them."""
         return []
 
     def input_problems(self, others: Mapping[str, SeriesSpec]) -> list[InitErrorDetails]:
-        """Return which of its two series are none that it could be made of, or not together."""
         problems = [
             problem((key,), wrong)
             for key, name in (("of", self.of), ("over", self.over))
-            if (wrong := self._not_an_input(name, others)) is not None
+            if (wrong := self._input_problem(name, others)) is not None
         ]
         if problems:
             return problems
@@ -131,8 +121,7 @@ class RatioSeries(SeriesSpec):
             problem(("over",), why) for why in _not_together(others[self.of], others[self.over])
         ]
 
-    def _not_an_input(self, name: str, others: Mapping[str, SeriesSpec]) -> str | None:
-        """Why it is not made of the series of this name; None where it is."""
+    def _input_problem(self, name: str, others: Mapping[str, SeriesSpec]) -> str | None:
         if name == self.name:
             return f"'{name}' is the ratio itself"
         if name not in others:
@@ -145,61 +134,40 @@ class RatioSeries(SeriesSpec):
         return None
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose nothing.
-
-        Raises:
-            NotDerivable: a ratio has no mechanism.
-        """
         raise NotDerivable(f"{self.name}: a ratio is made of releases and has no mechanism")
-
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
-        """Return nothing: it has no rows."""
 
     def made(
         self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
     ) -> MadeOf:
-        """Divide, part by part.
-
-        Raises:
-            UsageError: the band of one of them cannot be told from the file.
-        """
         of, over = inputs
-        for each in inputs:
-            each.require_by_tick(self.name)
+        for source in inputs:
+            source.require_by_tick(self.name)
         within = _SHARE if self._is_share(fields) else None
         uncut = within is not None and not self._was_share(fields)
-        made = MadeSeries(
-            self.name,
-            self.inputs,
-            of.keys,
-            self.views,
-            tuple(self._maker(of, over, ends) for ends in ([within, None] if uncut else [within])),
-            float(of.confidence),
-        )
+        ends = [within, None] if uncut else [within]
+        makers = tuple(self._maker(of, over, bounds) for bounds in ends)
+        confidence = float(of.confidence)
+        made = MadeSeries(self.name, self.inputs, of.keys, self.views, makers, confidence)
         return MadeOf(made, self._why(of, over, horizon, within))
 
     def _maker(self, of: Input, over: Input, within: tuple[Fraction, Fraction] | None) -> Make:
-        """Return what divides the parts of two releases."""
         farthest = None if within is None else within[1] * over.unit / of.unit
-        confidence = float(of.confidence)
+        confidence, units = float(of.confidence), (of.unit, over.unit)
         widths = {
-            window: Contrasts(
-                of.answer(window), over.answer(window), confidence, farthest, (of.unit, over.unit)
-            )
+            window: Contrasts(of.answer(window), over.answer(window), confidence, farthest, units)
             for window in self.views or ("",)
         }
-
         signed, digits = self._of is not None and self._of.signed, self.digits
 
         def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
             at_tick = widths[window](tick)
 
-            def divided(of: Any, over: Any) -> Quotient:
-                above, below = Fraction(of), Fraction(over)
-                return quotient(above, below, at_tick, digits, signed=signed, within=within)
+            def divided(above: Any, below: Any) -> Quotient:
+                numbers = Fraction(above), Fraction(below)
+                return quotient(*numbers, at_tick, digits, signed=signed, within=within)
 
-            above_part, below_part = parts
-            return _divided(above_part, below_part, divided)
+            of_part, over_part = parts
+            return _divided(of_part, over_part, divided)
 
         return make
 
@@ -211,7 +179,7 @@ class RatioSeries(SeriesSpec):
         return implies(fields, tests_of(fields, of.where), tests_of(fields, over.where))
 
     def _was_share(self, fields: Mapping[str, Any]) -> bool:
-        """Whether a share was told as one from the first version on; journals hold others that are not cut."""
+        """Whether the first version told it as a share: journals hold others, which are not cut to 0 and 1."""
         of, over = self._of, self._over
         if of is None or over is None or {of.statistic, over.statistic} - _ADDING:
             return False
@@ -220,10 +188,9 @@ class RatioSeries(SeriesSpec):
     def _why(
         self, of: Input, over: Input, horizon: int | None, within: tuple[Fraction, Fraction] | None
     ) -> str:
-        """Why it is free, and how wide its interval will be."""
         tick, shown = (horizon or ENDLESS) - 1, []
         for name in self.views or ("",):
-            below, above = (decimal_text(each.band(tick, name)) for each in (over, of))
+            below, above = (decimal_text(series.band(tick, name)) for series in (over, of))
             window = f"{name}: " if name else ""
             shown.append(f"{window}sqrt({above}^2 + ({below} r)^2) / (n - {below})")
         share = "" if within is None else f", a share: {of.name} counts a part of {over.name}"
@@ -238,29 +205,16 @@ _ADDING = {"count", "histogram", "sum"}
 
 
 def _divided(of: Part, over: Part, divided: Callable[[Any, Any], Quotient]) -> dict[str, Any]:
-    """What a part tells."""
     if "values" not in of:
-        return _told_one(divided(of["value"], over["value"]))
+        return quotient_values([divided(of["value"], over["value"])], None)
     values, totals = of["values"], over.get("values")
     if totals is None:
         totals = dict.fromkeys(values, over["value"])
-    return _told({key: divided(value, totals[key]) for key, value in values.items()})
-
-
-def _told_one(found: Quotient) -> dict[str, Any]:
-    return {"value": found.value, "low": found.low, "high": found.high}
-
-
-def _told(found: Mapping[str, Quotient]) -> dict[str, Any]:
-    return {
-        "values": {key: each.value for key, each in found.items()},
-        "lows": tuple(each.low for each in found.values()),
-        "highs": tuple(each.high for each in found.values()),
-    }
+    quotients = [divided(value, totals[key]) for key, value in values.items()]
+    return quotient_values(quotients, list(values))
 
 
 def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
-    """Why no ratio is made of these two."""
     problems = []
     if of.name == over.name:
         problems.append(f"'{over.name}' stands above and below: their ratio is always 1")
@@ -279,8 +233,5 @@ def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
 
 
 def _windows(series: SeriesSpec) -> str:
-    return (
-        f"'{series.name}' has {', '.join(series.views)}"
-        if series.views
-        else (f"'{series.name}' has none")
-    )
+    windows = ", ".join(series.views) or "none"
+    return f"'{series.name}' has {windows}"

@@ -45,20 +45,16 @@ class TopSeries(WindowedSeries, GroupedSeries):
 
     @property
     def about(self) -> str:
-        """What is released, in a few words."""
         return f"top {self.k} by {self.by_text} {self.over}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The number of ranks."""
         return {"k": self.k}
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, and a method that is not for windows."""
         return [*super().own_problems(), *method_problems(self.declared, self.method)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every grouped series and its windows, and more ranks than there are entries."""
         ranks = rank_problems("k", self.k, self.by, rest.fields)
         return [*super().problems(rest), *ranks]
 
@@ -67,7 +63,8 @@ class TopSeries(WindowedSeries, GroupedSeries):
 
         A histogram takes the smaller typical error; but who is told apart depends on the largest, and an HSS lags.
         """
-        together = replace(setting, confidence=self.each(setting.confidence, setting.width))
+        confidence = self.entry_confidence(setting.confidence, setting.width)
+        together = replace(setting, confidence=confidence)
         if self.declared or self.method != "auto":
             return self._counts(self.method).choose(together)
         tree, hss = (self._counts(method).choose(together) for method in ("tree", "hss"))
@@ -78,18 +75,17 @@ class TopSeries(WindowedSeries, GroupedSeries):
         return replace(narrower, why=why)
 
     def _counts(self, method: str) -> HistogramSeries:
-        """The histogram that ranks are read off."""
+        """Return the histogram that ranks are read off."""
         own = {key: getattr(self, key) for key in TopSeries.model_fields if key != "k"}
         return HistogramSeries.model_construct(
             **{**own, "statistic": "histogram", "method": method}
         )
 
-    def each(self, confidence: float, width: int) -> float:
+    def entry_confidence(self, confidence: float, width: int) -> float:
         """Return the confidence of one value's band: those of all entries hold at once, so those of the ranks do."""
         return all_at_once(confidence, width)
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        """Return what tells the ranks, each with whom it is not told apart from."""
         differences = Bands(Differences(mechanism, place), confidence)
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
@@ -98,13 +94,8 @@ class TopSeries(WindowedSeries, GroupedSeries):
         return tell
 
     def told_bytes(self, names: Sequence[str]) -> int:
-        """Return how many bytes the ranks have at most: each lists the longest names."""
         longest = sorted(map(name_bytes, names), reverse=True)[: 1 + MOST_TIED]
         return self.k * (_RANK_BYTES + sum(longest) + _NAME_BYTES * len(longest))
-
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int] | None:
-        """Return the count of each name; nothing over windows, for the totals of a run are none."""
-        return None if self.declared else dict(zip(keys, totals.tolist(), strict=True))
 
 
 def ranks(names: Sequence[str], counts: IntArray, k: int, apart: int) -> tuple[Rank, ...]:
@@ -119,10 +110,11 @@ def ranks(names: Sequence[str], counts: IntArray, k: int, apart: int) -> tuple[R
     ends = np.searchsorted(sizes, sizes[:k] + apart, side="right").tolist()
     ordered = [names[at] for at in order[: k + 1 + MOST_TIED].tolist()]
     values = (-sizes[:k]).tolist()
-    found = []
+    listed_ranks = []
     for rank, (first, end) in enumerate(zip(firsts, ends, strict=True)):
         listed = min(end, first + 1 + MOST_TIED)
         tied = (*ordered[first : min(rank, first + MOST_TIED)], *ordered[rank + 1 : listed])
         more = end - first - 1 - len(tied)
-        found.append(Rank(name=ordered[rank], value=values[rank], tied=tied, more=more))
-    return tuple(found)
+        name, value = ordered[rank], values[rank]
+        listed_ranks.append(Rank(name=name, value=value, tied=tied, more=more))
+    return tuple(listed_ranks)

@@ -2,7 +2,8 @@
 
 Thresholds, scales and counters are the mechanisms' own, and noise is the exact integer noise; only the way through the
 ticks is another: quiet ones are skipped to the next crossing. On the same noise the releases are the same
-(tests/statistical/test_hss_blocks.py). Horizons are known here. This file knows no streams and no epsilon.
+(compared draw by draw when this was written; test_auto_regret holds predictions against it).
+Horizons are known here. This file knows no streams and no epsilon.
 """
 
 import math

@@ -29,7 +29,6 @@ Begin = Callable[[Sequence[str]], "subprocess.Popen[str]"]
 
 
 def furnish(configuration: Path, state: Path, key: Path) -> None:
-    """Write what is mounted into a container: a pipeline with its data, and a key."""
     for folder in (configuration, state, key.parent):
         folder.mkdir(parents=True, exist_ok=True)
     (configuration / "pipeline.yaml").write_text(PIPELINE.format(state=state))
@@ -56,7 +55,6 @@ def lives(command: Sequence[str], healthcheck: Sequence[str], begin: Begin) -> s
 
 
 def code_of(process: "subprocess.Popen[str]") -> int:
-    """Wait for its end."""
     process.communicate(timeout=LIMIT_S)
     return process.returncode
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
-ROOTS = (
+ROOTS = [
     "/opt/stream-dp",
     "/src",
     "/wheel",
@@ -26,7 +26,7 @@ ROOTS = (
     "/var/lib/stream-dp",
     "/etc/stream-dp",
     "/run/secrets",
-)
+]
 _PATHS = re.compile(rf"(?<![\w./-])(?={'|'.join(map(re.escape, ROOTS))})")
 _KEPT = ("PIP_", "SSL_", "REQUESTS_", "HTTP_", "HTTPS_", "http_", "https_", "no_", "NO_")
 _PASSED = ("LABEL", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "COMMENT")
@@ -34,7 +34,6 @@ ORDINARY = 10001
 
 
 def steps(dockerfile: str) -> list[tuple[str, str]]:
-    """Each instruction and its value."""
     parser = DockerfileParser(fileobj=io.BytesIO(dockerfile.encode()))
     return [(step["instruction"], step["value"]) for step in parser.structure]
 
@@ -66,20 +65,16 @@ class Image:
 
     @property
     def root(self) -> Path:
-        """The folder in place of /."""
         return self.folder / "root"
 
     def place(self, path: str) -> Path:
-        """Where a path of the image lies on this machine."""
         whole = path if path.startswith("/") else f"{self.workdir.rstrip('/')}/{path}"
         return Path(f"{self.root}{os.path.normpath(whole)}")
 
     def here(self, text: str) -> str:
-        """A line with the image's paths in this machine's words."""
         return _PATHS.sub(str(self.root), text)
 
     def take(self, dockerfile: str) -> "Image":
-        """Run all steps."""
         for instruction, value in steps(dockerfile):
             self._step(instruction, value)
         return self
@@ -168,7 +163,6 @@ def ordinary() -> dict[str, Any]:
 
 
 def own(folder: Path) -> None:
-    """Give a folder to the ordinary user."""
     if os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, ORDINARY, ORDINARY, follow_symlinks=False)

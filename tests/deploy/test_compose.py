@@ -12,8 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from deploy.deploy_files import DEPLOY, mutated
-from deploy.lint_tools import ENDS_WITHIN_S, unknown_words
+from deploy.deploy_files import DEPLOY, ENDS_WITHIN_S, mutated, unknown_words
 
 from stream_dp.pipeline.yaml import load
 
@@ -26,13 +25,11 @@ _IMAGE = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+")
 
 
 def against_schema(compose: dict[str, Any]) -> Iterator[str]:
-    """Where it is no compose file."""
     for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(compose):
         yield f"{'.'.join(map(str, error.path))}: {error.message}"
 
 
 def hardening(compose: dict[str, Any]) -> Iterator[str]:
-    """What a service may do that it need not."""
     for name, service in compose["services"].items():
         if service.get("cap_drop") != ["ALL"] or service.get("privileged") or "cap_add" in service:
             yield f"{name}: keeps capabilities"
@@ -44,36 +41,26 @@ def hardening(compose: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: its image is not pinned to a version"
         if any(not str(port).startswith("127.0.0.1:") for port in service.get("ports", [])):
             yield f"{name}: can be reached from other machines"
-        if any(re.search("PASSWORD$|SECRET$|KEY$|TOKEN$", key) for key in variables(service)):
+        if any(
+            re.search("PASSWORD$|SECRET$|KEY$|TOKEN$", key)
+            for key in service.get("environment", {})
+        ):
             yield f"{name}: a secret as a value"
 
 
-def variables(service: dict[str, Any]) -> dict[str, str]:
-    """The environment that a service is given."""
-    found: dict[str, str] = service.get("environment", {})
-    return found
-
-
 def life(compose: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with how services begin, are watched and end."""
     for name, service in compose["services"].items():
         restart = service.get("restart", "no")
         if restart != "unless-stopped" and not re.fullmatch(r"on-failure:\d+", restart):
             yield f"{name}: restart is {restart}"
         if "stream-dp" in service["image"] and not restart.startswith("on-failure"):
             yield f"{name}: is started again whatever it says"
-        if (
-            name not in ONCE
-            and "stream-dp" not in service["image"]
-            and "healthcheck" not in service
-        ):
+        ours = "stream-dp" in service["image"]
+        if name not in ONCE and not ours and "healthcheck" not in service:
             yield f"{name}: nobody asks how it is"
         grace = re.fullmatch(r"(\d+)(s|m)", service.get("stop_grace_period", "10s"))
         assert grace is not None
-        if (
-            "stream-dp" in service["image"]
-            and int(grace[1]) * (60 if grace[2] == "m" else 1) < ENDS_WITHIN_S
-        ):
+        if ours and int(grace[1]) * (60 if grace[2] == "m" else 1) < ENDS_WITHIN_S:
             yield f"{name}: is killed before it has ended"
         for other in service.get("depends_on", {}):
             if other not in compose["services"]:
@@ -85,25 +72,16 @@ def files_there(compose: dict[str, Any]) -> Iterator[str]:
     for name, service in compose["services"].items():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
-            there = (
-                (DEPLOY / source).exists()
-                if source.startswith(".")
-                else source in compose["volumes"]
-            )
-            if not there:
+            if not (
+                (DEPLOY / source).exists() if source[0] == "." else source in compose["volumes"]
+            ):
                 yield f"{name}: no {source}"
-        yield from (
-            f"{name}: no secret {s}"
-            for s in service.get("secrets", [])
-            if s not in compose["secrets"]
-        )
-        yield from (
-            f"{name}: no network {n}" for n in service["networks"] if n not in compose["networks"]
-        )
+        for what in ("secrets", "networks"):
+            named = service.get(what, [])
+            yield from (f"{name}: no {one} in {what}" for one in named if one not in compose[what])
 
 
 def our_commands(compose: dict[str, Any]) -> Iterator[str]:
-    """What our own services are told that they do not know."""
     for name, service in compose["services"].items():
         if not service["image"].startswith("stream-dp:"):
             continue
@@ -158,9 +136,7 @@ def test_it_is_well(check: Callable[[dict[str, Any]], Iterator[str]]) -> None:
     ("check", "old", "new"),
     [
         (against_schema, "mem_limit: 1g", "memory_limit: 1g"),
-        (against_schema, "retries: 6", "retries: [6]"),
         (hardening, "cap_drop: [ALL]", "cap_drop: []"),
-        (hardening, "no-new-privileges:true", "no-new-privileges:false"),
         (hardening, "  read_only: true\n  tmpfs: [/tmp]\n  secrets", "  tmpfs: [/tmp]\n  secrets"),
         (hardening, "prom/prometheus:v3.5.0", "prom/prometheus:latest"),
         (hardening, "127.0.0.1:3000:3000", "3000:3000"),
@@ -170,24 +146,13 @@ def test_it_is_well(check: Callable[[dict[str, Any]], Iterator[str]]) -> None:
         (life, "    topic: {condition", "    topics: {condition"),
         (files_there, "./orders.yaml:/etc", "./order.yaml:/etc"),
         (files_there, "secrets: [stream-dp.key, ", "secrets: [stream-dp, "),
-        (
-            files_there,
-            "networks: [brokers, watched, operated",
-            "networks: [brokers, front, operated",
-        ),
+        (files_there, "networks: [brokers, watched, ope", "networks: [brokers, front, ope"),
         (figures, "secrets/figures.token]", "secrets/other.token]"),
         (figures, "operated: {internal: true}", "operated: {}"),
-        (
-            figures,
-            "    networks: [operated, outside]",
-            "    networks: [operated, watched, outside]",
-        ),
-        (figures, "    networks: [watched, outside]", "    networks: [watched, operated, outside]"),
-        (figures, "    secrets: [scraper.token]\n", ""),
+        (figures, "networks: [operated, outside]", "networks: [operated, watched, outside]"),
         (our_commands, "--allow-host, engine", "--allow-hosts, engine"),
         (our_commands, "--standby, ", ""),
         (our_commands, "--log-format, json", "--log-format, text"),
-        (our_commands, "command: [topic, ", "command: [topics, "),
     ],
 )
 def test_a_broken_file_is_noticed(

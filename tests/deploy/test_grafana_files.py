@@ -25,20 +25,17 @@ _SELECTOR = re.compile(r"(stream_dp_\w+)(?:\{([^}]*)\})?")
 
 
 def targets(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every query of every panel."""
     for panel in board["panels"]:
         yield from panel["targets"]
 
 
 def asked(board: dict[str, Any]) -> Iterator[str]:
-    """Every query of Prometheus, those of variables too."""
     yield from (target["expr"] for target in targets(board) if "expr" in target)
     variables = [one for one in board["templating"]["list"] if one["type"] == "query"]
     yield from (one["query"]["query"] for one in variables)
 
 
 def metrics(board: dict[str, Any]) -> Iterator[str]:
-    """Metrics and labels that are not told."""
     for query in asked(board):
         for name, selector in _SELECTOR.findall(query):
             known = ("pipeline", *TOLD[name].labels) if name in TOLD else ()
@@ -52,18 +49,15 @@ def metrics(board: dict[str, Any]) -> Iterator[str]:
 
 
 def resolve(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that is referred to."""
     while "$ref" in schema:
         schema = API["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     return schema
 
 
 def choices(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a value may be."""
     found = resolve(schema)
-    return (
-        [each for one in found["anyOf"] for each in choices(one)] if "anyOf" in found else [found]
-    )
+    every = [each for one in found.get("anyOf", ()) for each in choices(one)]
+    return every or [found]
 
 
 def has(schema: dict[str, Any], path: list[str]) -> bool:
@@ -78,7 +72,6 @@ def has(schema: dict[str, Any], path: list[str]) -> bool:
 
 
 def addresses(board: dict[str, Any]) -> Iterator[str]:
-    """Requests to the API that it does not know, and columns that its answers do not have."""
     for target in targets(board):
         if "url" not in target:
             continue
@@ -98,7 +91,6 @@ def addresses(board: dict[str, Any]) -> Iterator[str]:
 
 
 def sources(board: dict[str, Any]) -> Iterator[str]:
-    """Data sources that are not provisioned."""
     known = {(source["uid"], source["type"]) for source in SOURCES["datasources"]}
     named = [panel["datasource"] for panel in board["panels"]]
     named += [target["datasource"] for target in targets(board)]
@@ -107,18 +99,14 @@ def sources(board: dict[str, Any]) -> Iterator[str]:
 
 
 def layout(board: dict[str, Any]) -> Iterator[str]:
-    """Panels of one id, over each other, or beyond the edge."""
     ids = [panel["id"] for panel in board["panels"]]
     if len(set(ids)) != len(ids):
         yield "two panels have one id"
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         at = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
+        across, down = range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])
+        cells = {(x, y) for x in across for y in down}
         if cells & taken or at["x"] + at["w"] > 24:
             yield f"{panel['title']}: no room"
         taken |= cells
@@ -137,25 +125,13 @@ def test_it_is_well(name: str, check: Callable[[dict[str, Any]], Iterator[str]])
     ("name", "check", "old", "new"),
     [
         ("released.json", metrics, "stream_dp_catching_up{", "stream_dp_behind{"),
-        (
-            "released.json",
-            metrics,
-            "stream_dp_budget_epsilon{pipeline=",
-            "stream_dp_budget_epsilon{name=",
-        ),
-        (
-            "released.json",
-            metrics,
-            "stream_dp_pipeline_info, pipeline",
-            "stream_dp_pipeline_info, name",
-        ),
+        ("released.json", metrics, "budget_epsilon{pipeline=", "budget_epsilon{name="),
+        ("released.json", metrics, "pipeline_info, pipeline", "pipeline_info, name"),
         ("released.json", sources, '"stream-dp-prometheus"', '"prometheus"'),
         ("released.json", layout, '"id": 2,', '"id": 1,'),
-        ("released.json", layout, '"x": 5,', '"x": 4,'),
         ("from_api.json", addresses, "/api/series/${series}", "/api/serie/${series}"),
         ("from_api.json", addresses, '"latest.band"', '"latest.bend"'),
         ("from_api.json", addresses, '"root_selector": "queries"', '"root_selector": "series"'),
-        ("from_api.json", sources, '"uid": "stream-dp-api"\n', '"uid": "infinity"\n'),
     ],
 )
 def test_a_broken_dashboard_is_noticed(
@@ -169,9 +145,8 @@ def test_a_broken_dashboard_is_noticed(
 def test_what_is_provisioned_is_what_compose_mounts() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     mounted = dict(volume.split(":")[:2] for volume in compose["services"]["grafana"]["volumes"])
-    assert [one["options"]["path"] for one in PROVIDERS["providers"]] == [
-        mounted["./grafana/dashboards"]
-    ]
+    provided = [one["options"]["path"] for one in PROVIDERS["providers"]]
+    assert provided == [mounted["./grafana/dashboards"]]
     for source in SOURCES["datasources"]:
         host, port = source["url"].removeprefix("http://").split(":")
         assert host in compose["services"]

@@ -24,11 +24,8 @@ def usable_python() -> Path:
     """A Python that an ordinary user can run and make environments with."""
     for candidate in (sys.executable, "python3", "python3.11", "/usr/bin/python3"):
         found = shutil.which(candidate)
-        tried = [
-            found or "",
-            "-c",
-            "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))",
-        ]
+        code = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"
+        tried = [found or "", "-c", code]
         if found is None or (candidate == sys.executable and sys.prefix != sys.base_prefix):
             continue
         try:
@@ -41,7 +38,6 @@ def usable_python() -> Path:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that an ordinary user may reach."""
     path = Path(tempfile.mkdtemp(prefix="stream-dp-image-"))
     path.chmod(0o755)
     own(path)
@@ -53,7 +49,6 @@ def folder() -> Iterator[Path]:
 
 
 def checkout(folder: Path) -> Path:
-    """What a build is sent of this checkout."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
     wanted = sent((ROOT / ".dockerignore").read_text())
     context = folder / "context"

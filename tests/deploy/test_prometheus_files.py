@@ -21,7 +21,6 @@ CASES = (Path(__file__).parent / "alerts_test.yaml").read_text()
 
 
 def promtool(folder: Path, *arguments: str) -> str:
-    """What promtool finds; empty where it is content."""
     if shutil.which("promtool") is None:
         missing("prometheus", "no promtool")
     command = ["promtool", *arguments]
@@ -30,14 +29,12 @@ def promtool(folder: Path, *arguments: str) -> str:
 
 
 def checked(folder: Path, configuration: str = CONFIGURATION, rules: str = RULES) -> str:
-    """What promtool says of the configuration and its rules."""
     (folder / "prometheus.yaml").write_text(configuration)
     (folder / "alerts.yaml").write_text(rules)
     return promtool(folder, "check", "config", "prometheus.yaml")
 
 
 def tried(folder: Path, rules: str = RULES) -> str:
-    """What promtool says of the cases."""
     (folder / "alerts.yaml").write_text(rules)
     (folder / "cases.yaml").write_text(CASES)
     return promtool(folder, "test", "rules", "cases.yaml")
@@ -55,7 +52,6 @@ def expressions(rules: str) -> str:
 
 
 def untried(rules: str) -> Iterator[str]:
-    """Alerts without a case."""
     for group in yaml.safe_load(rules)["groups"]:
         yield from (rule["alert"] for rule in group["rules"] if rule["alert"] not in CASES)
 
@@ -85,11 +81,9 @@ def test_each_alert_rings_where_it_must_and_nowhere_else(tmp_path: Path) -> None
     ("old", "new"),
     [
         ('sum by (job) (up{job="stream_dp"}) == 0', 'up{job="stream_dp"} == 0'),
-        (' or absent(up{job="stream_dp"})', ""),
         ("> 60", "> 6000"),
         ("> 0.9", "> 0.99"),
         ('and ignoring(kind) changes(stream_dp_budget_filter{kind="spent"}[1d]) > 0', ""),
-        ("(stream_dp_catching_up) == 1", "(stream_dp_catching_up) == 0"),
         ("not_private == 1", "not_private == 0"),
     ],
 )
@@ -99,6 +93,5 @@ def test_a_broken_rule_is_noticed(old: str, new: str, tmp_path: Path) -> None:
 
 def test_the_rules_name_what_is_told() -> None:
     assert unknown(RULES) == set()
-    assert unknown(mutated(RULES, "stream_dp_catching_up)", "stream_dp_behind)")) == {
-        "stream_dp_behind"
-    }
+    other = mutated(RULES, "stream_dp_catching_up)", "stream_dp_behind)")
+    assert unknown(other) == {"stream_dp_behind"}

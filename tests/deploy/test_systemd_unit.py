@@ -12,12 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer.main
-from deploy.deploy_files import DEPLOY, mutated
+from deploy.deploy_files import DEPLOY, ENDS_WITHIN_S, mutated, unknown_words
 
 from stream_dp import errors
-from stream_dp.cli.commands.run import run
-from stream_dp.operate.run.running import GIVING_BACK_S, INTERRUPTED, STOPPING_S
+from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.testing.kafka import missing
 
 NAME = "stream-dp@.service"
@@ -39,24 +37,11 @@ def said_by_systemd(unit: str, folder: Path) -> str:
 
 def test_systemd_knows_it_all(tmp_path: Path) -> None:
     assert said_by_systemd(UNIT, tmp_path) == ""
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("RestartPreventExitStatus=", "RestartPreventExitStatuses="),
-        ("Restart=on-failure", "Restart=on-exit-5"),
-        ("ProtectSystem=strict", "ProtectSystem=very"),
-        ("TimeoutStopSec=20", "TimeoutStopSec=soon"),
-        ("SystemCallFilter=@system-service", "SystemCallFilter=@system-services"),
-    ],
-)
-def test_systemd_notices_what_it_does_not_know(old: str, new: str, tmp_path: Path) -> None:
-    assert said_by_systemd(mutated(UNIT, old, new), tmp_path) != ""
+    broken = mutated(UNIT, "RestartPreventExitStatus=", "RestartPreventExitStatuses=")
+    assert said_by_systemd(broken, tmp_path) != ""
 
 
 def values(unit: str, key: str) -> list[str]:
-    """What a directive is set to, one for each line."""
     return re.findall(rf"^{key}=(.*)$", unit, re.MULTILINE)
 
 
@@ -71,7 +56,6 @@ def codes() -> set[int]:
 
 
 def restarts(unit: str) -> str:
-    """What is wrong with when it is started again."""
     kept = {int(code) for code in " ".join(values(unit, "RestartPreventExitStatus")).split()}
     if values(unit, "Restart") != ["on-failure"]:
         return "it is not tried again after a failure, or also after a success"
@@ -81,28 +65,22 @@ def restarts(unit: str) -> str:
 
 
 def ends(unit: str) -> str:
-    """What is wrong with how it is ended."""
     (seconds,) = values(unit, "TimeoutStopSec")
-    if float(seconds) < STOPPING_S + GIVING_BACK_S + 5:
+    if float(seconds) < ENDS_WITHIN_S:
         return "it is killed before it has ended"
     return "" if values(unit, "KillSignal") == ["SIGTERM"] else "no signal that ends it"
 
 
 def environment(unit: str) -> list[str]:
-    """Its variables, as NAME=VALUE."""
     return [word for line in values(unit, "Environment") for word in shlex.split(line)]
 
 
 def starts(unit: str) -> str:
-    """What is wrong with the command line: each option is one that `run` has."""
     (line,) = values(unit, "ExecStart")
     (options,) = (one.split("=", 1)[1] for one in environment(unit) if "OPTIONS" in one)
     words = shlex.split(line.replace("$STREAM_DP_OPTIONS", options))
-    app = typer.Typer()
-    app.command()(run)
-    known = {name for each in typer.main.get_command(app).params for name in each.opts}
-    unknown = [word for word in words if word.startswith("--") and word not in known]
-    if words[0].split("/")[-1:] + words[1:2] != ["stream-dp", "run"] or unknown:
+    unknown = unknown_words(words[1:])
+    if not words[0].endswith("/stream-dp") or words[1] != "run" or unknown:
         return f"run has no {unknown}"
     if "json" not in words:
         return "it logs for people"
@@ -126,13 +104,10 @@ def test_it_does_what_the_engine_needs(check: Callable[[str], str]) -> None:
     [
         (restarts, "=1 2 3 4 130", "=1 2 3 130"),
         (restarts, "=1 2 3 4 130", "=1 2 3 4 5 130"),
-        (restarts, "=1 2 3 4 130", "=1 2 3 4 6 130"),
-        (restarts, "Restart=on-failure", "Restart=always"),
         (restarts, "StartLimitIntervalSec=0", "StartLimitIntervalSec=60"),
         (ends, "TimeoutStopSec=20", "TimeoutStopSec=5"),
         (ends, "KillSignal=SIGTERM", "KillSignal=SIGQUIT"),
         (starts, "--standby ", ""),
-        (starts, "--log-format json", "--log-format text"),
         (starts, "--standby --serve", "--standby --serve --hosts 0.0.0.0"),
         (keys, "KEY_FILE=/etc/stream-dp/%i.key", "KEY=0123456789abcdef"),
     ],

@@ -229,7 +229,7 @@ PUBLISH_FIRST = """
 from stream_dp.engine.gate import Gate
 async def commit(self, commit, sealed):
     await self.publish(commit.releases)
-    await self._ports.journal.append(commit, sealed)
+    await self.ports.journal.append(commit, sealed)
 Gate.commit = commit
 """
 # Twenty positions, not one: the hours of a night are empty, and skipping an empty hour loses nothing.

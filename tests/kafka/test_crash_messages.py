@@ -23,7 +23,7 @@ from stream_dp.engine.gate import Gate
 
 async def commit(self, commit, sealed):
     await self.tell(commit.answers)
-    await self._ports.journal.append(commit, sealed)
+    await self.ports.journal.append(commit, sealed)
     self.durable += 1
     await self.publish(commit.releases)
 

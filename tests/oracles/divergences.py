@@ -83,16 +83,6 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return NORMAL.cdf(up) - math.exp(epsilon) * NORMAL.cdf(down)
 
 
-def product_law(laws: Sequence[Law]) -> dict[tuple[Any, ...], Fraction]:
-    """Independent answers together."""
-    return {
-        outcome: math.prod(
-            (law[o] for law, o in zip(laws, outcome, strict=True)), start=Fraction(1)
-        )
-        for outcome in itertools.product(*laws)
-    }
-
-
 def random_line(rng: random.Random, points: int, outcomes: int) -> list[dict[int, Fraction]]:
     """Laws of a random finite mechanism on data sets 0, 1, ..., points - 1, every probability positive."""
     line = []

@@ -6,11 +6,11 @@ says no, nothing is answered any more (the view is truncated). This file knows n
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from stream_dp.verify.exact.finite import FiniteComposition, FiniteMachine, Law, Make, Send
+from stream_dp.verify.exact.finite import FiniteMachine, Law
 
 ONE = Fraction(1)
 Counts = tuple[int, ...]
@@ -59,33 +59,6 @@ class SecretBit:
         """A mechanism of any kind."""
         for kind in range(self.kinds):
             yield ((kind, 0), (kind, 1)), self
-
-
-@dataclass(frozen=True)
-class FilteredComposition:
-    """Interactive mechanisms, created and asked in any order, behind the rule: [HSTV] Algorithm 6, truncated."""
-
-    kinds: tuple[FiniteMachine[Any, Any], ...]
-    rule: Rule
-    inner: FiniteComposition = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Compose them."""
-        object.__setattr__(self, "inner", FiniteComposition(self.kinds))
-
-    def initial(self) -> Mapping[Any, Fraction]:
-        """None created."""
-        return self.inner.initial()
-
-    def step(self, state: Any, query: Make | Send) -> Law[Any]:
-        """A creation within the rule, or a message to one that runs; after one beyond the rule nothing."""
-        if state is None:
-            return {(None, None): ONE}
-        if isinstance(query, Make):
-            made = [kind for kind, _ in state] + [query.kind]
-            if not self.rule(tuple(made.count(kind) for kind in range(len(self.kinds)))):
-                return {(None, None): ONE}
-        return self.inner.step(state, query)
 
 
 def least_epsilon(odds: Fraction) -> Fraction:

@@ -88,11 +88,6 @@ class Rounded:
 EDGE = 3  # noise of this size or more gives a clamped answer in any case
 
 
-def rounded_odds(scale: Fraction, base: Fraction) -> Fraction:
-    """e^eps of one answer of `Rounded`, where noise of scale s decays by base^(1/s)."""
-    return 1 / base ** (1 / scale).numerator
-
-
 @dataclass
 class _Every:
     """Noise that plays out one script; the tails beyond `EDGE` are lumped, which the clamp cannot tell apart."""

@@ -80,11 +80,7 @@ def _given_tau(margin: tuple[int, ...], tops: tuple[bool, ...], b: Fraction, tau
 
 
 def transcript_probabilities(
-    queries: Sequence[int],
-    thresholds: Sequence[int] | int,
-    noise: Decays,
-    *,
-    strict: bool = True,
+    queries: Sequence[int], thresholds: Sequence[int] | int, noise: Decays, *, strict: bool = True
 ) -> tuple[Fraction, ...]:
     """P[first top at tick t] for t = 1..T, then P[no top]; they sum to exactly 1."""
     m = margins(queries, thresholds, strict=strict)

@@ -59,13 +59,6 @@ def added(horizon: int, values: Sequence[int], width: int = 1) -> Iterable[Pair]
             yield base, _plus(base, tick, column)
 
 
-def replaced(horizon: int, values: Sequence[int]) -> Iterable[Pair]:
-    """All pairs of two-column streams where one event lies in one column or in the other."""
-    for base in _bases(horizon, values, 2):
-        for tick in range(horizon):
-            yield _plus(base, tick, 0), _plus(base, tick, 1)
-
-
 def _bases(horizon: int, values: Sequence[int], width: int) -> Iterable[Rows]:
     return itertools.product(list(itertools.product(values, repeat=width)), repeat=horizon)
 

@@ -79,7 +79,6 @@ class Errors:
 
 
 def noise_of(name: str, run: int) -> NoiseStream:
-    """The noise of one run."""
     return NoiseStream(hashlib.sha256(f"{name} {run}".encode()).digest(), 0)
 
 

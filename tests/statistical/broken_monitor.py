@@ -9,8 +9,6 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.mechanisms.watches.monitor_state import (
-    ARMED,
-    TICK,
     ArmQuery,
     DisarmQuery,
     MonitorState,
@@ -39,25 +37,10 @@ class AsksWithoutNoise(Monitor):
         return super()._asked(state, query, FirstSilent(noise))
 
 
-class AsksTheTickAgain(Monitor):
-    """Each question about a tick draws noise of its own: the same event is told of again and again."""
-
-    def _compared(self, state: MonitorState, noise: Noise) -> tuple[MonitorState, IntArray]:
-        after, answer = super()._compared(state, noise)
-        return replace(after, lift=state.count), answer  # unused where only ticks are watched
-
-    def _asked(
-        self, state: MonitorState, query: ThresholdQuery, noise: Noise
-    ) -> tuple[MonitorState, IntArray]:
-        heard = state.lift + noise.laplace(self.tick_scale, self.width)
-        return super()._asked(replace(state, heard=heard), query, noise)
-
-
 class CheapTicks(Monitor):
     """Single ticks by a sparse vector at the scale of a constant shift, which there is not: max(e1, e2) claimed."""
 
     def init(self, noise: Noise) -> MonitorState:
-        """A noisy threshold for every place."""
         return replace(super().init(noise), lift=noise.geometric(self.scale, self.width))
 
     def _compared(self, state: MonitorState, noise: Noise) -> tuple[MonitorState, IntArray]:
@@ -79,21 +62,11 @@ class TellsTheComparison(Monitor):
         return after, np.concatenate([answer[: self.width], answer[: self.width] * told])
 
 
-class TellsTooMuch(Monitor):
-    """The count is told with the noise of the whole, as if the comparison cost nothing."""
-
-    @cached_property
-    def value_scale(self) -> Fraction:
-        """Too little."""
-        return self.tick_scale
-
-
 class CheapWindows(Monitor):
     """Both noises of a watch over a window have the whole share, as if an event shifted all that it is asked."""
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """Too little."""
         return self.scale
 
 
@@ -112,7 +85,6 @@ class TellsWindowsTooWell(Monitor):
 
     @cached_property
     def window_value_scale(self) -> Fraction:
-        """Too little."""
         return self.tick_scale
 
 
@@ -121,7 +93,6 @@ class ForgetsTouch(Monitor):
 
     @cached_property
     def l0(self) -> int:
-        """Too few."""
         return 1
 
 
@@ -141,7 +112,6 @@ class CountsWhereNothingRuns(KeepsCounting):
     def step(
         self, state: MonitorState, message: Message, noise: Noise
     ) -> tuple[MonitorState, IntArray | None]:
-        """Adds rows everywhere."""
         if isinstance(message, Query):
             return super().step(state, message, noise)
         return replace(state, count=state.count + message.row), None
@@ -154,30 +124,15 @@ class ArmsWithoutNoise(Monitor):
         return super()._armed(state, query, Silent())
 
 
-class CarriesOvershoot(Monitor):
-    """What lay above the threshold starts the next instance."""
-
-    def _after(
-        self, state: MonitorState, fired: IntArray, noise: Noise
-    ) -> tuple[MonitorState, IntArray]:
-        after, answer = super()._after(state, fired, noise)
-        since = state.mode & (ARMED | TICK) == ARMED
-        return replace(
-            after, count=np.where(since, state.count - fired * state.threshold, 0)
-        ), answer
-
-
 class Silent:
     """No noise."""
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Zeros."""
         return np.zeros(size, dtype=np.int64)
 
     laplace = geometric
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Zeros."""
         return np.zeros(size, dtype=np.int64)
 
 
@@ -189,7 +144,6 @@ class FirstSilent(Silent):
     calls: int = 0
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Zeros first."""
         self.calls += 1
         return self.noise.geometric(scale, size) if self.calls > 1 else np.zeros(size, np.int64)
 
@@ -202,15 +156,12 @@ class Kept:
     values: list[IntArray] = field(default_factory=list)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """As given."""
         return self._kept(self.noise.geometric(scale, size))
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """As given."""
         return self._kept(self.noise.laplace(scale, size))
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Not used."""
         raise NotImplementedError
 
     def _kept(self, values: IntArray) -> IntArray:

@@ -23,17 +23,14 @@ class OneNode(TreeNoise):
     """A tree of one update, of which nothing but the one node in use is drawn."""
 
     def init(self, noise: Noise) -> TreeState:
-        """Not drawn yet."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return TreeState(0, (zeros,), (), zeros, zeros)
 
     def advance(self, state: TreeState, noise: Noise) -> TreeState:
-        """Draw the node."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return TreeState(1, (noise.laplace(self.scale, self.width),), (), zeros, zeros)
 
     def fine(self, state: TreeState) -> IntArray:
-        """The node."""
         node: IntArray = state.windows[0] << FRACTION_BITS
         return node
 
@@ -44,7 +41,6 @@ class FreshNodes(SeparateCounters):
     schedule = HandOverSchedule(1, 1)
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
-        """One node."""
         return OneNode(TreeShape(2, 1), 1 / self.unit_epsilon, width)
 
 
@@ -53,7 +49,6 @@ class Small(PerBinHSS):
 
     @cached_property
     def counters(self) -> SeparateCounters:
-        """The smallest ones."""
         return FreshNodes(self.width, self.counter_epsilon, self.neighbors, self.ones)
 
     def gamma(self, query: int, intervals: int) -> int:
@@ -66,5 +61,4 @@ class L0FreeCounters(FreshNodes):
 
     @property
     def unit_epsilon(self) -> Fraction:
-        """Too much."""
         return self.epsilon

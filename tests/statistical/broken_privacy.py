@@ -2,58 +2,19 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.mechanisms.hss.hss import HSS, HSSState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape
+from stream_dp.mechanisms.linear.counter import HandOverCounter
 
 
-class HeightForgotten(Counter):
-    """Node scale 1 / epsilon, as if an event lay in one node."""
-
-    @cached_property
-    def tree(self) -> TreeNoise:
-        """The tree with too little noise."""
-        return TreeNoise(TreeShape.best(self.horizon), 1 / self.unit_epsilon, self.width)
-
-
-class WidthForgotten(Counter):
+class WidthForgottenHandOver(HandOverCounter):
     """Every column at the full epsilon, also under replace (L0 forgotten)."""
 
     @property
     def unit_epsilon(self) -> Fraction:
-        """Too much."""
         return self.epsilon
-
-
-class WidthForgottenHybrid(HybridCounter):
-    """The same for the hybrid counter."""
-
-    @property
-    def unit_epsilon(self) -> Fraction:
-        """Too much."""
-        return self.epsilon
-
-
-class WidthForgottenHandOver(HandOverCounter):
-    """The same for the hand-over counter."""
-
-    @property
-    def unit_epsilon(self) -> Fraction:
-        """Too much."""
-        return self.epsilon
-
-
-class TotalsFree(HybridCounter):
-    """Epochs get the whole epsilon, and so do the totals."""
-
-    def inner(self, epoch: int) -> TreeNoise:
-        """Too little noise inside the epochs."""
-        tree = super().inner(epoch)
-        return replace(tree, scale=Fraction(tree.shape.height) / self.unit_epsilon)
 
 
 class CheapQueryNoise(SparseVector):
@@ -61,7 +22,6 @@ class CheapQueryNoise(SparseVector):
 
     @property
     def query_scale(self) -> Fraction:
-        """Right under add_remove only."""
         return 1 / self.query_epsilon
 
 
@@ -71,7 +31,6 @@ class GoesOn(SparseVector):
     def step(
         self, state: SparseVectorState, message: Message, noise: Noise
     ) -> tuple[SparseVectorState, IntArray | None]:
-        """Never halts."""
         after, answer = super().step(state, message, noise)
         return replace(after, halted=False), answer
 
@@ -93,7 +52,6 @@ class CheapHSS(HSS):
     """Its instances have s = 1 under replace."""
 
     def instance(self, released: IntArray | None = None) -> SparseVector:
-        """The twin of the right instance."""
         right = super().instance(released)
         return CheapQueryNoise(
             right.width, right.threshold_epsilon, right.query_epsilon, right.neighbors, right.offset
@@ -105,7 +63,6 @@ class L0FreeHSS(HSS):
 
     @property
     def counter(self) -> HandOverCounter:
-        """The twin of the right counter."""
         return WidthForgottenHandOver(self.width, self.counter_epsilon, self.neighbors)
 
 

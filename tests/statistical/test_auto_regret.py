@@ -22,7 +22,7 @@ from benchmarks.hss_blocks import (
     joint_run,
     path_errors,
 )
-from benchmarks.hss_streams import bursty, even, lists, nearly_empty, skewed, whole_rows
+from benchmarks.hss_streams import bursty, even, lists, nearly_empty, skewed
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.neighbors import Neighbors
@@ -46,13 +46,11 @@ WIDTH, TICKS, RUNS = 20, 1 << 11, 8
 STREAMS = {
     "even": (even, 4_000, "even"),
     "zipf": (skewed, 4_000, "zipf"),
-    "many": (skewed, 100_000, "zipf"),
     "nearly empty": (nearly_empty, 50, "zipf"),
     "bursty": (bursty, 8_000, "bursts"),
     "lists of 5": (lists, 2_000, "even"),
-    "whole rows": (whole_rows, 500, "even"),
 }
-ONES = {"lists of 5": 5, "whole rows": WIDTH}  # of the others one
+ONES = {"lists of 5": 5}  # of the others one
 MILLIONTH = Fraction(1, 10**6)
 
 

@@ -1,4 +1,6 @@
-"""Bands cover at their stated rate and are not wider than they must be, for every type of series.
+"""Bands cover at their stated rate and are not wider than they must be: of what decides, and of two kinds of counts.
+
+Bands of other linear mechanisms are quantiles of the exact law of their noise (`unit/mechanisms/test_noise_law.py`).
 
 Each series runs 200 times (the trials). Its coverage fails the test if the mean of the run-wise fractions lies
 below 0.95 by more than a Hoeffding-Bentkus style binomial margin: the fractions lie in [0, 1] and have mean at
@@ -20,7 +22,7 @@ from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, error
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
@@ -62,19 +64,13 @@ def by_gaussian(
 
 
 def series(runs: int) -> dict[str, Series]:
-    """All types of series."""
     narrow, wide = Shape(20, 300, 6_000, runs), Shape(106, 300, 12_000, runs)
     alarms, half = Shape(17, 300, 3_000, runs), Fraction(1, 2)
     lists, fives = Shape(20, 200, 6_000, runs, ones=3), Shape(10, 100, 3_000, runs, ones=5)
     pair = Shape(2, 60, 2_000, runs)
     return {
         "counter": Series(lambda: Counter(20, half, ADD, 300), narrow, 1.3),
-        "counter replace": Series(lambda: Counter(20, half, REPLACE, 1_000), narrow, 1.3),
-        "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
-        "hand-over counter": Series(lambda: HandOverCounter(20, half, ADD), narrow, 1.3),
         "sum": Series(lambda: SumCounter(20, half, ADD, 300, -2, 5), narrow, 1.3),
-        "endless sum": Series(lambda: SumCounter(20, half, REPLACE, None, 0, 3), narrow, 1.3),
-        "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
         "hss histogram": hss(None, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
         "hss maximum": hss(MAXIMUM, ADD, wide, half),
@@ -83,25 +79,15 @@ def series(runs: int) -> dict[str, Series]:
         "gaussian hss histogram": replace(by_gaussian(None, ADD, pair), widest=4.0),
         "gaussian hss lists": by_gaussian(None, ADD, fives, 2),
         "gaussian hss maximum": by_gaussian(MAXIMUM, REPLACE, Shape(10, 120, 6_000, runs)),
-        "rank 2": replace(hss(Largest(2), ADD, narrow, Fraction(1)), widest=3.5),
         "paper hss": Series(lambda: PaperHSS(20, MAXIMUM, Fraction(10), 300), narrow, 4.0),
         "gaussian": Series(lambda: GaussianCounter(106, RHO, ADD, 300), wide, 1.3),
-        "gaussian endless": Series(lambda: GaussianCounter(20, RHO, REPLACE, None), narrow, 1.3),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
     }
 
 
 SERIES = series(RUNS)
 WIDE = ("hss histogram replace", "gaussian hss histogram")
-COUNTERS = [
-    "sum",
-    "endless sum",
-    "counter",
-    "counter replace",
-    "hybrid counter",
-    "hand-over counter",
-    "histogram tree",
-]
+COUNTERS = ["sum", "counter"]
 
 
 @lru_cache(maxsize=32)
@@ -145,11 +131,10 @@ def test_a_band_for_half_the_scale_does_not_cover(name: str) -> None:
     assert not covers(taken(name, SERIES[name], narrow))
 
 
-@pytest.mark.parametrize("name", ["gaussian", "gaussian endless"])
-def test_a_band_for_half_the_deviation_does_not_cover(name: str) -> None:
-    mechanism = SERIES[name].make()
+def test_a_band_for_half_the_deviation_does_not_cover() -> None:
+    mechanism = SERIES["gaussian"].make()
     narrow = replace(mechanism, rho=4 * mechanism.rho)
-    assert not covers(taken(name, SERIES[name], narrow))
+    assert not covers(taken("gaussian", SERIES["gaussian"], narrow))
 
 
 @pytest.mark.parametrize("name", [n for n in SERIES if "hss" in n or "alerts" in n])
@@ -166,13 +151,3 @@ def test_the_band_of_a_number_of_columns_covers() -> None:
     assert covers(found), f"covered {found.coverage:.3f}"
     assert not covers(Errors(found.errors, 0 * found.bands, found.runs))
     assert found.bands.mean() < 20
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("name", SERIES)
-def test_bands_cover_and_are_tight_in_many_runs(name: str) -> None:
-    one = series(2_000)[name]
-    found = taken(f"{name} slow", one)
-    assert covers(found), f"{name}: covered {found.coverage:.3f}"
-    assert found.ratio <= one.widest

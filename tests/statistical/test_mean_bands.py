@@ -1,6 +1,6 @@
 """Intervals of means cover at their stated rate, and are not much wider than they must be.
 
-As in test_ratio_bands: 200 runs of each, each test errs with probability below 1e-4; told by the statistic itself.
+As in test_band_coverage: 200 runs of each, each test errs with probability below 1e-4; told by the statistic itself.
 Twins: ends that forget the counts, and a quarter's confidence.
 """
 
@@ -84,24 +84,22 @@ def errors(
     """Whether each true mean lies in its interval, as errors of 0 or 1; half the mean width over the quantile."""
     (chosen, found), place = answers(name, folder), (1 if CASES[name].windows else None)
     tell = chosen.spec.teller(chosen.mechanism, place, confidence)
-    out, run_of, off, half = [], [], [], []
+    missed, run_of, off, half = [], [], [], []
     for run, tick, answer, right in found:
         shown = answer.copy()
         if not counted:
             shown[:KEYS] = np.rint(shown[:KEYS] / np.maximum(shown[KEYS:], 1) * 10**9)
             shown[KEYS:] = 10**9
         told = tell([str(key) for key in range(KEYS)], shown, tick, None)
-        for value, low, high, true in zip(
-            told["values"].values(), told["lows"], told["highs"], right, strict=True
-        ):
-            out.append(not float(low) <= true <= float(high))
+        ends = zip(map(float, told["lows"]), map(float, told["highs"]), strict=True)
+        for value, both, true in zip(told["values"].values(), ends, right, strict=True):
+            missed.append(not both[0] <= true <= both[1])
             run_of.append(run)
             if value is not None:
                 off.append(abs(float(value) - true))
-                half.append(float(high - low) / 2)
-    covered = Errors(
-        np.array(out, dtype=np.int64), np.zeros(len(out), dtype=np.int64), np.array(run_of)
-    )
+                half.append((both[1] - both[0]) / 2)
+    errors = np.array(missed, dtype=np.int64)
+    covered = Errors(errors, np.zeros_like(errors), np.array(run_of))
     return covered, float(np.mean(half) / np.quantile(off, CONFIDENCE))
 
 

@@ -32,7 +32,6 @@ ZIPF = Shape(20, TICKS, 5_000, RUNS)
 
 
 def chosen(width: int, relation: Neighbors, counter: CounterKind = "tree", epsilon: int = 1) -> Any:
-    """What a pipeline would choose."""
     setting = Setting(width, relation, TICKS, CONFIDENCE, Fraction(1, 10**6))
     return hss_for(Demand(setting, MAXIMUM, Fraction(epsilon, 2), 5_000, counter=counter))
 

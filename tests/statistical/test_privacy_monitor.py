@@ -35,12 +35,10 @@ TICK = Query()
 
 
 def row(*counts: int) -> tuple[str, tuple[int, ...]]:
-    """The oracle's row."""
     return "row", counts
 
 
 def either_way(a: Any, b: Any) -> tuple[tuple[Any, Any], ...]:
-    """The pair, both ways round."""
     return (a, b), (b, a)
 
 
@@ -52,11 +50,10 @@ ONE_EVENT = either_way(row(0), row(1))
 
 
 def price(machine: Watches, queries: Sequence[Any], different: Any, rounds: int) -> Any:
-    """e^eps, exactly."""
     return worst_ratio(machine, DifferAtMost(tuple(queries), different), rounds)
 
 
-@pytest.mark.parametrize("rounds", [2, 4, 5])
+@pytest.mark.parametrize("rounds", [2, 5])
 @pytest.mark.parametrize("once", [False, True])
 def test_a_watch_costs_the_larger_share_whatever_is_asked_and_changed(
     rounds: int, once: bool
@@ -132,11 +129,9 @@ class Told:
     bound: int
 
     def initial(self) -> Any:
-        """As it is."""
         return self.machine.initial()
 
     def step(self, state: Hashable, query: Any) -> dict[tuple[Any, Any], Fraction]:
-        """As it is, said otherwise."""
         law: dict[tuple[Any, Any], Fraction] = {}
         for (answer, after), chance in self.machine.step(state, query).items():
             key = self._said(answer, query), after
@@ -217,9 +212,7 @@ SCRIPTS = [
     ((row(1, 1), ("ask", 0, 1), ("ask", 0, 2), ("ask", 1, 1), "tick", ("ask", 1, 2)), None),
     ((row(2, 0), "tick", ("disarm", 0), row(3, 0), "tick", ("arm", 0, "since", 2, True)), None),
     ((("arm", 0, "since", 1, False), ("disarm", 0), ("ask", 0, 1), row(2, 2), "tick"), None),
-    ((("disarm", 1), ("arm", 1, "since", 1, True), row(0, 1), "tick", "tick"), None),
     ((row(1, 2), "tick", ("ask", 0, 1), ("ask", 1, 1)), ONE),
-    ((row(2, 0), ("ask", 0, 3), "tick"), ONE),
 ]
 
 
@@ -235,7 +228,6 @@ def test_the_real_monitor_has_the_oracles_law(
 
 
 WINDOW_SCRIPTS = [
-    ((row(1, 0), "tick", row(1, 2), "tick", row(0, 1), "tick"), None),
     ((row(1, 1), ("ask", 0, 1), ("ask", 1, 2), row(0, 0), "tick", row(0, 0), "tick"), None),
     ((row(1, 3), row(2, 1), "tick", row(0, 0), ("ask", 1, 1), ("ask", 0, 1), "tick"), None),
     ((row(2, 0), ("disarm", 0), row(3, 0), ("arm", 0, "window", 2, True, 2), "tick"), None),
@@ -313,7 +305,6 @@ def told(make: Make) -> Bracket:
 
 
 def touching(make: Make) -> Bracket:
-    """An event of two watches."""
     event = either_way(row(0, 0), row(1, 1))
     return delta(make(2, 2 * ONE, ADD, TWO_WATCHES, 2), 2, 2, ("tick",), event)
 
@@ -369,14 +360,11 @@ def test_the_real_monitor_meets_its_claim(attack: Callable[[Make], Bracket]) -> 
     [
         (since, broken.KeepsItsLift),
         (since, broken.AsksWithoutNoise),
-        (since, broken.CarriesOvershoot),
         (changed, broken.KeepsCounting),
         (changed, broken.ArmsWithoutNoise),
         (created, broken.CountsWhereNothingRuns),
         (ticks, broken.CheapTicks),
-        (ticks, broken.AsksTheTickAgain),
         (told, broken.TellsTheComparison),
-        (told, broken.TellsTooMuch),
         (touching, broken.ForgetsTouch),
         (moving, broken.ForgetsTouch),
         (left_behind, broken.CheapWindows),

@@ -49,7 +49,6 @@ def bare(state: Any) -> Hashable:
 
 
 def column(*values: int) -> Rows:
-    """Rows of one column."""
     return tuple((v,) for v in values)
 
 

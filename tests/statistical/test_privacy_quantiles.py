@@ -1,7 +1,7 @@
 """Tumbling quantiles: exact laws equal the oracles', the worst exact loss is below the claim and tends to it.
 
-No statistics but in the last test, which says its error probability: all noise of the real mechanism is enumerated, or
-summed in closed form with the scales that the real mechanism draws with.
+No statistics: all noise of the real mechanism is enumerated, or summed in closed form with the scales that the real
+mechanism draws with.
 """
 
 import itertools
@@ -9,27 +9,22 @@ import math
 from fractions import Fraction
 from functools import partial
 
-import numpy as np
 import pytest
 from oracles.exact import decay
 from oracles.noisy_maximum import (
     Counts,
     Law,
     added,
-    exponential,
     histograms,
     noisy_maximum,
-    permute_and_flip,
     rank_losses,
     worst_ratio,
 )
 from statistical.attack import Attack
 from unit.mechanisms import broken_quantiles as broken
 
-from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
-from stream_dp.testing.noise import SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, THIRD, HIGH = Fraction(1, 2), Fraction(1, 3), Fraction(9, 10)
@@ -89,18 +84,6 @@ def test_many_buckets_lose_nearly_all_of_the_claim(quantile: Fraction, relation:
         assert loss(broken.ReplaceForgotten(*arguments), pair) > 1.2 * 3
 
 
-def test_weights_in_floating_point_lose_everything() -> None:
-    """The exponential mechanism with weights e^(-loss / scale) as floats: what underflows is told apart for sure."""
-
-    def weights(counts: Counts) -> list[float]:
-        return [math.exp(-each / 2) for each in rank_losses(counts, HALF)]
-
-    far, farther = weights((1490, 0, 0)), weights((1491, 0, 0))
-    assert far[2] > 0 == farther[2]
-    exact = exponential(rank_losses((1491, 0, 0), HALF), decay(0.5))
-    assert exact[2] > 0
-
-
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 @pytest.mark.parametrize("rows", [((0, 1, 0), (2, 0, 1)), ((0, 0, 0), (0, 0, 0)), ((3, 0, 1),) * 2])
 def test_the_real_choice_has_the_oracles_law(
@@ -116,57 +99,3 @@ def test_the_real_choice_has_the_oracles_law(
         low, high = law.bounds((None, (-1,), None, (bucket,)))
         assert low - 1e-12 <= float(chance) <= high + 1e-12
     assert law.missing < 1e-4
-
-
-def test_two_quantiles_are_chosen_apart_and_told_in_order() -> None:
-    at = (THIRD, HALF)
-    mechanism = TumblingQuantiles(2, Fraction(16), ADD, (1,), at)
-    law = Attack(lambda: mechanism, mass=1e-4).law(((2, 1),))
-    low_law, high_law = (
-        noisy_maximum(rank_losses((2, 1), q), decay(float(1 / mechanism.scale(q)))) for q in at
-    )
-    for told in ((0, 0), (0, 1), (1, 1)):
-        expected = sum(low_law[i] * high_law[j] for i, j in {told, told[::-1]})
-        low, high = law.bounds((None, told))
-        assert low - 1e-12 <= float(expected) <= high + 1e-12
-
-
-@pytest.mark.parametrize("quantile", [HALF, THIRD, HIGH])
-def test_a_choice_is_as_good_as_permute_and_flip(quantile: Fraction) -> None:
-    """The rank error to expect differs by less than 1/s of an event, and is below the exponential mechanism's."""
-    a = decay(0.05)
-    for counts in ((4, 0, 2, 1, 3), (0, 0, 9, 0, 0), (1, 1, 1, 1, 1), (20, 0, 0, 0, 1)):
-        losses = rank_losses(counts, quantile)
-
-        def mean(law: Law, losses: tuple[int, ...] = losses) -> Fraction:
-            return sum((p * x for p, x in zip(law, losses, strict=True)), Fraction(0))
-
-        found = mean(noisy_maximum(losses, a))
-        assert abs(found - mean(permute_and_flip(losses, a))) < 1
-        assert found <= mean(exponential(losses, a)) + 1
-
-
-def test_the_sampler_draws_the_closed_form() -> None:
-    """4,000 windows of the product's own noise against the exact law, five cells.
-
-    Each cell is off by more than 5 standard deviations with chance below 6e-7 (and a little for the binomial), the test
-    fails by chance once in 200,000; that of the twin is off by tens of them.
-    """
-    counts, windows = (3, 0, 2, 1, 4), 4_000
-    row = np.array(counts, dtype=np.int64)
-
-    def off(kind: type[TumblingQuantiles]) -> float:
-        mechanism = kind(5, Fraction(1, 2), ADD, (1,), (HIGH,))
-        right = TumblingQuantiles(5, Fraction(1, 2), ADD, (1,), (HIGH,))
-        law = noisy_maximum(rank_losses(counts, HIGH), decay(float(1 / right.scale(HIGH))))
-        noise, found = SeededNoise(20), np.zeros(5)
-        state = mechanism.init(noise)
-        for _ in range(windows):
-            state, _ = mechanism.step(state, Update(row), noise)
-            _, answer = mechanism.step(state, Query(), noise)
-            assert answer is not None
-            found[answer[0]] += 1
-        spread = [math.sqrt(windows * p * (1 - p)) for p in law]
-        return max(abs(n - windows * p) / s for n, p, s in zip(found, law, spread, strict=True))
-
-    assert off(TumblingQuantiles) < 5 < 20 < off(broken.SensitivityForgotten)

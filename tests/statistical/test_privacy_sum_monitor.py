@@ -24,8 +24,7 @@ from statistical.test_privacy_monitor import (
     row,
 )
 
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
+from stream_dp.mechanisms.watches.kinds import SumMonitor
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
@@ -34,7 +33,6 @@ from stream_dp.verify.exact.finite import DifferAtMost
 
 @pytest.mark.parametrize(("one", "other"), [(0, 2), (0, -2), (-1, 1), (-1, 0)])
 def test_an_amount_costs_as_many_units_as_it_changes(one: int, other: int) -> None:
-    """Met exactly, by thresholds that are asked at will."""
     units, event = abs(one - other), either_way(row(one), row(other))
     asked = tuple(("ask", 0, threshold) for threshold in (-1, 1, 3))
     since = Watches((Place("since", 2),), HALF, QUARTER)
@@ -102,7 +100,6 @@ class ForgetsTheAmount(SumMonitor):
 
     @property
     def changed(self) -> int:
-        """Too few."""
         return self.l0
 
 
@@ -111,7 +108,6 @@ class ForgetsTheLowest(SumMonitor):
 
     @property
     def changed(self) -> int:
-        """Too few."""
         return self.l0 * self.highest
 
 
@@ -120,7 +116,6 @@ class ForgetsTheOldContent(SumMonitor):
 
     @property
     def changed(self) -> int:
-        """Too few."""
         return self.l0 * self.weight
 
 
@@ -129,7 +124,6 @@ class ForgetsTheEntries(SumMonitor):
 
     @property
     def changed(self) -> int:
-        """Too few."""
         return self.weight
 
 
@@ -147,13 +141,3 @@ def test_the_claim_is_met_and_what_is_broken_is_caught(
 ) -> None:
     assert attack(SumMonitor).upper < NEARLY_NOTHING
     assert attack(twin).lower > 3 * NEARLY_NOTHING
-
-
-@pytest.mark.parametrize("relation", [ADD, REPLACE])
-@pytest.mark.parametrize("ones", [1, 2])
-def test_amounts_of_one_unit_have_the_noise_of_counts(relation: Neighbors, ones: int) -> None:
-    watches = (WatchTerms(5, 3, window=4),)
-    counts = Monitor(3, HALF, relation, watches, ones)
-    sums = SumMonitor(3, HALF, relation, watches, 0, 1, ones)
-    scales = "scale", "window_scale", "tick_scale"
-    assert [getattr(sums, name) for name in scales] == [getattr(counts, name) for name in scales]

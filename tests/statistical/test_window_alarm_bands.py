@@ -1,7 +1,7 @@
 """The bands of watches over windows, of counts and sums, at the rate that they state and against errors of real runs.
 
 200 runs of 17 keys. An alert's error is by how many events the window's count lay on the wrong side of the threshold:
-when the watch fired, or while it did not fire though it should have. Each test errs with 10^-6.
+when the watch fired, or while it did not fire though it should have. Judged as in test_band_coverage.
 """
 
 from fractions import Fraction
@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, Errors, noise_of
+from statistical.test_band_coverage import covers
 
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
@@ -18,8 +18,7 @@ from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
-KEYS, TICKS, RUNS, WINDOW, ALPHA = 17, 80, 200, 6, 1e-6
-BENTKUS = np.e  # what a mean of fractions is judged by: binomial tails, so many times
+KEYS, TICKS, RUNS, WINDOW = 17, 80, 200, 6
 WATCHES = {
     "above": (WatchTerms(60, KEYS, window=WINDOW), 9),
     "below": (WatchTerms(60, KEYS, window=WINDOW, below=True), 12),
@@ -81,12 +80,6 @@ def measured(name: str) -> Errors:
         np.repeat([band for _, band, _ in found], sizes),
         np.repeat([run for _, _, run in found], sizes),
     )
-
-
-def covers(found: Errors) -> bool:
-    """Whether the coverage is consistent with the stated confidence, at level ALPHA."""
-    fractions = found.run_fractions
-    return bool(BENTKUS * binom.cdf(int(fractions.sum()) + 1, len(fractions), CONFIDENCE) > ALPHA)
 
 
 @pytest.mark.parametrize("name", WATCHES)

@@ -1,7 +1,8 @@
-"""A message as the engine takes it: its sender, its request, and the port that reads both.
+"""A message as the engine takes it: its sender, its request, the port that reads both, and the work it may cost.
 
-Rules: the sender is known before the request is read, because a message with an unknown request still has its id
-and its answer. This file knows no topic, form or clock.
+Rules: the sender is known before the request is read, because a message with an unknown request still has its id and
+its answer. The work of a definition is counted in steps, never in time, so it is the same on every machine; without a
+limit (a pipeline file, a journal) steps are not bounded. This file knows no topic, form or clock.
 """
 
 import hashlib
@@ -13,37 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from stream_dp.errors import UsageError
-
-# ---
-# The parameters of a query as journals hold them: one form for one meaning, the same at a replay.
-#
-# Rules: parameters are public. A mechanism is asked with parameters that were read from this form, at once and at
-# every replay.
-
-
-def write_parameters(parameters: Mapping[str, Any]) -> bytes:
-    """Return parameters as a journal holds them."""
-    return json.dumps(parameters, sort_keys=True, separators=(",", ":")).encode()
-
-
-def read_parameters(form: bytes) -> Mapping[str, Any]:
-    """Return the parameters that `write_parameters` wrote.
-
-    Raises:
-        UsageError: they cannot be read.
-    """
-    try:
-        found: Mapping[str, Any] = json.loads(form)
-    except (ValueError, RecursionError):
-        raise UsageError("watch: cannot be read") from None
-    return found
-
-
-# ---
-# The work that a definition may cost: a number of steps that is counted, never a time.
-#
-# Rules: the same definition takes the same number of steps on every machine. Where no limit is set, as for a pipeline
-# file and for definitions in a journal, steps are not bounded here. This file knows no definition.
 
 MESSAGE_STEPS = 50_000
 """How many steps the definition of a series in a message may take."""
@@ -57,10 +27,22 @@ _TOO_MANY = (
 )
 
 
+def write_parameters(parameters: Mapping[str, Any]) -> bytes:
+    """Return the public parameters of a query as journals hold them: one form for one meaning."""
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_parameters(form: bytes) -> Mapping[str, Any]:
+    """Return the parameters that `write_parameters` wrote, or raise `UsageError`."""
+    try:
+        parameters: Mapping[str, Any] = json.loads(form)
+    except (ValueError, RecursionError):
+        raise UsageError("watch: cannot be read") from None
+    return parameters
+
+
 @dataclass(slots=True)
 class Steps:
-    """Steps that were taken, and the limit `most`."""
-
     most: int
     taken: int = 0
 
@@ -80,11 +62,7 @@ def limited(most: int) -> Iterator[Steps]:
 
 
 def take_steps(number: int) -> None:
-    """Count steps, if they are limited.
-
-    Raises:
-        UsageError: the limit is exceeded.
-    """
+    """Count steps, if they are limited; raise `UsageError` once the limit is exceeded."""
     steps = _LIMIT.get()
     if steps is None:
         return
@@ -112,8 +90,8 @@ class Addressed:
     """A message whose sender is known, before its request is read; an `operator` may act for every analyst.
 
     `analyst` names the ledger that pays ("": the main one), `do` the requested action ("" if it is unknown), and
-    `wanted` the request if it is known already. Two messages with the same `content` are the same message; if it is
-    empty, `text` stands for it.
+    `wanted` the request if it is known already. Two messages with the same `content` (empty: `text`) are the same
+    message.
     """
 
     id: str
@@ -137,23 +115,11 @@ class MessageReader(Protocol):
     def opened(self, value: bytes, stamp: int) -> Addressed:
         """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
 
-        Raises:
-            NotAccepted: it cannot be read, or is not signed for the analyst whom it names.
+        Raises `NotAccepted` if it cannot be read, or is not signed for the analyst whom it names.
         """
-        ...
 
     def said(self, text: bytes, signer: str) -> Addressed:
-        """Return the message in `text`; the token of `signer` has been checked.
-
-        Raises:
-            NotAccepted: it cannot be read, or names another analyst.
-        """
-        ...
+        """Return the message in `text`, whose signer's token has been checked; raises `NotAccepted` as `opened`."""
 
     def wanted(self, message: Addressed) -> Wanted:
-        """Return the request of a message.
-
-        Raises:
-            UsageError: there is no such request; every problem is named with its key, never with a value.
-        """
-        ...
+        """Return the request; raise `UsageError`, which names every problem with its key, never with a value."""

@@ -36,35 +36,27 @@ AT_A_CUT = 100
 class Wording(Protocol):
     """The content of answers about series that come and go: plain public values; implemented above."""
 
-    def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
-        """Return what an answer says of a series that was created and charged."""
-        ...
+    def created(
+        self, admission: Admission, created: Created, analyst: str
+    ) -> Mapping[str, Any]: ...
 
     def halted(
         self, admission: Admission, name: str, halted: Halted, analyst: str
-    ) -> Mapping[str, Any]:
-        """Return what an answer says of a series that was halted."""
-        ...
+    ) -> Mapping[str, Any]: ...
 
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
-    ) -> Mapping[str, Any]:
-        """Return what an answer says of creating this series."""
-        ...
+    ) -> Mapping[str, Any]: ...
 
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Return every running series, and the last halted ones of each ledger.
-
-        What a series counts is shown in detail if one of `payers` paid for it (None: always).
-        """
-        ...
+        """Return every running series, and the last halted ones; in detail where one of `payers` paid (None: all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """What an engine needs to take messages: their reader, and the wording of answers."""
+    """The reader of messages, and the wording of answers."""
 
     reader: MessageReader
     wording: Wording
@@ -76,8 +68,8 @@ class Requests:
 
     `planner` derives live series (None: none can be created); `subledgers` are the ledgers after the charges of the
     first start. Without `messages` the engine takes no messages. It executes at most `per_tick` messages of each
-    analyst between two cuts. `deriver` derives the series to create or preview, and the engine closes it; None: a
-    thread does.
+    analyst between two cuts. `deriver` derives the series to create or preview (None: a thread does); the engine closes
+    it.
     """
 
     planner: SeriesPlanner | None = None
@@ -93,23 +85,6 @@ class NeedsDerivation(NamedTuple):
     definition: bytes
     start: int
     analyst: str
-
-
-async def outcome_of(
-    needed: NeedsDerivation,
-    derived: Derived | None,
-    derive: Callable[[NeedsDerivation], Awaitable[Derived]],
-    *,
-    hold: bool,
-) -> Proposal | UsageError | None:
-    """Return the series, or the refusal, of a definition; None if it must be derived for its tick first.
-
-    With `hold` it is derived now instead.
-    """
-    outcome = None if derived is None else derived.at(needed.start)
-    if outcome is None and hold:
-        outcome = (await derive(needed)).outcome
-    return outcome
 
 
 class Answering:
@@ -136,18 +111,18 @@ class Answering:
     ) -> NeedsDerivation | None:
         """Execute the next message of the queue, record it with its answer, and take it from `questions`.
 
-        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between
-        two ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
-        executes nothing and returns what must be derived.
+        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between two
+        ticks refuses them all. If the message holds a definition that is not `derived` for this cut, return what must
+        be.
         """
         conversation = self._conversation
         for _ in range(min(AT_A_CUT, len(questions))):
             question = questions[0]
             try:
                 message = self._reader.opened(question.value, question.stamp)
-                found = await self._ready(message, question.stamp, derived, hold=hold)
-                if isinstance(found, NeedsDerivation):
-                    return found
+                ready = await self._ready(message, question.stamp, derived, hold=hold)
+                if isinstance(ready, NeedsDerivation):
+                    return ready
                 conversation.admit(message, question.stamp)
             except NotAccepted as refusal:
                 conversation.place = questions.popleft().place + 1
@@ -155,7 +130,7 @@ class Answering:
                 derived = None
             else:
                 conversation.place = questions.popleft().place + 1
-                await self._answered(message, found, (question.place,))
+                await self._answered(message, ready, (question.place,))
                 return None
         await self.flush()
         return None
@@ -163,23 +138,19 @@ class Answering:
     async def tell(
         self, message: Addressed, stamp: int, derived: Derived | None = None, *, hold: bool = False
     ) -> tuple[int, bytes | None] | NeedsDerivation:
-        """Execute a message whose sender waits.
+        """Execute a message whose sender waits; return the number and bytes (None: on record) of its answer.
 
-        Return the number of its answer and the bytes (None: on record already).
-        A definition in it must be `derived` before, as for `hear`.
-
-        Raises:
-            NotAccepted: the message is not accepted under its id; nothing has changed.
+        A definition in it must be `derived` before, as for `hear`. Raises `NotAccepted`; then nothing has changed.
         """
         conversation = self._conversation
         known = conversation.number_of(message)
         if known is not None:
             return known, None
-        found = await self._ready(message, stamp, derived, hold=hold)
-        if isinstance(found, NeedsDerivation):
-            return found
+        ready = await self._ready(message, stamp, derived, hold=hold)
+        if isinstance(ready, NeedsDerivation):
+            return ready
         conversation.admit(message, stamp)
-        answer = await self._answered(message, found)
+        answer = await self._answered(message, ready)
         return answer.number, answer.body
 
     async def end(self) -> None:
@@ -188,7 +159,6 @@ class Answering:
         await self.flush()
 
     async def flush(self) -> None:
-        """Commit the changes and refusals that wait, if there are any."""
         if self._changes.pending or self._conversation.waits:
             self._conversation.answer_refused(self._changes.chain.standing)
             await self._changes.flush()
@@ -198,8 +168,7 @@ class Answering:
     ) -> "_Ready | NeedsDerivation":
         """Return the request of a message with the series that it defines, or what must be derived first.
 
-        Raises:
-            NotAccepted: it would not be accepted, or its sender's definitions took too many steps.
+        Raises `NotAccepted` if it would not be accepted, or its sender's definitions took too many steps.
         """
         conversation, chain = self._conversation, self._changes.chain
         conversation.check(message, stamp)
@@ -217,9 +186,11 @@ class Answering:
         if derived is not None and wanted.do == "preview":
             start = derived.start  # the tick that was next when the message was read
         needed = NeedsDerivation(wanted.definition, start, message.analyst)
-        outcome = await outcome_of(needed, derived, self._derive, hold=hold)
-        if outcome is None:
-            return needed
+        outcome = None if derived is None else derived.at(needed.start)
+        if outcome is None:  # it must be derived for its tick first
+            if not hold:
+                return needed
+            outcome = (await self._derive(needed)).outcome
         if isinstance(outcome, UsageError):
             return _Ready(wanted, refused=outcome)
         return _Ready(wanted, outcome)
@@ -228,14 +199,14 @@ class Answering:
         self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
     ) -> Answer:
         conversation, chain = self._conversation, self._changes.chain
-        told, refused = dict[str, Any](), ready.refused
+        content, refused = dict[str, Any](), ready.refused
         if refused is None:
             try:
-                told = dict(await self._executed(ready, message))
+                content = dict(await self._executed(ready, message))
             except (UsageError, BudgetRefused) as refusal:
                 refused = refusal
-        series = ready.wanted.series or str(told.get("name", ""))
-        answer = conversation.answer(message, refused or told, chain.standing, series, places)
+        series = ready.wanted.series or str(content.get("name", ""))
+        answer = conversation.answer(message, refused or content, chain.standing, series, places)
         await self.flush()
         return answer
 
@@ -265,8 +236,8 @@ class Answering:
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                found = admission.preview(ready.defined, message.analyst)
-                return self._wording.previewed(admission, ready.defined, found, message.analyst)
+                effect = admission.preview(ready.defined, message.analyst)
+                return self._wording.previewed(admission, ready.defined, effect, message.analyst)
             case "list":
                 readers = None if message.operator else (MAIN, message.analyst)
                 return {"queries": self._wording.listed(admission, readers)}
@@ -276,27 +247,19 @@ class Answering:
                     return changes.last_of(made, wanted.parameters)
                 live = self._asked(wanted, message)
                 self._require_right(live, message)
-                number = self._conversation.next_answer
-                return await changes.ask(live, wanted.parameters, number)
+                return await changes.ask(live, wanted.parameters, self._conversation.next_number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
-        """Return the analyst whose ledger paid for a series.
-
-        Raises:
-            NotYours: the sender is another analyst.
-        """
+        """Return the analyst whose ledger paid for a series; raise `NotYours` if the sender is another one."""
         owner = self._owner(wanted.series)
         if not message.operator and owner != message.analyst:
             raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
         return owner
 
     def _require_right(self, live: LiveSeries, message: Addressed) -> None:
-        """Do nothing if the sender may ask the series.
+        """Raise `NotYours` if the series' mechanism would answer, and the sender may not ask it.
 
         Everybody who sees the series may ask its last release. A query to its mechanism may change the mechanism.
-
-        Raises:
-            NotYours: the mechanism would answer, and the sender is neither its owner nor named by the series.
         """
         mine = message.operator or self._owner(live.series.name) == message.analyst
         if live.series.asking is not None and not (mine or _granted(live, message)):
@@ -306,16 +269,11 @@ class Answering:
             )
 
     def _owner(self, name: str) -> str:
-        """Return whose ledger paid for a series; for a series of the file, the main one."""
         analyst, _ = self._changes.admission.subledgers.running.get(name, (MAIN, None))
         return analyst
 
     def _asked(self, wanted: Wanted, message: Addressed) -> LiveSeries:
-        """Return the series that a message is about.
-
-        Raises:
-            UnknownMechanism: no such series runs.  NotYours: it is another analyst's.
-        """
+        """Return the series that a message is about; raises `UnknownMechanism`, or `NotYours` if it is another's."""
         admission, name = self._changes.admission, wanted.series
         live = admission.registry.named(name)
         if live is None:
@@ -325,7 +283,7 @@ class Answering:
                 )
             if name in admission.names:
                 raise UnknownMechanism("series: was halted; it answers no more")
-            near = meant(name, [one.name for one in admission.registry.releasing])
+            near = meant(name, [series.name for series in admission.registry.releasing])
             raise UnknownMechanism(
                 f"series: none of this name runs; `list` names those that do{near}"
             )
@@ -345,7 +303,6 @@ class _Ready:
 
     @property
     def defined(self) -> Proposal:
-        """The series that the message defines."""
         if self.proposal is None:
             raise UsageError("series: is missing")
         return self.proposal
@@ -358,11 +315,7 @@ def _granted(live: LiveSeries, message: Addressed) -> bool:
 
 
 async def recorded(answers: Answers | None, number: int) -> bytes:
-    """Return the public answer of this number.
-
-    Raises:
-        NotAccepted: answers are not kept here, or this one is no longer kept.
-    """
+    """Return the public answer of this number; `NotAccepted` if it is not kept here, or no longer."""
     if answers is not None:
         async with closing(answers.read(number - 1)) as bodies:
             async for body in bodies:

@@ -1,9 +1,9 @@
 """The messages of analysts: which one is accepted under an id, and how answers are numbered and written.
 
-Rules: an id is used once for ever, although it is remembered only until no message with this id could be accepted
-any more. Everything here is public: ids, stamps and moments decide, never data. A message that is not accepted uses
-up no id, and all refusals between two ticks share one answer. There is no clock and no port: a start replays the
-journal here. This file knows no topic, actor or form of a message.
+Rules: an id is used once for ever, although it is remembered only until no message with this id could be accepted any
+more. Everything here is public: ids, stamps and moments decide, never data. A message that is not accepted uses up no
+id, is refused in the same words whatever it holds, and all refusals between two ticks share one answer. There is no
+clock and no port: a start replays the journal here. This file knows no topic, actor or form of a message.
 """
 
 import heapq
@@ -42,12 +42,6 @@ from stream_dp.journal.commit import Answer, Commit, Refused, part
 if TYPE_CHECKING:
     from stream_dp.engine.tick_assembler import ClosedTick, Cut
 
-# ---
-# The content of an answer: what was done, or the error that refused the message, and that error read back.
-#
-# Rules: a record that is not accepted as a message is refused in the same words whatever it holds. This file knows no
-# id and no rate.
-
 DETAILS: Mapping[RefusalKind, str] = {
     RefusalKind.UNREADABLE: "no envelope of a message, of another version, or its id, analyst or until is malformed; "
     "docs/messages.md shows an envelope and a message",
@@ -70,6 +64,24 @@ WORK = (
     "after the tick, with the same id"
 )
 """The refusal of a message whose sender's definitions took too many steps; its kind is `RATE`."""
+_KINDS: Mapping[type[StreamDPError], RefusalKind] = {
+    BudgetRefused: RefusalKind.BUDGET,
+    UnknownMechanism: RefusalKind.UNKNOWN,
+    NotYours: RefusalKind.FORBIDDEN,
+    NotDerivable: RefusalKind.DERIVATION,
+    NoRoom: RefusalKind.ROOM,
+    MostlyNoise: RefusalKind.NOISE,
+}
+PER_TICK = 100
+"""How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
+WATCHES = 20
+"""How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
+WATCHING = ("watch", "unwatch")
+"""Actions that begin or end a watch."""
+LONGEST_MS = 24 * 3_600_000
+"""How long after its stamp a message may be valid."""
+PLACES = 20
+"""How many records refused for one reason are named by their places; the others are only counted."""
 
 
 def body_of(
@@ -80,7 +92,6 @@ def body_of(
     told: Mapping[str, Any] | StreamDPError,
     places: tuple[int, ...] = (),
 ) -> bytes:
-    """Return the bytes of an answer."""
     return write_answer(
         Answered(
             v=VERSION, number=number, id=id_, do=do or UNSET, places=places or UNSET,
@@ -92,7 +103,6 @@ def body_of(
 
 
 def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) -> bytes:
-    """Return the bytes of the one answer that refuses all these records."""
     first, *others = refused
     return write_answer(
         Answered(
@@ -100,38 +110,26 @@ def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) 
             refused=RefusedMessage(first.reason, UsageError.exit_code, first.detail, **_uncounted(first)),
             also=tuple(
                 RefusedRecords(
-                    each.reason, UsageError.exit_code, each.detail, places=each.places, **_uncounted(each)
+                    other.reason, UsageError.exit_code, other.detail, places=other.places, **_uncounted(other)
                 )
-                for each in others
+                for other in others
             ) or UNSET,
         )
     )  # fmt: skip
 
 
 def _uncounted(refused: Refused) -> dict[str, int]:
-    """Return the fields that count records whose places are not named."""
     if refused.records == len(refused.places):
         return {}
     return {"records": refused.records, "last": refused.last}
 
 
-_KINDS: Mapping[type[StreamDPError], RefusalKind] = {
-    BudgetRefused: RefusalKind.BUDGET,
-    UnknownMechanism: RefusalKind.UNKNOWN,
-    NotYours: RefusalKind.FORBIDDEN,
-    NotDerivable: RefusalKind.DERIVATION,
-    NoRoom: RefusalKind.ROOM,
-    MostlyNoise: RefusalKind.NOISE,
-}
-
-
 def refusal_of(error: StreamDPError) -> RefusedMessage:
-    """Return the refusal that an answer holds for an error."""
     if isinstance(error, NotAccepted):
         kind = error.kind
     else:
-        found = (kind for of, kind in _KINDS.items() if isinstance(error, of))
-        kind = next(found, RefusalKind.USAGE)
+        kinds = (kind for of, kind in _KINDS.items() if isinstance(error, of))
+        kind = next(kinds, RefusalKind.USAGE)
     code = error.exit_code if isinstance(error, BudgetRefused) else UsageError.exit_code
     return RefusedMessage(kind, code, str(error))
 
@@ -164,18 +162,6 @@ def _read(commit: Commit) -> tuple[int, tuple[Refused, ...]]:
         ) from None
 
 
-PER_TICK = 100
-"""How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
-WATCHES = 20
-"""How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
-WATCHING = ("watch", "unwatch")
-"""Actions that begin or end a watch."""
-LONGEST_MS = 24 * 3_600_000
-"""How long after its stamp a message may be valid."""
-PLACES = 20
-"""How many records refused for one reason are named by their places; the others are only counted."""
-
-
 @dataclass(slots=True, repr=False)
 class Conversation:
     """Ids, rates, and the answers that wait for the next commit.
@@ -199,10 +185,9 @@ class Conversation:
     _told: bool = False
 
     def number_of(self, message: Addressed) -> int | None:
-        """Return the number of the answer to this message; None if it has no answer yet.
+        """Return the number of the answer to this message; None if it has none yet.
 
-        Raises:
-            NotAccepted: its id was used for another message.
+        Raises `NotAccepted` if its id was used for another message.
         """
         if message.id not in self._used:
             return None
@@ -212,10 +197,8 @@ class Conversation:
         return number
 
     def check(self, message: Addressed, stamp: int) -> None:
-        """Do nothing if a message that came at `stamp` (ms since 1970) would be accepted now.
-
-        Raises:
-            NotAccepted: expired, used, repeated, or too many.
+        """Raise `NotAccepted` if a message that came at `stamp` (ms since 1970) is expired, used, repeated, or too
+        many.
         """
         if self.number_of(message) is not None:
             raise not_accepted(RefusalKind.REPEATED)
@@ -226,44 +209,27 @@ class Conversation:
         self.require_rate(message.analyst)
 
     def require_rate(self, analyst: str) -> None:
-        """Do nothing if one more message of an analyst may be executed before the next tick.
-
-        Raises:
-            NotAccepted: too many.
-        """
+        """Raise `NotAccepted` if an analyst may have no more messages executed before the next tick."""
         if self._taken[analyst] >= self.per_tick:
             raise not_accepted(RefusalKind.RATE)
 
     def require_steps(self, analyst: str) -> None:
-        """Do nothing if definitions of the analyst may take more steps before the next tick.
-
-        Raises:
-            NotAccepted: they may not.
-        """
+        """Raise `NotAccepted` if definitions of the analyst may take no more steps before the next tick."""
         if self._steps[analyst] >= TICK_STEPS:
             raise not_accepted(RefusalKind.RATE, WORK)
 
     def worked(self, analyst: str, steps: int) -> None:
-        """Count the steps that a definition of the analyst took."""
         self._steps[analyst] += steps
 
     def admit(self, message: Addressed, stamp: int) -> None:
-        """Accept a message that came at `stamp` (ms since 1970): use its id, and count it in the rate.
-
-        Raises:
-            NotAccepted: see `check`; nothing has changed.
-        """
+        """Accept a message: use its id, and count it in the rate. Raises as `check`, with nothing changed."""
         self.check(message, stamp)
         self._taken[message.analyst] += 1
         self._use(message.id, message.digest, message.until, self.next_number)
         self._forget(stamp - LONGEST_MS)
 
     def count_watch(self, analyst: str) -> None:
-        """Count one more message of the analyst that begins or ends a watch before the next tick.
-
-        Raises:
-            UsageError: too many.
-        """
+        """Count a message of the analyst that begins or ends a watch; raise `UsageError` if they are too many."""
         if self._watches[analyst] >= WATCHES:
             raise UsageError(
                 f"watch: an analyst may begin or end {WATCHES} watches between two ticks, for the records of the open "
@@ -272,7 +238,6 @@ class Conversation:
         self._watches[analyst] += 1
 
     def ticked(self) -> None:
-        """Reset all rates, because a tick has closed."""
         self._taken.clear()
         self._watches.clear()
         self._steps.clear()
@@ -281,9 +246,9 @@ class Conversation:
     def refuse(self, refusal: NotAccepted, place: int) -> None:
         """Count a record that is not accepted as a message; one answer refuses all such records."""
         reason = (str(refusal.kind), str(refusal))
-        found = self._refused.get(reason) or Refused(*reason, 0, (), place)
-        places = (*found.places, place) if len(found.places) < PLACES else found.places
-        self._refused[reason] = Refused(*reason, found.records + 1, places, place)
+        known = self._refused.get(reason) or Refused(*reason, 0, (), place)
+        places = (*known.places, place) if len(known.places) < PLACES else known.places
+        self._refused[reason] = Refused(*reason, known.records + 1, places, place)
 
     def end(self) -> None:
         """Allow an answer to refusals that wait, because no tick follows."""
@@ -302,10 +267,7 @@ class Conversation:
         series: str = "",
         places: tuple[int, ...] = (),
     ) -> Answer:
-        """Write the answer to an accepted message: what is `told`, or the error that refuses it.
-
-        `places` is where the message lay in the queue, if it came from there.
-        """
+        """Write the answer to an accepted message, at `places` of the queue: what is `told`, or the error."""
         body = body_of(self.next_number, message.id, message.do, standing, told, places)
         answer = Answer(
             self.next_number, message.id, message.digest, message.until, body,
@@ -316,17 +278,10 @@ class Conversation:
         return answer
 
     @property
-    def next_answer(self) -> int:
-        """The number of the next answer."""
-        return self.next_number
-
-    @property
     def waits(self) -> bool:
-        """Whether an answer waits for its commit."""
         return bool(self._waiting) or self.due
 
     def answer_refused(self, standing: AnswerCut) -> None:
-        """Write the answer that refuses all counted records, if it is due."""
         if self.due:
             body = refusals_body(self.next_number, standing, tuple(self._refused.values()))
             self._add(Answer(self.next_number, None, b"", 0, body))
@@ -346,16 +301,15 @@ class Conversation:
         return answers
 
     def rewind(self, cut: "Cut") -> "Cut":
-        """Return the cut: messages are executed at the cut, never behind it."""
+        """Messages are executed at the cut, never behind it."""
         return cut
 
     def replay(self, commit: Commit) -> None:
-        """Remember the messages and refusals in a commit of the journal."""
         if commit.ticks:
             self.ticked()
         place, refused = _read(commit)
         self.place = self.recorded = max(self.place, place)
-        self._refused = {(each.reason, each.detail): each for each in refused}
+        self._refused = {(refusal.reason, refusal.detail): refusal for refusal in refused}
         for answer in commit.answers:
             self.next_number = answer.number + 1
             self._told = self._told or answer.id is None
@@ -375,10 +329,7 @@ class Conversation:
         heapq.heappush(self._ends, (until, id_))
 
     def _forget(self, floor: int) -> None:
-        """Forget the ids of messages that were valid until `floor` at most.
-
-        Such messages are refused as expired.
-        """
+        """Forget ids of messages that were valid until `floor` at most: such messages are refused as expired."""
         self._floor = max(self._floor, floor)
         while self._ends and self._ends[0][0] <= self._floor:
             self._used.pop(heapq.heappop(self._ends)[1], None)

@@ -57,10 +57,7 @@ class IssuedToken:
 
 @dataclass(slots=True)
 class IssuedTokens:
-    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`.
-
-    Only `analysts` hold tokens.
-    """
+    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`; only `analysts` hold any."""
 
     path: Path
     sealer: Sealer = field(repr=False)
@@ -70,8 +67,7 @@ class IssuedTokens:
     def make(self, analyst: str, days: int, now: int) -> tuple[IssuedToken, str]:
         """Return a new token for an analyst, and its text, which is kept nowhere; the list is durable on return.
 
-        Raises:
-            UsageError: no such analyst, or no such number of days.
+        Raises `UsageError`: no such analyst, or no such number of days.
         """
         if analyst not in self.analysts:
             known = ", ".join(self.analysts) or "none"
@@ -87,25 +83,19 @@ class IssuedTokens:
         return made, self._text(made)
 
     def revoke(self, id_: str, now: int) -> IssuedToken:
-        """Revoke a token for ever; durable on return.
-
-        Raises:
-            UsageError: no token has this id, or it was revoked before.
-        """
-        found = self.all().get(id_)
-        if found is None:
+        """Revoke a token for ever; durable on return. Raises `UsageError` if that cannot be."""
+        token = self.all().get(id_)
+        if token is None:
             raise UsageError(f"--revoke: {self.path} names no token of this id; --list shows them")
-        if found.revoked:
-            raise UsageError(f"--revoke: this token was revoked before, {found.revoked}")
+        if token.revoked:
+            raise UsageError(f"--revoke: this token was revoked before, {token.revoked}")
         self._add(_Line(VERSION, id_, revoked=moment_text(now)))
-        return replace(found, revoked=moment_text(now))
+        return replace(token, revoked=moment_text(now))
 
     def all(self) -> dict[str, IssuedToken]:
         """Return the tokens by their ids, in the order in which they were made.
 
-        Raises:
-            FailClosed: the file is damaged, or others may write it.
-            WorldError: it cannot be read.
+        Raises `FailClosed` (the file is damaged, or others may write it) or `WorldError` (it cannot be read).
         """
         try:
             mark = self._mark()
@@ -118,26 +108,18 @@ class IssuedTokens:
         return self._read[1]
 
     def text_of(self, id_: str) -> tuple[IssuedToken, str] | None:
-        """Return the token of this id and its text; None if there is no such token or its analyst was removed.
-
-        Raises:
-            FailClosed, WorldError: see `all`.
-        """
-        found = self.all().get(id_)
-        if found is None or found.analyst not in self.analysts:
+        """Return the token of this id and its text; None if there is none or its analyst is gone. Raises as `all`."""
+        token = self.all().get(id_)
+        if token is None or token.analyst not in self.analysts:
             return None
-        return found, self._text(found)
+        return token, self._text(token)
 
     def shown(self, text: str) -> IssuedToken | None:
-        """Return the token of this text, which may have expired or be revoked; None if the list does not have it.
-
-        Raises:
-            FailClosed, WorldError: see `all`.
-        """
-        found = self.text_of(id_of(text))
-        known = "" if found is None else found[1]
+        """Return the token of this text, perhaps expired or revoked; None if the list lacks it. Raises as `all`."""
+        listed = self.text_of(id_of(text))
+        known = "" if listed is None else listed[1]
         same = hmac.compare_digest(text.encode(), known.encode())
-        return found[0] if found is not None and same else None
+        return listed[0] if listed is not None and same else None
 
     def _text(self, token: IssuedToken) -> str:
         return self.sealer.issued_token(token.id, token.analyst, token.expires)
@@ -145,15 +127,15 @@ class IssuedTokens:
     def _mark(self) -> object:
         """Return a value that changes when the file does; None if there is no file."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return None
-        if stat.S_IMODE(found.st_mode) & 0o022:
+        if stat.S_IMODE(status.st_mode) & 0o022:
             raise FailClosed(
                 f"the list of tokens {self.path} can be written by others, who could take back what was revoked: run "
                 f"`chmod 600 {self.path}`"
             )
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def _add(self, line: _Line) -> None:
         self.all()  # a damaged list is not made longer
@@ -170,25 +152,24 @@ class IssuedTokens:
 
 
 def id_of(text: str) -> str:
-    """Return the id at the beginning of a token's text; empty if there is none."""
     return text.partition(".")[0] if "." in text else ""
 
 
 def _tokens(path: Path, content: bytes) -> dict[str, IssuedToken]:
-    found: dict[str, IssuedToken] = {}
+    tokens: dict[str, IssuedToken] = {}
     try:
-        lines = [msgspec.json.decode(each, type=_Line) for each in content.splitlines()]
+        lines = [msgspec.json.decode(text, type=_Line) for text in content.splitlines()]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise FailClosed(_damaged(path)) from None
     for line in lines:
-        known = found.get(line.id)
+        known = tokens.get(line.id)
         if line.v != VERSION or (known is None) == bool(line.revoked):
             raise FailClosed(_damaged(path))
         made = known or IssuedToken(line.id, line.analyst, line.made, line.expires)
-        found[line.id] = replace(made, revoked=line.revoked)
+        tokens[line.id] = replace(made, revoked=line.revoked)
     if content and not content.endswith(b"\n"):
         raise FailClosed(_damaged(path))
-    return found
+    return tokens
 
 
 def _damaged(path: Path) -> str:

@@ -1,4 +1,1 @@
-"""Clients, settings, topics and rights: how to reach a cluster, and how its errors become ours.
-
-Begin with `clients`.
-"""
+"""Clients, settings, topics and rights: how to reach a cluster, and how its errors become ours."""

@@ -1,10 +1,9 @@
 """Kafka settings, clients, and the one place where the client library's errors are translated.
 
 Rules: the library is imported on first use only, and its loggers are silenced there, because they write offsets and
-group names. Its exceptions never leave this package: `speaking` turns each into one line that names the topic or
-broker and the remedy, without offsets, counts or contents. An error that may pass by itself is an `Outage`; only
-look-ups are repeated, by `patiently`. `KEPT` is the configuration of the pipeline's own topics. This file knows no
-commit and no tick.
+group names. Its exceptions never leave this package: `speaking` turns each into one line that names the topic or broker
+and the remedy, without offsets, counts or contents. An error that may pass by itself is an `Outage`; only look-ups are
+repeated, by `patiently`. `KEPT` is the configuration of the pipeline's own topics.
 """
 
 import asyncio
@@ -13,8 +12,8 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +33,7 @@ RECORD_BYTES = 8 * 1024 * 1024
 _CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 _UNKNOWN_USER = ("Authentication", "Sasl")
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # as a stopping broker does
 _PASSING = (
     "KafkaTimeoutError", "KafkaUnavailableError", "BrokerNotAvailableError", "ReplicaNotAvailableError",
     "UnknownError", "RebalanceInProgressError", "ReassignmentInProgress", "InvalidReplicationFactorError",
@@ -58,8 +58,7 @@ class KafkaSettings:
     def client(self) -> dict[str, Any]:
         """Return the arguments that every client of the library takes; files with secrets are read again.
 
-        Raises:
-            WorldError, UsageError: a file with a secret or certificate cannot be used; names its key.
+        Raises `WorldError` or `UsageError`, which name the key, if a file cannot be used.
         """
         library()
         return {
@@ -72,11 +71,7 @@ class KafkaSettings:
 
 
 def library(part: str = "") -> Any:
-    """Return the client library (or its submodule `part`), silenced.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Return the client library (or its submodule `part`), silenced; `UsageError` if it is not installed."""
     try:
         module = importlib.import_module(f"aiokafka{part}")
     except ImportError:
@@ -102,7 +97,6 @@ def speaking(settings: KafkaSettings, about: str) -> Iterator[None]:
 
 
 def deleted(about: str) -> FailClosed:
-    """Return the error for a source or journal that lost records."""
     return FailClosed(
         f"{about}: records the journal has not seen were deleted, or the topic was made anew; what "
         "remains would be counted wrongly. Give the topic a longer retention; a new start needs a "
@@ -129,13 +123,12 @@ def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldE
         return WorldError(
             f"{about}: Kafka at {where} does not accept this user: check mechanism, user name and password"
         )
-    cut_off = isinstance(
-        error, ssl.SSLEOFError | ssl.SSLZeroReturnError
-    )  # as a stopping broker does
+    cut_off = isinstance(error, _CUT_OFF)
     if isinstance(error, ssl.SSLError) and not cut_off:
+        why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or "failed"
         return WorldError(
-            f"{about}: no TLS connection to Kafka at {where} ({_tls_reason(error)}); check that this listener speaks "
-            "TLS, the ca_file, and that its certificate names this host"
+            f"{about}: no TLS connection to Kafka at {where} ({str(why).lower().replace('_', ' ')}); check that this "
+            "listener speaks TLS, the ca_file, and that its certificate names this host"
         )
     if isinstance(error, socket.gaierror):
         return Outage(
@@ -150,18 +143,10 @@ def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldE
 
 
 def passing(error: BaseException) -> bool:
-    """Return whether an error of the library may pass by itself.
-
-    A plain `KafkaError` may: it is what remains when brokers go away.
-    """
+    """Return whether an error of the library may pass by itself; a plain `KafkaError` remains when brokers go away."""
     nameless = type(error) is library(".errors").KafkaError
     retriable = nameless or bool(getattr(error, "retriable", False))
     return retriable or isinstance(error, OSError) or type(error).__name__ in _PASSING
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or "failed"
-    return str(said).lower().replace("_", " ")
 
 
 async def patiently(
@@ -169,11 +154,8 @@ async def patiently(
 ) -> _T:
     """Return the answer of `look_up`; if brokers do not answer, repeat it with back-off for `settings.retry_s`.
 
-    Only for look-ups, which change nothing at the brokers, because they may run any number of times.
-
-    Raises:
-        Outage: no answer in that time; the last cause is named.
-        FailClosed, WorldError: at once, if waiting would not help.
+    Only for look-ups, which change nothing at the brokers. Raises `Outage` if no answer came in that time, and
+    `FailClosed` or another `WorldError` at once.
     """
     deadline, waits = time.monotonic() + settings.retry_s, backing_off()
     while True:
@@ -198,8 +180,7 @@ def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
 async def connect(settings: KafkaSettings, client: Any) -> None:
     """Start a client of the library; close it if that fails.
 
-    Raises:
-        WorldError: no broker answers (an `Outage`), or no broker accepts these credentials.
+    Raises `WorldError`: no broker answers (an `Outage`), or no broker accepts these credentials.
     """
     errors = library(".errors")
     try:
@@ -218,9 +199,9 @@ async def _why_not(settings: KafkaSettings, error: BaseException) -> WorldError:
     """Return why no client could be started: the library hides the causes, so each address is tried again."""
     causes = [error] if "Authorization" in type(error).__name__ else await _causes(settings)
     for cause in causes:
-        found = refused(settings, "no connection", cause)
-        if not isinstance(found, Outage):
-            return found
+        reason = refused(settings, "no connection", cause)
+        if not isinstance(reason, Outage):
+            return reason
     if causes and all(isinstance(cause, socket.gaierror) for cause in causes):
         return refused(settings, "no connection", causes[0])
     return Outage(
@@ -232,46 +213,51 @@ async def _why_not(settings: KafkaSettings, error: BaseException) -> WorldError:
 async def _causes(settings: KafkaSettings) -> list[BaseException]:
     """Return the error of each broker address that cannot be reached; takes some seconds at most."""
     options = settings.client()
-    options.pop("bootstrap_servers")
-    options.pop("retry_backoff_ms")
+    del options["bootstrap_servers"], options["retry_backoff_ms"]
     options["request_timeout_ms"] = min(options["request_timeout_ms"], 2000)
     connecting = library(".conn")
 
-    async def tried(host: str, port: int) -> BaseException | None:
+    async def attempt(host: str, port: int) -> BaseException | None:
         try:
-            connection = await connecting.create_conn(host, port, **options)
+            (await connecting.create_conn(host, port, **options)).close()
         except (library(".errors").KafkaError, OSError, TimeoutError, AssertionError) as error:
             return error
-        connection.close()
         return None
 
     hosts = connecting.collect_hosts(settings.bootstrap)
-    found = await asyncio.gather(*(tried(host, port) for host, port, _ in hosts))
-    return [cause for cause in found if cause is not None]
+    causes = await asyncio.gather(*(attempt(host, port) for host, port, _ in hosts))
+    return [cause for cause in causes if cause is not None]
 
 
 async def some_broker(client: Any) -> Any:
     """Return the id of a broker that a low-level client of the library can ask.
 
-    Brokers that have just begun, or are shut out for a moment, name no broker; then ask once more, which the
-    library would not do.
-
-    Raises:
-        KafkaConnectionError: of the library; still no broker is known.
+    Brokers that have just begun, or are shut out for a moment, name no broker; then ask once more, which the library
+    would not do.
     """
     if client.get_random_node() is None:
         await client.force_metadata_update()
-    node = client.get_random_node()
-    if node is None:
+    if (node := client.get_random_node()) is None:
         raise library(".errors").KafkaConnectionError("no broker is known")
     return node
+
+
+@asynccontextmanager
+async def connected(settings: KafkaSettings, *clients: Any) -> AsyncIterator[None]:
+    """Start clients of the library, and close them at the end."""
+    try:
+        for client in clients:
+            await connect(settings, client)
+        yield
+    finally:
+        for client in clients:
+            await disconnect(client)
 
 
 async def disconnect(client: Any) -> None:
     """Close a client of the library in any state, within some seconds.
 
-    A separate task closes it: the library cancels its own tasks in `stop` and lets the CancelledError out, as if
-    the caller were cancelled.
+    A separate task closes it: the library cancels its own tasks in `stop` and lets the CancelledError out.
     """
     closing = asyncio.create_task(_close(client))
     try:

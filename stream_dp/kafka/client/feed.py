@@ -1,14 +1,16 @@
 """Writes a topic for a replay clock: records in time order, and a mark in every partition after each tick.
 
 Rules: a chunk of whole ticks is one transaction. A killed feed therefore continues after its last complete tick and
-never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first
-mark; a topic with anything before that mark is refused, because the records of both would count. A record's
-partition is a function of the record alone (`engine.ports`). This file knows no mechanism and no release.
+never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first mark
+(later marks may be copies); a topic with anything before that mark is refused, because the records of both would count.
+A record's partition is a function of the record alone (`engine.ports`). Beside it: a producer for trying a pipeline
+out.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from stream_dp.engine.ports import Placement, by_content
@@ -17,25 +19,26 @@ from stream_dp.files.records import Record
 from stream_dp.kafka.client.clients import (
     KafkaSettings,
     connect,
+    connected,
     disconnect,
     library,
     refused,
     speaking,
 )
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
-from stream_dp.kafka.client.topics import STAMPED, administering, config, existing
+from stream_dp.kafka.client.topics import administering, config, existing, stamped
 from stream_dp.kafka.log.reader import reading
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
 
-# ---
-# The content of a replay topic: the feed of its marks, the last marked tick, and whether there are records.
-#
-# Rules: only committed records count, and another program's open transaction is an error. Whole batches are read, so
-# no single record can stop the inspection. The first mark names the topic's feed: later marks may be copies.
-
 _POLL_MS = 100
+AT_ONCE = 1000
+"""The largest number of unacknowledged records."""
+_ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
+_UNMARKED = (
+    "holds records, and no tick mark that this operator's key signed for this start and step"
+)
 
 
 class FedTopic(NamedTuple):
@@ -49,20 +52,16 @@ class FedTopic(NamedTuple):
 async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequence[int]) -> FedTopic:
     """Return what the topic of `marks` holds; the marks of the first partition stand for all partitions.
 
-    That partition is read from its beginning, because the records at its end may be copies of marks.
-
-    Raises:
-        FailClosed: a transaction of another program stays open.
-        WorldError: the brokers do not answer, or deny access.
+    That partition is read from its beginning in whole batches, so no single record can stop it. Only committed records
+    count; `FailClosed` if a transaction of another program stays open.
     """
     async with reading(settings, marks.topic) as log:
         await log.bounds()
     reader = consumer(settings, wait=True, fetch_wait_ms=_POLL_MS)
     unpacker = Unpacker(marks=True)
     feed, last, records = None, -1, False
-    try:
-        with speaking(settings, f"topic {marks.topic}"):
-            await connect(settings, reader)
+    with speaking(settings, f"topic {marks.topic}"):
+        async with connected(settings, reader):
             async for batch in _committed(settings, reader, marks.topic, partitions[0]):
                 records = True
                 for claim in unpacker.unpack(batch).marks.values():
@@ -75,8 +74,6 @@ async def look_at(settings: KafkaSettings, marks: TickMarks, partitions: Sequenc
                 async for _ in _committed(settings, reader, marks.topic, partition):
                     records = True
                     break
-    finally:
-        await disconnect(reader)
     return FedTopic(feed, last, records)
 
 
@@ -102,34 +99,18 @@ async def _committed(
             raise refused(settings, f"topic {topic}", TimeoutError())
 
 
-# ---
-# A producer for trying a pipeline out: each record is acknowledged by all in-sync replicas.
-#
-# Rules: a record's partition is a function of the record alone (`engine.ports`). The topic is never made
-# here. Errors contain no content and no count. This file knows no format.
-
-AT_ONCE = 1000
-"""The largest number of unacknowledged records."""
-
-
 class TryOutProducer:
-    """Sends records to one topic while its context is open."""
+    """Sends records to one existing topic while its context is open; all in-sync replicas acknowledge each."""
 
     def __init__(self, settings: KafkaSettings, topic: str, place: Placement = by_content) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._place = place
+        self._settings, self._topic, self._place = settings, topic, place
         self._partitions: tuple[int, ...] = ()
         self._producer: Any = None
         self._sent: list[asyncio.Future[Any]] = []
         self.stamped = False
 
     async def __aenter__(self) -> "TryOutProducer":
-        """Check the topic and connect; `stamped` then says whether its brokers stamp records on arrival.
-
-        Raises:
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-        """
+        """Check the topic and connect; `stamped` then says whether its brokers stamp records on arrival."""
         settings, topic = self._settings, self._topic
         async with administering(settings, f"topic {topic}") as admin:
             if await existing(admin, topic) is None:
@@ -137,8 +118,8 @@ class TryOutProducer:
                     f"topic {topic} does not exist at {settings.bootstrap}; make it by "
                     f"`stream-dp topic {topic} --bootstrap {settings.bootstrap}`"
                 )
-            found = await config(admin, topic)
-        self.stamped = all(found.get(key) == value for key, value in STAMPED.items())
+            present = await config(admin, topic)
+        self.stamped = stamped(present)
         self._producer = library().AIOKafkaProducer(
             **settings.client(), enable_idempotence=True, linger_ms=5
         )
@@ -148,16 +129,11 @@ class TryOutProducer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection."""
         if self._producer is not None:
             await disconnect(self._producer)
 
     async def send(self, payload: bytes) -> None:
-        """Send a record; when `AT_ONCE` records are unacknowledged, wait for all acknowledgements.
-
-        Raises:
-            WorldError: this record, or an earlier one, was not acknowledged.
-        """
+        """Send a record; when `AT_ONCE` records are unacknowledged, wait for all. `WorldError` if one was not."""
         (partition,) = self._place((payload,), self._partitions)
         with speaking(self._settings, f"topic {self._topic}"):
             self._sent.append(await self._producer.send(self._topic, payload, partition=partition))
@@ -165,16 +141,11 @@ class TryOutProducer:
             await self.acknowledged()
 
     async def acknowledged(self) -> None:
-        """Wait until all sent records are acknowledged; raises as `send`."""
         sent, self._sent = self._sent, []
         with speaking(self._settings, f"topic {self._topic}"):
             await asyncio.gather(*sent)
 
 
-_ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
-_UNMARKED = (
-    "holds records, and no tick mark that this operator's key signed for this start and step"
-)
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
 
@@ -184,20 +155,16 @@ class KafkaFeed:
     def __init__(
         self, settings: KafkaSettings, marks: TickMarks, place: Placement = by_content
     ) -> None:
-        self._settings = settings
-        self._place = place
-        self._marks = marks
-        self._topic = marks.topic
+        self._settings, self._place = settings, place
+        self._marks, self._topic = marks, marks.topic
         self._producer: Any = None
         self._partitions: tuple[int, ...] = ()
 
     async def open(self) -> int:
         """Fence other feeds and return the next tick to send: the one after the last mark in the topic.
 
-        Raises:
-            FailClosed: the topic holds records of another feed, or none signed with this key, start and step.
-            UsageError: no partitioner says in which of its partitions records belong.
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+        Raises `FailClosed` (records of another feed, or none signed with this key, start and step), `UsageError` (no
+        partitioner says in which partition records belong) or `WorldError`.
         """
         async with administering(self._settings, f"topic {self._topic}") as admin:
             if await existing(admin, self._topic) is None:
@@ -233,31 +200,30 @@ class KafkaFeed:
                 lanes[partition].append((payload, []))
             for partition, lane in lanes.items():
                 lane.append((b"", [(TICK_HEADER, self._marks.sign(partition, tick))]))
-        with speaking(self._settings, f"topic {self._topic}"):
-            async with self._producer.transaction():
+        producer, topic = self._producer, self._topic
+        with speaking(self._settings, f"topic {topic}"):
+            async with producer.transaction():
                 sent: list[Any] = []
                 for partition, lane in lanes.items():
-                    sent += [await self._send(partition, batch) for batch in self._batches(lane)]
+                    place = partial(producer.send_batch, topic=topic, partition=partition)
+                    sent += [await place(batch) for batch in self._batches(lane)]
                 await asyncio.gather(*sent)
 
     async def close(self) -> None:
-        """Close the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await disconnect(producer)
-
-    async def _send(self, partition: int, batch: Any) -> Any:
-        return await self._producer.send_batch(batch, self._topic, partition=partition)
 
     def _batches(self, lane: Sequence[_Item]) -> Iterator[Any]:
         """Yield the lane's items in full record batches."""
         batch = self._producer.create_batch()
         for value, headers in lane:
-            if batch.append(key=None, value=value, timestamp=None, headers=headers) is None:
+            item = {"key": None, "value": value, "timestamp": None, "headers": headers}
+            if batch.append(**item) is None:
                 batch.close()
                 yield batch
                 batch = self._producer.create_batch()
-                batch.append(key=None, value=value, timestamp=None, headers=headers)
+                batch.append(**item)
         batch.close()
         yield batch
 

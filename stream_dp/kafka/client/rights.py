@@ -1,9 +1,10 @@
-"""A user's rights at a cluster (ACLs), asked without changing anything.
+"""What doctor asks a cluster: why an address cannot be reached, and this user's rights (ACLs); changes nothing.
 
-Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for
-a transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is
-always refused, and the kind of refusal shows the right. The right to make a topic is asked with `validate_only`.
-Nothing here reads a record. Source: the Kafka protocol, Metadata version 8 and DescribeGroups version 3.
+Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for a
+transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is always
+refused, and the kind of refusal shows the right. The right to make a topic is asked with `validate_only`. The client
+library hides why no broker answers, so each address is tried separately. No text contains a secret. Source: the Kafka
+protocol, Metadata version 8 and DescribeGroups version 3.
 """
 
 import asyncio
@@ -17,16 +18,19 @@ from typing import Any, NamedTuple
 
 from stream_dp.kafka.client.clients import KafkaSettings, library
 
-# ---
-# Why a broker cannot be reached, for each address: its name, its port, TLS, the login.
-#
-# Rules: the client library hides these causes (it tries the next address and reports at the end that none answers),
-# so each address is tried here separately. Nothing is changed at the brokers, and no text contains a secret.
-
 _REACH_PATIENCE_S = 5.0
 _EXPIRED, _HOST = (9, 10), (62, 64)  # X509_V_ERR_CERT_NOT_YET_VALID and so on
 _CLIENT_ALERTS = ("CERTIFICATE_", "BAD_CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")
 _BAD_LOGIN = ("SaslAuthenticationFailed", "AuthenticationFailedError")
+_TOKEN = ("the broker refuses the bearer token", "source.security.token_file: is it still valid?")
+READ, WRITE, CREATE, DESCRIBE = "Read", "Write", "Create", "Describe"
+DESCRIBE_CONFIGS = "DescribeConfigs"
+_BITS: Mapping[str, int] = {READ: 3, WRITE: 4, CREATE: 5, DESCRIBE: 8, DESCRIBE_CONFIGS: 10}
+_NOBODY, _DENIED_ID = -2, 53  # no producer has this id; TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_DENIED_TOPIC, _DENIED_CLUSTER = 29, 31
+_UNKNOWN_TOPIC = 3
+_MOVES = (14, 15, 16)  # the coordinator loads, is not there yet, or is another one
+_PATIENCE_S, _POLL_S = 10.0, 0.1
 
 
 class Reached(NamedTuple):
@@ -38,22 +42,21 @@ class Reached(NamedTuple):
 
 
 async def reach(settings: KafkaSettings) -> list[Reached]:
-    """Try every address of `settings.bootstrap`, then every address that the brokers name.
-
-    Raises:
-        WorldError, UsageError: a file of `security` cannot be used.
-    """
+    """Try every address of `settings.bootstrap`, then every address that the brokers name."""
     options = settings.client()
     del options["bootstrap_servers"], options["retry_backoff_ms"]
     options["request_timeout_ms"] = int(1000 * min(settings.patience_s, _REACH_PATIENCE_S))
     hosts = [
         (host, port) for host, port, _ in library(".conn").collect_hosts(settings.bootstrap, False)
     ]
-    found, named = await _each(hosts, options)
+    first, named = await _each(hosts, options)
     others = sorted(set(named) - set(hosts))
-    told, _ = await _each(others, options)
+    second, _ = await _each(others, options)
     hint = "the brokers name this address (advertised.listeners), so it must be reachable from here"
-    return found + [one._replace(mend=f"{one.mend}; {hint}") if one.cause else one for one in told]
+    return first + [
+        reached._replace(mend=f"{reached.mend}; {hint}") if reached.cause else reached
+        for reached in second
+    ]
 
 
 async def _each(
@@ -61,7 +64,7 @@ async def _each(
 ) -> tuple[list[Reached], list[tuple[str, int]]]:
     """Return the result for each address, and the addresses that the brokers named."""
     outcomes = await asyncio.gather(*(_one(host, port, options) for host, port in hosts))
-    return [one for one, _ in outcomes], [at for _, named in outcomes for at in named]
+    return [reached for reached, _ in outcomes], [at for _, named in outcomes for at in named]
 
 
 async def _one(
@@ -83,9 +86,6 @@ async def _one(
     ):  # after a refused token the library goes on and reads the refusal as an answer
         return Reached(address, *_TOKEN), []
     return Reached(address), [(broker[1], broker[2]) for broker in answer.brokers]
-
-
-_TOKEN = ("the broker refuses the bearer token", "source.security.token_file: is it still valid?")
 
 
 def why(error: BaseException, options: dict[str, Any]) -> tuple[str, str]:
@@ -122,7 +122,6 @@ def why(error: BaseException, options: dict[str, Any]) -> tuple[str, str]:
 
 
 def _tls(error: ssl.SSLError) -> tuple[str, str]:
-    """Return the TLS error: the broker's certificate, this client's certificate, or a port without TLS."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         code = error.verify_code
@@ -150,16 +149,6 @@ def _tls(error: ssl.SSLError) -> tuple[str, str]:
     )
 
 
-READ, WRITE, CREATE, DESCRIBE = "Read", "Write", "Create", "Describe"
-DESCRIBE_CONFIGS = "DescribeConfigs"
-_BITS: Mapping[str, int] = {READ: 3, WRITE: 4, CREATE: 5, DESCRIBE: 8, DESCRIBE_CONFIGS: 10}
-_NOBODY, _DENIED_ID = -2, 53  # no producer has this id; TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-_DENIED_TOPIC, _DENIED_CLUSTER = 29, 31
-_UNKNOWN_TOPIC = 3
-_MOVES = (14, 15, 16)  # the coordinator loads, is not there yet, or is another one
-_PATIENCE_S, _POLL_S = 10.0, 0.1
-
-
 @dataclass(frozen=True, slots=True)
 class TopicRights:
     """A topic as this user sees it; `exists` is None (unknown) if the user may not see it."""
@@ -174,28 +163,28 @@ class TopicRights:
 async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRights]:
     """Return how this user sees these topics; creates none."""
     answer = await client.send(client.get_random_node(), _requests()["topics"](list(names)))
-    found = {}
+    seen = {}
     for code, name, _, partitions, bits in answer.topics:
         exists = None if code == _DENIED_TOPIC else code != _UNKNOWN_TOPIC
-        copies = min((len(one[4]) for one in partitions), default=0)
+        copies = min((len(partition[4]) for partition in partitions), default=0)
         rights = frozenset() if exists is None else _rights(bits)
-        found[name] = TopicRights(name, exists, rights, copies, len(partitions))
-    return found
+        seen[name] = TopicRights(name, exists, rights, copies, len(partitions))
+    return seen
 
 
 async def group_rights(client: Any, group: str) -> frozenset[str]:
-    """Return this user's rights on the group."""
     kind, request = library(".client").CoordinationType.GROUP, _requests()["groups"](group)
-    answer = await _coordinated(client, kind, group, request, lambda one: one.groups[0][0])
+    answer = await _coordinated(client, kind, group, request, lambda reply: reply.groups[0][0])
     return frozenset() if answer is None or answer.groups[0][0] else _rights(answer.groups[0][6])
 
 
 async def may_transact(client: Any, transactional_id: str, group: str) -> bool:
-    """Return whether this user may run transactions under this id."""
     kind = library(".client").CoordinationType.TRANSACTION
     make = library(".protocol.transaction").AddOffsetsToTxnRequest
     request = make(transactional_id, _NOBODY, 0, group)
-    answer = await _coordinated(client, kind, transactional_id, request, lambda one: one.error_code)
+    answer = await _coordinated(
+        client, kind, transactional_id, request, lambda reply: reply.error_code
+    )
     return answer is not None and answer.error_code != _DENIED_ID
 
 

@@ -1,21 +1,14 @@
 """A sample of a topic: its newest or its oldest records, read once, with no group and no commit.
 
 Rules: the sample is limited in records and in bytes. Record batches that cannot be unpacked are part of it, as
-refusals. An open transaction ends it, and aborted records are not part of it. Offsets are private. This file knows
-no schema.
+refusals. An open transaction ends it, and aborted records are not part of it. Offsets are private.
 """
 
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stream_dp.kafka.client.clients import (
-    KafkaSettings,
-    connect,
-    disconnect,
-    library,
-    speaking,
-)
+from stream_dp.kafka.client.clients import KafkaSettings, connected, library, speaking
 from stream_dp.kafka.client.topics import TopicEyes, no_such_topic
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
@@ -35,8 +28,6 @@ class SampledBatch(NamedTuple):
 
 
 class SampledTopic(NamedTuple):
-    """The partitions of a topic, and sampled batches."""
-
     partitions: Sequence[int]
     batches: Sequence[SampledBatch]
 
@@ -52,29 +43,21 @@ async def sample_topic(
 ) -> SampledTopic:
     """Return the records at the `most` newest (or oldest) offsets of each partition; `marks`: look for tick marks.
 
-    A record batch that would expand beyond `limit` bytes is refused.
-
-    Raises:
-        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
+    A record batch that would expand beyond `limit` bytes is refused. Raises `WorldError`.
     """
     eyes = TopicEyes(settings, topic)
     reader = consumer(settings, wait=True, fetch_wait_ms=_SLICE_MS)
-    try:
-        await connect(settings, eyes)
-        await connect(settings, reader)
+    async with connected(settings, eyes, reader):
         with speaking(settings, f"topic {topic!r}"):
             look = await eyes.look()
             if look is None:
                 raise no_such_topic(settings, topic)
-            places = [library().TopicPartition(topic, one) for one in look.partitions]
+            places = [library().TopicPartition(topic, number) for number in look.partitions]
             begins = await reader.beginning_offsets(places)
             ends = await reader.end_offsets(places)
             spans = {at: _span(begins[at], ends[at], most, newest=newest) for at in places}
-            found = await _read(reader, spans, Unpacker(marks=marks, limit=limit))
-            return SampledTopic(tuple(look.partitions), found)
-    finally:
-        await disconnect(reader)
-        await disconnect(eyes)
+            sampled = await _read(reader, spans, Unpacker(marks=marks, limit=limit))
+            return SampledTopic(tuple(look.partitions), sampled)
 
 
 def _span(begin: int, end: int, most: int, *, newest: bool) -> range:
@@ -83,7 +66,7 @@ def _span(begin: int, end: int, most: int, *, newest: bool) -> range:
 
 async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> list[SampledBatch]:
     """Return the batches at these offsets; stop when nothing arrives for a while."""
-    found: list[SampledBatch] = []
+    sampled: list[SampledBatch] = []
     left, size, heard = [at for at, span in spans.items() if span], 0, time.monotonic()
     reader.assign(left)
     for at in left:
@@ -93,10 +76,10 @@ async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> lis
             for batch in batches(fetched):
                 heard = time.monotonic() if batch.next > batch.base else heard
                 if size < MOST_BYTES and batch.base < spans[at].stop:
-                    found.append(SampledBatch(at.partition, _inside(batch, spans[at], unpacker)))
-                    size += sum(map(len, found[-1].records.values))
+                    sampled.append(SampledBatch(at.partition, _inside(batch, spans[at], unpacker)))
+                    size += sum(map(len, sampled[-1].records.values))
         left = [at for at in left if await reader.position(at) < spans[at].stop]
-    return found
+    return sampled
 
 
 def _inside(batch: RecordBatch, span: range, unpacker: Unpacker) -> Unpacked:

@@ -1,9 +1,9 @@
 """How a client proves its identity and checks the broker's: TLS, certificate, password, token.
 
-Rules: names are those of `source.security` in a pipeline file, so an error names the exact key. A secret is read
-from its file whenever a client is made, a token at each new connection. A secret that everybody on the machine may
-read is refused. No error, repr or log contains a secret. `token` names code, which is imported: the author of the
-pipeline file is trusted.
+Rules: names are those of `source.security` in a pipeline file, so an error names the exact key. A secret is read from
+its file whenever a client is made, a token at each new connection. A secret that everybody on the machine may read is
+refused. No error, repr or log contains a secret. `token` names code, which is imported: the author of the pipeline file
+is trusted.
 """
 
 import asyncio
@@ -59,9 +59,8 @@ class KafkaSecurity:
     def arguments(self) -> dict[str, Any]:
         """Return the library's arguments for these settings.
 
-        Raises:
-            WorldError: a file cannot be read, or holds no certificate, key, password or token.
-            UsageError: everybody may read a secret, or `token` names no function.
+        Raises `WorldError` (a file cannot be read, or does not hold what it should) or `UsageError` (everybody may read
+        a secret, or `token` names no function).
         """
         arguments: dict[str, Any] = {"security_protocol": self.protocol}
         if self.protocol.endswith("SSL"):
@@ -128,21 +127,17 @@ class BearerTokens:
         self._source = source
 
     async def token(self) -> str:
-        """Return a fresh token.
-
-        Raises:
-            OSError: there is no token; the library treats this as a failed connection.
-        """
+        """Return a fresh token; an `OSError` (there is none) counts as a failed connection in the library."""
         try:
             if inspect.iscoroutinefunction(self._source):
-                found = await self._source()
+                token = await self._source()
             else:
-                found = await asyncio.to_thread(self._source)
+                token = await asyncio.to_thread(self._source)
         except Exception as error:  # noqa: BLE001 - code of others; its text may hold the secret
             raise OSError(f"security.token failed ({type(error).__name__})") from None
-        if not isinstance(found, str) or _BEARER.fullmatch(found) is None:
+        if not isinstance(token, str) or _BEARER.fullmatch(token) is None:
             raise OSError("security.token gave no bearer token (RFC 6750)")
-        return found
+        return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,36 +147,26 @@ class TokenFile:
     path: Path
 
     def __call__(self) -> str:
-        """Return the present token in the file."""
         return secret("token_file", self.path).strip()
 
 
 def hook(named: str) -> Callable[[], Any]:
-    """Import and return the function named by `package.module:function`.
-
-    Raises:
-        UsageError: there is no such function.
-    """
+    """Import and return the function named by `package.module:function`; `UsageError` if there is none."""
     module, _, function = named.partition(":")
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        source = getattr(importlib.import_module(module), function, None)
     except Exception as error:  # noqa: BLE001 - code of others; its text may hold a secret
         raise UsageError(
             f"security.token: {module} cannot be imported ({type(error).__name__}); it must be installed "
             "beside stream_dp, or be on PYTHONPATH"
         ) from None
-    if not callable(found):
+    if not callable(source):
         raise UsageError(f"security.token: {module} has no function {function}")
-    return found  # type: ignore[no-any-return]
+    return source  # type: ignore[no-any-return]
 
 
 def secret(key: str, path: Path) -> str:
-    """Return the one line of text in this file of `security.KEY`, without its line break.
-
-    Raises:
-        WorldError: the file cannot be read, or is empty.
-        UsageError: everybody may read it.
-    """
+    """Return the one line of text in this file of `security.KEY`, without its line break."""
     content = readable(key, path)
     hidden(key, path)
     try:
@@ -194,11 +179,7 @@ def secret(key: str, path: Path) -> str:
 
 
 def readable(key: str, path: Path) -> bytes:
-    """Return the content of this file of `security.KEY`.
-
-    Raises:
-        WorldError: the file cannot be read.
-    """
+    """Return the content of this file of `security.KEY`, or raise `WorldError`."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -206,12 +187,8 @@ def readable(key: str, path: Path) -> bytes:
 
 
 def hidden(key: str, path: Path) -> None:
-    """Refuse a secret that everybody on this machine may read or change.
-
-    A group may read it, because secrets are mounted that way.
-
-    Raises:
-        UsageError: the file is open to others.
+    """Raise `UsageError` if everybody on this machine may read or change a secret; a group may, as secrets are mounted
+    so.
     """
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
         raise UsageError(f"security.{key} {path} is open to others; run `chmod o= {path}`")

@@ -1,8 +1,7 @@
-"""Checks of topics: the pipeline's own are made or checked, a source's is only checked.
+"""Topics: a fresh look at one, and checks: the pipeline's own are made or checked, a source's is only checked.
 
-Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused,
-never altered. A refusal names the setting to change, and the command that changes it. This file knows no commit and
-no tick.
+Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused, never
+altered. A refusal names the setting to change, and the command that changes it.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import (
     KafkaSettings,
-    connect,
+    connected,
     disconnect,
     library,
     patiently,
@@ -23,15 +22,18 @@ from stream_dp.kafka.client.clients import (
     speaking,
 )
 
-# ---
-# A fresh look at a topic: its id and its partitions, in one request.
-#
-# Rules: the client reads no records, so its answer never waits behind a fetch. The id distinguishes a topic from a
-# later one with the same name, made after it was deleted. Source: the Metadata request of the Kafka protocol, version
-# 12; the client library stops at 5, so the version is written out here. Older brokers return no id.
-
 _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
+UNCOMPACTED = {"cleanup.policy": "delete"}
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+PLAIN = {"compression.type": "uncompressed"}
+_HERE = "127.0.0.1"
+_TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
+_ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
+_ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
+_FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
+_TOPIC_EXISTS = 36
+_POLL_S = 0.05
 
 
 class TopicLook(NamedTuple):
@@ -42,43 +44,40 @@ class TopicLook(NamedTuple):
 
 
 class TopicEyes:
-    """Reads the id and the partitions of one topic."""
+    """Reads the id and the partitions of one topic, in one request that never waits behind a fetch.
+
+    The id distinguishes a topic from a later one with the same name. Source: the Metadata request of the Kafka
+    protocol, version 12; the client library stops at 5, so it is written out here. Older brokers return no id.
+    """
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
-        self._settings = settings
-        self._topic = topic
+        self._settings, self._topic = settings, topic
         self._client = library(".client").AIOKafkaClient(**settings.client())
 
     async def start(self) -> None:
-        """Connect."""
         await self._client.bootstrap()
 
     async def look(self) -> TopicLook | None:
-        """Return the present topic; None if it does not exist or may not be seen.
+        """Return the present topic; None if it does not exist or may not be seen. Raises `WorldError`."""
 
-        Raises:
-            WorldError: brokers do not answer for a while (an `Outage`), or deny access.
-        """
-        return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
+        async def look_once() -> TopicLook | None:
+            node = await some_broker(self._client)
+            answer = await self._client.send(node, _request()(self._topic))
+            ((code, _, identity, _, partitions, *_),) = answer.topics
+            if code == _UNKNOWN_TOPIC:
+                return None
+            if code:
+                raise library(".errors").for_code(code)
+            numbers = tuple(sorted(partition[1] for partition in partitions))
+            return TopicLook("" if identity == _NO_ID else identity.hex(), numbers)
 
-    async def _look_once(self) -> TopicLook | None:
-        node = await some_broker(self._client)
-        answer = await self._client.send(node, _request()(self._topic))
-        ((code, _, identity, _, partitions, *_),) = answer.topics
-        if code == _UNKNOWN_TOPIC:
-            return None
-        if code:
-            raise library(".errors").for_code(code)
-        found = tuple(sorted(one[1] for one in partitions))
-        return TopicLook("" if identity == _NO_ID else identity.hex(), found)
+        return await patiently(self._settings, f"topic {self._topic!r}", look_once)
 
     async def stop(self) -> None:
-        """Close the connection."""
         await disconnect(self._client)
 
 
 def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
-    """Return the error for a topic that does not exist, or may not be seen."""
     return WorldError(
         f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
         "check its name and its ACL"
@@ -87,7 +86,6 @@ def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
 
 @cache
 def _request() -> Any:
-    """Return the request class, built from the library's parts."""
     api, types = library(".protocol.api"), library(".protocol.types")
     text, tags = types.CompactString("utf-8"), ("tags", types.TaggedFields)
     many, int16, int32 = types.CompactArray, types.Int16, types.Int32
@@ -142,40 +140,24 @@ def _request() -> Any:
     return TopicLookRequest
 
 
-UNCOMPACTED = {"cleanup.policy": "delete"}
-STAMPED = {"message.timestamp.type": "LogAppendTime"}
-PLAIN = {"compression.type": "uncompressed"}
-_HERE = "127.0.0.1"
-_TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
-_ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
-_ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
-_FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
-_TOPIC_EXISTS = 36
-_POLL_S = 0.05
-
-
 @asynccontextmanager
 async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
     """Yield a connected admin client."""
     client = library(".admin").AIOKafkaAdminClient(**settings.client())
-    await connect(settings, client)
-    try:
+    async with connected(settings, client):
         with speaking(settings, about):
             yield client
-    finally:
-        await disconnect(client)
 
 
 async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
     """Return the partitions of a topic, or None if it does not exist; never creates it."""
-    for found in await admin.describe_topics():
-        if found["topic"] == topic and found["partitions"]:
-            return sorted(found["partitions"], key=lambda one: int(one["partition"]))
+    for entry in await admin.describe_topics():
+        if entry["topic"] == topic and entry["partitions"]:
+            return sorted(entry["partitions"], key=lambda partition: int(partition["partition"]))
     return None
 
 
 async def config(admin: Any, topic: str) -> dict[str, str]:
-    """Return the effective configuration of a topic."""
     kinds = library(".admin.config_resource")
     resource = kinds.ConfigResource(kinds.ConfigResourceType.TOPIC, topic)
     (answer,) = await admin.describe_configs([resource])
@@ -192,7 +174,6 @@ async def cluster_of(settings: KafkaSettings) -> str:
 
 
 def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
-    """Return the settings to change and the command that changes them."""
     values = [f"{key}={value}" for key, value in wanted.items()]
     return (
         f"set {', '.join(values)} on it, with any tool or by: kafka-configs.sh "
@@ -202,11 +183,7 @@ def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> s
 
 
 async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse a source whose brokers remove older records of a key, because one event would remove another.
-
-    Raises:
-        FailClosed: the topic is compacted.
-    """
+    """Refuse (`FailClosed`) a compacted source, because one event would remove another."""
     if "compact" in (await config(admin, topic)).get("cleanup.policy", ""):
         raise FailClosed(
             f"topic {topic!r} is compacted, so an event removes older ones with its key, and counts would "
@@ -215,17 +192,16 @@ async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
 
 
 async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse a source whose records carry time stamps of their producers.
-
-    Raises:
-        FailClosed: its brokers do not stamp records on arrival.
-    """
-    found = await config(admin, topic)
-    if any(found.get(key) != value for key, value in STAMPED.items()):
+    """Refuse (`FailClosed`) a source whose records carry time stamps of their producers."""
+    if not stamped(await config(admin, topic)):
         raise FailClosed(
             f"topic {topic!r}: live ticks need stamps that its brokers set on arrival; "
             + mending(settings, topic, STAMPED)
         )
+
+
+def stamped(settings: Mapping[str, str]) -> bool:
+    return all(settings.get(key) == value for key, value in STAMPED.items())
 
 
 async def ensure(
@@ -237,12 +213,8 @@ async def ensure(
 ) -> str:
     """Create the topic with one partition, or check it against `rules`; return advice for safer settings, or "".
 
-    `hints` are set at creation only; `warnings` formats the advice. `wrong` says what it means that a topic breaks
-    the rules.
-
-    Raises:
-        FailClosed: the topic exists with other settings; the text says which to change.
-        WorldError: the brokers do not answer, or deny access.
+    `hints` are set at creation only; `wrong` says what it means that a topic breaks the rules. Raises `FailClosed` (it
+    exists with other settings; the text says which to change) or `WorldError`.
     """
     async with administering(settings, f"topic {topic!r}") as admin:
         partitions = await existing(admin, topic)
@@ -251,12 +223,12 @@ async def ensure(
         if len(partitions) != 1:
             raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
         # this request may reach a broker that does not know the new topic yet
-        found = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
-        broken = {key: value for key, value in rules.items() if found.get(key) != value}
+        now = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
+        broken = {key: value for key, value in rules.items() if now.get(key) != value}
         if broken:
             raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
         hosts = [broker["host"] for broker in (await admin.describe_cluster())["brokers"]]
-    return _could_be_safer(len(partitions[0]["replicas"]), int(found["min.insync.replicas"]), hosts)
+    return _could_be_safer(len(partitions[0]["replicas"]), int(now["min.insync.replicas"]), hosts)
 
 
 def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
@@ -276,10 +248,10 @@ def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
     return _TRYING_OUT if list(hosts) == [_HERE] else _ONE_BROKER
 
 
-def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
-    """Return one line for all topics with the same advice from `ensure`."""
+def warnings(advice: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a line for all topics with the same advice of `ensure`."""
     lines: dict[str, list[str]] = {}
-    for topic, what in found.items():
+    for topic, what in advice.items():
         if what:
             lines.setdefault(what, []).append(topic)
     return tuple(f"{' and '.join(topics)}: {what}" for what, topics in lines.items())
@@ -290,15 +262,10 @@ async def make_topic(
 ) -> list[dict[str, Any]]:
     """Make one of the pipeline's own topics and return its partitions once brokers lead them.
 
-    The topic has one partition, or with `spread` one for each broker.
-
-    Raises:
-        KafkaError: of the library; brokers deny or do not answer.
+    The topic has one partition, or with `spread` one for each broker. Raises the library's `KafkaError`.
     """
     brokers = len((await admin.describe_cluster())["brokers"])
-    copies = min(
-        3, brokers
-    )  # count a broker that is away: a topic made with one copy keeps one copy
+    copies = min(3, brokers)  # also of a broker that is away: copies are not added later
     wanted["min.insync.replicas"] = str(min(2, copies))
     new = library(".admin").NewTopic(topic, brokers if spread else 1, copies, topic_configs=wanted)
     answer = await admin.create_topics([new])
@@ -308,6 +275,6 @@ async def make_topic(
     async with asyncio.timeout(settings.patience_s):
         while True:
             partitions = await existing(admin, topic)
-            if partitions and all(one["leader"] >= 0 for one in partitions):
+            if partitions and all(partition["leader"] >= 0 for partition in partitions):
                 return partitions
             await asyncio.sleep(_POLL_S)

@@ -1,9 +1,9 @@
 """The brokers' time, and its difference from this machine's time.
 
-Rules: the topic `NAME.private.clock` is stamped on arrival. It has one partition for each broker that exists when
-it is made, so that each broker's clock can be read. It holds empty records, which are deleted soon. A stamp lies
-between the moments of sending and of the answer: a slow answer says little, and never makes clocks appear to
-differ. An append changes nothing else, so it may be repeated. Nothing here knows a record or a tick.
+Rules: the topic `NAME.private.clock` is stamped on arrival. It has one partition for each broker that exists when it is
+made, so that each broker's clock can be read. It holds empty records, which are deleted soon. A stamp lies between the
+moments of sending and of the answer: a slow answer says little, and never makes clocks appear to differ. An append
+changes nothing else, so it may be repeated.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from stream_dp.kafka.client.topics import (
     existing,
     make_topic,
     mending,
+    stamped,
 )
 
 WANTED = {
@@ -40,7 +41,6 @@ _ON_ARRIVAL = 1
 
 
 def clock_topic(pipeline: str) -> str:
-    """Return the name of this pipeline's clock topic."""
     return f"{pipeline}.private.clock"
 
 
@@ -66,27 +66,32 @@ class Stamp(NamedTuple):
 
 
 class BrokerClocks:
-    """The clocks of the brokers that lead a partition of `topic`; `now` is this machine's clock in milliseconds."""
+    """The clocks of the brokers that lead a partition of `topic`; `now` is this machine's clock in milliseconds.
+
+    Raises `WorldError`, or `FailClosed` if the topic keeps the stamps of its producers.
+    """
 
     def __init__(self, settings: KafkaSettings, topic: str, now: Callable[[], int]) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._now = now
+        self._settings, self._topic, self._now = settings, topic, now
+        self._about = f"topic {topic!r}, by which brokers tell their clocks"
         self._producer: Any = None
 
     async def check(self) -> None:
-        """Make the topic if it is missing, or check that it stamps on arrival; needs no `start`.
-
-        Raises:
-            WorldError: the brokers do not answer, or this user may not make or describe the topic.
-            FailClosed: the topic keeps the stamps of its producers.
-        """
+        """Make the topic if it is missing, or check that it stamps on arrival; needs no `start`."""
         settings, topic = self._settings, self._topic
         async with administering(settings, self._about) as admin:
             if await existing(admin, topic) is None:
-                await self._make(admin)
-            found = await patiently(settings, self._about, lambda: config(admin, topic))
-        if any(found.get(key) != value for key, value in STAMPED.items()):
+                try:
+                    await make_topic(settings, admin, topic, {**WANTED}, spread=True)
+                except library(".errors").KafkaError as error:
+                    if "Authorization" not in type(error).__name__:
+                        raise
+                    raise WorldError(
+                        f"{self._about}: there is none, and this user may not make it; grant it Create, Write and "
+                        "DescribeConfigs on that topic (ACL): `stream-dp doctor` says the command"
+                    ) from None
+            present = await patiently(settings, self._about, lambda: config(admin, topic))
+        if not stamped(present):
             raise self._unstamped()
 
     async def start(self) -> None:
@@ -96,46 +101,26 @@ class BrokerClocks:
         await self.ask()
 
     async def ask(self) -> list[Stamp]:
-        """Append an empty record to each partition, and return the brokers' stamps.
+        """Append an empty record to each partition, and return the brokers' stamps."""
 
-        Raises:
-            WorldError: brokers do not answer for a while (an `Outage`), or deny access.
-            FailClosed: the topic keeps the stamps of its producers.
-        """
-        return await patiently(self._settings, self._about, self._ask_once)
+        async def ask_once() -> list[Stamp]:
+            partitions = sorted(await self._producer.partitions_for(self._topic))
+            return await asyncio.gather(*map(self._append, partitions))
+
+        return await patiently(self._settings, self._about, ask_once)
 
     async def stop(self) -> None:
-        """Close the connections."""
         if self._producer is not None:
             await disconnect(self._producer)
 
-    @property
-    def _about(self) -> str:
-        return f"topic {self._topic!r}, by which brokers tell their clocks"
-
-    async def _ask_once(self) -> list[Stamp]:
-        partitions = sorted(await self._producer.partitions_for(self._topic))
-        return await asyncio.gather(*map(self._append, partitions))
-
     async def _append(self, partition: int) -> Stamp:
         sent = self._now()
-        told = await self._producer.send_and_wait(self._topic, b"", partition=partition)
+        answer = await self._producer.send_and_wait(self._topic, b"", partition=partition)
         after = self._now() + 1  # the moment of the answer lies before the next whole millisecond
-        if told.timestamp_type != _ON_ARRIVAL:
+        if answer.timestamp_type != _ON_ARRIVAL:
             raise self._unstamped()
-        leader = self._producer.client.cluster.leader_for_partition(told.topic_partition)
-        return Stamp(f"broker {leader}", sent, told.timestamp, after)
-
-    async def _make(self, admin: Any) -> None:
-        try:
-            await make_topic(self._settings, admin, self._topic, {**WANTED}, spread=True)
-        except library(".errors").KafkaError as error:
-            if "Authorization" not in type(error).__name__:
-                raise
-            raise WorldError(
-                f"{self._about}: there is none, and this user may not make it; grant it Create, Write and "
-                "DescribeConfigs on that topic (ACL): `stream-dp doctor` says the command"
-            ) from None
+        leader = self._producer.client.cluster.leader_for_partition(answer.topic_partition)
+        return Stamp(f"broker {leader}", sent, answer.timestamp, after)
 
     def _unstamped(self) -> FailClosed:
         return FailClosed(
@@ -145,36 +130,27 @@ class BrokerClocks:
 
 
 def earliest(stamps: Sequence[Stamp], most: int) -> int:
-    """Return the earliest of the brokers' clocks, in milliseconds.
-
-    Raises:
-        FailClosed: a broker's clock certainly differs from this machine's by more than `most` milliseconds.
-    """
-    for one in stamps:
-        ahead, behind = -one.difference.most, one.difference.least
+    """Return the earliest of the brokers' clocks; `FailClosed` if one certainly differs by more than `most` ms."""
+    for stamp in stamps:
+        ahead, behind = -stamp.difference.most, stamp.difference.least
         if max(ahead, behind) > most:
             word = "ahead of" if ahead > behind else "behind"
             raise FailClosed(
-                f"this machine's clock is {max(ahead, behind) / 1000:.1f} s {word} that of {one.broker}: more than "
+                f"this machine's clock is {max(ahead, behind) / 1000:.1f} s {word} that of {stamp.broker}: more than "
                 f"half of clock.delay, which is {most / 1000:g} s, so records could miss their tick. Set the clocks of "
                 "this machine and all brokers by NTP (`chronyc tracking` says how far one is off), then start again; "
                 "where they cannot agree, begin a new pipeline with a longer clock.delay"
             )
-    return min(one.stamp for one in stamps)
+    return min(stamp.stamp for stamp in stamps)
 
 
 async def append_differences(settings: KafkaSettings, pipeline: str) -> list[Difference]:
-    """Return the difference of each broker's clock from this machine's; make the clock topic if it is missing.
-
-    Raises:
-        WorldError: the brokers do not answer, or deny access.
-        FailClosed: the topic keeps the stamps of its producers.
-    """
+    """Return the difference of each broker's clock from this machine's; make the clock topic if it is missing."""
     clocks = BrokerClocks(settings, clock_topic(pipeline), system_ms)
     await clocks.check()
     with speaking(settings, "the brokers' clocks"):
         try:
             await clocks.start()
-            return [one.difference for one in await clocks.ask()]
+            return [stamp.difference for stamp in await clocks.ask()]
         finally:
             await clocks.stop()

@@ -2,10 +2,19 @@
 
 Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
 headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
-first-release and first-answer (the numbers of its first release and first answer). A missing part or commit, or
-another version, stops the engine. The source's positions are the offsets of a group that nobody joins: `verify`
-compares them with the last commit, which detects a wiped or restored journal. The topic keeps everything; only the
-engine has access to it.
+first-release and first-answer (the numbers of its first release and first answer). A missing part or commit, or another
+version, stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them
+with the last commit, which detects a wiped or restored journal. The topic keeps everything; only the engine has access
+to it.
+
+Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and
+record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
+Only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a pipeline has
+the same producer id. Here it is unknown whether the coordinator recorded a commit or an abort. A journal commit that
+was acknowledged is followed by its releases and answers, and by nothing else. So a hanging transaction of the journal
+is committed if any of these was ever written to its public topic, even in vain, and aborted otherwise; then no reader
+has seen anything of it. A hanging transaction of a public topic is durable in the journal: it is aborted, and the same
+bytes are published again. An acknowledged commit without releases and answers is lost with its marker.
 """
 
 import asyncio
@@ -32,57 +41,40 @@ from stream_dp.kafka.client.topics import administering, cluster_of, ensure, exi
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.reader import reading
 
-# ---
-# Transactions that their coordinator has ended but their partition has not: they block readers for ever.
-#
-# Why: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and record a commit
-# or an abort as complete without writing its marker to that partition.
-#
-# Rules: only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a
-# pipeline has the same producer id. Transactions of others are left alone. Here it is unknown whether the coordinator
-# recorded a commit or an abort. A journal commit that was acknowledged is followed by its releases and answers, and
-# by nothing else. So a hanging transaction of the journal is committed if any of these was ever written to its public
-# topic, even in vain, and aborted otherwise; in the latter case no reader has seen anything of it. A hanging
-# transaction of a public topic is durable in the journal: it is aborted, and the same bytes are published again. An
-# acknowledged commit without releases and answers is lost with its marker.
-
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
-"""Headers of a journal record with the numbers of its commit's first release and first answer, which are public.
-"""
+"""Headers of a journal record: the numbers of its commit's first release and answer, which are public."""
 _ABOUT: Mapping[str, PublicSequence[Any]] = {FIRST_RELEASE: RELEASES, FIRST_ANSWER: ANSWERS}
 """The public sequence of each header."""
 
 _log = logging.getLogger(__name__)
+PART_BYTES = 500_000
+EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
+WITHOUT_OFFSETS = "went-on-without-offsets"
+"""Note in the lease's topic that comes with the first commit after the offsets had expired."""
+VERSION = 1
+_FORM = "stream-dp-journal"
+_COORDINATOR_MOVES = (14, 15, 16)
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
-    """End a hanging transaction of a public topic.
-
-    Raises:
-        FailClosed: the lease is lost.
-        WorldError: the brokers do not answer, or deny access.
-    """
+    """End a hanging transaction of a public topic."""
     if await _hanging(lease, topic) is not None:
         what = "it is aborted now, and what it holds is published again"
         await _end(lease, topic, what, commit=False)
 
 
 async def settle_journal(lease: KafkaLease, topic: str) -> None:
-    """End a hanging transaction of the journal's topic: commit it if any of it is or was public, else abort it.
-
-    Raises:
-        FailClosed: the lease is lost.
-        WorldError: the brokers do not answer, or deny access.
-    """
+    """End a hanging transaction of the journal's topic: commit it if any of it is or was public, else abort it."""
     hanging = await _hanging(lease, topic)
-    if hanging is not None:
-        commit = await _was_shown(lease, await _firsts(lease, topic, *hanging))
-        what = (
-            "committed now, for what it holds is public"
-            if commit
-            else "aborted now: nothing of it was published"
-        )
-        await _end(lease, topic, f"it is {what}", commit=commit)
+    if hanging is None:
+        return
+    public = False
+    for header, first in (await _firsts(lease, topic, *hanging)).items():
+        public = public or first <= await _last_written(lease, header)
+    what = "committed now, for what it holds is public"
+    if not public:
+        what = "aborted now: nothing of it was published"
+    await _end(lease, topic, f"it is {what}", commit=public)
 
 
 async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
@@ -94,22 +86,14 @@ async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
 
 async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[str, int]:
     """Return the numbers in the headers of this part of the journal, decided or not."""
-    found: dict[str, int] = {}
+    firsts: dict[str, int] = {}
     async with reading(lease.settings, topic, "read_uncommitted") as log:
         async for records in log.records(begin, end):
             for record in records:
                 for name, value in record.headers:
                     if name in _ABOUT:
-                        found.setdefault(name, int(value))
-    return found
-
-
-async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
-    """Return whether a release or answer from these numbers on was ever written to its topic."""
-    for header, first in firsts.items():
-        if first <= await _last_written(lease, header):
-            return True
-    return False
+                        firsts.setdefault(name, int(value))
+    return firsts
 
 
 async def _last_written(lease: KafkaLease, header: str) -> int:
@@ -124,15 +108,6 @@ async def _last_written(lease: KafkaLease, header: str) -> int:
 async def _end(lease: KafkaLease, topic: str, what: str, *, commit: bool) -> None:
     _log.warning("%s: the brokers lost the end of a transaction of a former run; %s", topic, what)
     await lease.end_hanging(topic, commit=commit)
-
-
-PART_BYTES = 500_000
-EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
-WITHOUT_OFFSETS = "went-on-without-offsets"
-"""Note in the lease's topic that comes with the first commit after the offsets had expired."""
-VERSION = 1
-_FORM = "stream-dp-journal"
-_COORDINATOR_MOVES = (14, 15, 16)
 
 
 @cache
@@ -163,12 +138,7 @@ class KafkaJournal:
         self.warnings: tuple[str, ...] = ()
 
     async def open(self) -> None:
-        """Take the lease, then create or check the topic; `warnings` then holds advice for production.
-
-        Raises:
-            FailClosed: the topic could lose records or has lost some, or has a foreign writer.
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Take the lease, then create or check the topic; `warnings` then holds advice for production."""
         await self._lease.start()
         self.cluster = await cluster_of(self._lease.settings)
         settings = self._lease.settings
@@ -181,20 +151,12 @@ class KafkaJournal:
         self._next = 0 if last is None else self._part(last).sequence + 1
 
     async def exists(self) -> bool:
-        """Return whether the journal's topic exists; takes no lease.
-
-        Raises:
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Return whether the journal's topic exists; takes no lease."""
         async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
 
     async def read(self, progress: Progress = unseen) -> AsyncIterator[bytes]:
-        """Yield all sealed commits, oldest first.
-
-        Raises:
-            FailClosed: a commit or a part of one is missing.
-        """
+        """Yield all sealed commits, oldest first."""
         parts: list[_Part] = []
         sequence = 0
         async with reading(self._lease.settings, self._topic) as log:
@@ -217,20 +179,18 @@ class KafkaJournal:
     async def verify(self, positions: Positions) -> None:
         """Compare the group's offsets with the last commit's positions (none for an empty journal).
 
-        Raises:
-            Unconfirmed: the group has no offsets: they expired, or were deleted.
-            FailClosed: they differ: this journal is not the one that was written last.
-            WorldError: the brokers do not answer, or deny access.
+        Raises `Unconfirmed` if the group has no offsets any more, `FailClosed` if they differ: another journal was
+        last.
         """
-        found = await _committed(self._lease.settings, self._group)
-        self._expired = bool(self._next) and bool(positions) and not found
+        offsets = await _committed(self._lease.settings, self._group)
+        self._expired = bool(self._next) and bool(positions) and not offsets
         if self._expired:
             raise Unconfirmed(
                 f"group {self._group!r} has no offsets any more, as after {EXPIRY} without an engine, and nothing else "
                 f"confirms that journal topic {self._topic!r} is the newest one: that needs what was published and the "
                 "high-water mark in the state folder of the machine that ran it. Run it there, or bring both here"
             )
-        if found == {(self._source, partition): at for partition, at in positions.items()}:
+        if offsets == {(self._source, partition): at for partition, at in positions.items()}:
             return
         if not self._next:
             raise FailClosed(
@@ -244,18 +204,12 @@ class KafkaJournal:
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Make the commit and its positions durable, both or neither.
-
-        Raises:
-            FailClosed: another engine took over, or this is not the next commit.
-            WorldError: the brokers do not answer; the next open shows whether the commit is durable.
-        """
         if commit.sequence != self._next:
             raise FailClosed(
                 f"journal topic {self._topic!r}: not the next commit; nothing was written"
             )
         partition = library().TopicPartition
-        offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
+        offsets = {partition(self._source, number): at for number, at in commit.positions.items()}
         records = list(self._parts(commit, sealed))
         if self._expired:
             records.append(self._lease.noted(WITHOUT_OFFSETS))
@@ -268,7 +222,6 @@ class KafkaJournal:
         self._next, self._expired = commit.sequence + 1, False
 
     async def close(self) -> None:
-        """Release the lease."""
         self._next = None
         await self._lease.close()
 
@@ -289,8 +242,8 @@ class KafkaJournal:
         headers = dict(record.headers)
         try:
             if int(headers[_FORM]) != VERSION:
-                what, found = f"a record of journal topic {self._topic!r}", int(headers[_FORM])
-                raise UnknownFormat(what, f"version {found}", f"version {VERSION}")
+                what, version = f"a record of journal topic {self._topic!r}", int(headers[_FORM])
+                raise UnknownFormat(what, f"version {version}", f"version {VERSION}")
             numbers = [int(headers[name]) for name in ("sequence", "part", "parts")]
         except (KeyError, ValueError):
             raise self._damaged() from None
@@ -327,9 +280,13 @@ async def _fetch(
         try:
             await some_broker(client)  # else an assertion of the library fails
             answer = await client.send(await client.coordinator_lookup(kind, group), request)
-            code = max([answer.error_code, *(one[3] for _, many in answer.topics for one in many)])
+            code = max(
+                [answer.error_code, *(entry[3] for _, many in answer.topics for entry in many)]
+            )
             if code == 0:
-                return {(topic, one[0]): one[1] for topic, many in answer.topics for one in many}
+                return {
+                    (topic, entry[0]): entry[1] for topic, many in answer.topics for entry in many
+                }
             raise errors.for_code(code)
         except errors.KafkaError as error:
             moves = error.retriable or getattr(error, "errno", 0) in _COORDINATOR_MOVES

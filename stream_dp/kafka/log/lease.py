@@ -1,12 +1,11 @@
-"""The lease of a pipeline, which is one transactional producer.
+"""The lease of a pipeline, which is one transactional producer; and the presence of its engines.
 
-Rules: starting fences every other engine of the pipeline, and writes the mark of its holder to
-`NAME.private.lease`. The fencing producer writes the mark in a transaction, so a fenced engine cannot write one. An
-engine that held the lease in this process takes it again only while that mark is its own: an engine that lost its
-brokers continues, and an engine that was replaced stops, whatever it noticed first. A transaction is awaited to its
-end, never cancelled; the future of every record in it is awaited, because a refused record does not stop a commit.
-After any error the lease is dead: the next start decides whether the transaction counts, never this one. This file
-knows no sealed commit and no release.
+Rules: starting fences every other engine of the pipeline, and writes the mark of its holder to `NAME.private.lease`.
+The fencing producer writes the mark in a transaction, so a fenced engine cannot write one. An engine that held the
+lease in this process takes it again only while that mark is its own: an engine that lost its brokers continues, and an
+engine that was replaced stops, whatever it noticed first. A transaction is awaited to its end, never cancelled; the
+future of every record in it is awaited, because a refused record does not stop a commit. After any error the lease is
+dead: the next start decides whether the transaction counts, never this one.
 """
 
 import asyncio
@@ -34,22 +33,23 @@ from stream_dp.kafka.client.topics import administering, ensure
 from stream_dp.kafka.log.reader import reading
 from stream_dp.noise import fresh_seed
 
-# ---
-# Whether an engine of a pipeline is alive: a living engine is a member of the group `NAME.lease`.
-#
-# Rules: safety never depends on presence; the lease is for safety. Presence only shows when no engine is there, so
-# that a standby may try. A process that dies leaves the group when its session ends, `SESSION_S` later. The group
-# commits nothing. An error of the brokers is not an answer: a standby goes on waiting. This file knows no journal and
-# no engine.
-
 SESSION_S = 6.0
 """The shortest session that brokers allow by default."""
 _LOOK_S = 0.5
 _NEVER_MS = 2**31 - 1
+BATCH_BYTES = 512 * 1024
+_MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
+_FENCED = ("ProducerFenced", "InvalidProducerEpoch")
+_TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
 
 
 class Presence:
-    """A pipeline's group of running engines; `join` enters it, `leave` leaves it."""
+    """A living engine is a member of the group `NAME.lease`, which `join` enters and `leave` leaves.
+
+    Safety never depends on presence; the lease is for safety. Presence only shows when no engine is there, so that a
+    standby may try. A process that dies leaves the group when its session ends, `SESSION_S` later. The group commits
+    nothing. An error of the brokers is not an answer: a standby goes on waiting.
+    """
 
     def __init__(self, settings: KafkaSettings, pipeline: str) -> None:
         self._settings = settings
@@ -58,17 +58,12 @@ class Presence:
         self._member: Any = None
 
     async def join(self) -> None:
-        """Join the group and make what that needs; a second call does nothing.
-
-        Raises:
-            WorldError: the brokers do not answer, or deny access.
-            FailClosed: the lease's topic could lose its records.
-        """
+        """Join the group and make what that needs; a second call does nothing."""
         if self._member is not None:
             return
         settings = self._settings
         await ensure(settings, self._topic, KEPT)
-        joined = _Joined()
+        joined = asyncio.Event()
         member = library().AIOKafkaConsumer(
             group_id=self._group,
             session_timeout_ms=int(SESSION_S * 1000),
@@ -78,23 +73,19 @@ class Presence:
             auto_offset_reset="latest",
             **settings.client(),
         )
-        member.subscribe([self._topic], listener=joined.listener())
+        member.subscribe([self._topic], listener=_listener(joined))
         try:
             with speaking(settings, f"group {self._group!r}"):
                 await connect(settings, member)
                 async with asyncio.timeout(settings.patience_s):
-                    await joined.event.wait()
+                    await joined.wait()
         except BaseException:
             await disconnect(member)
             raise
         self._member = member
 
     async def members(self) -> int:
-        """Return the present number of members, including this one.
-
-        Raises:
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Return the present number of members, including this one."""
         about = f"group {self._group!r}"
         async with administering(self._settings, about) as admin:
 
@@ -108,11 +99,7 @@ class Presence:
             return await patiently(self._settings, about, asked)
 
     async def alone(self) -> None:
-        """Join once nobody else is there; if several wait, only one returns.
-
-        Raises:
-            WorldError: access is denied; a silent broker is waited for.
-        """
+        """Join once nobody else is there; if several wait, only one returns. A silent broker is waited for."""
         waits = backing_off()
         while True:
             try:
@@ -134,29 +121,13 @@ class Presence:
             await disconnect(member)
 
 
-class _Joined:
-    """Sets an event once the brokers have accepted the member."""
+def _listener(joined: asyncio.Event) -> Any:
+    class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
+        def on_partitions_revoked(self, revoked: Any) -> None: ...
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            joined.set()
 
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    def listener(self) -> Any:
-        event = self.event
-
-        class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
-            def on_partitions_revoked(self, revoked: Any) -> None:
-                """Do nothing."""
-
-            def on_partitions_assigned(self, assigned: Any) -> None:
-                event.set()
-
-        return Listener()
-
-
-BATCH_BYTES = 512 * 1024
-_MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
-_FENCED = ("ProducerFenced", "InvalidProducerEpoch")
-_TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
+    return Listener()
 
 
 class Outgoing(NamedTuple):
@@ -186,8 +157,7 @@ class KafkaLease:
     def __init__(
         self, settings: KafkaSettings, pipeline: str, holder: Holder | None = None
     ) -> None:
-        self.settings = settings
-        self.pipeline = pipeline
+        self.settings, self.pipeline = settings, pipeline
         self._holder = holder or Holder()
         self._topic = f"{pipeline}.private.lease"
         self._lifecycle = Lifecycle(LEASE)
@@ -199,15 +169,12 @@ class KafkaLease:
 
     @property
     def phase(self) -> LeasePhase:
-        """The known phase of the lease."""
         return self._lifecycle.phase
 
     async def start(self) -> None:
         """Take the lease: fence every other engine of this pipeline; a second call does nothing.
 
-        Raises:
-            WorldError: no broker answers.
-            FailClosed: the lease was lost before; or another engine has taken over since this run held it.
+        Raises `WorldError`, or `FailClosed` if the lease was lost before or another engine has taken over since.
         """
         async with self._lock:
             if not self._lifecycle.at(LeasePhase.NONE):
@@ -231,9 +198,8 @@ class KafkaLease:
     ) -> None:
         """Commit the records and the group's offsets in one transaction; durable on return.
 
-        Raises:
-            FailClosed: another engine took over, or the transaction failed; nothing more is accepted.
-            WorldError: no answer in time; the next start shows the outcome.
+        Raises `FailClosed` (another engine took over, or the transaction failed; nothing more is accepted) or
+        `WorldError` (no answer in time; the next start shows the outcome).
         """
         await self._awaited(lambda held: self._transaction(held, records, offsets or {}, group))
 
@@ -241,10 +207,6 @@ class KafkaLease:
         """End a former run's hanging transaction in one of the pipeline's topics, by an empty transaction.
 
         That works because partitions know a producer by its id, and every life of this pipeline has the same id.
-
-        Raises:
-            FailClosed: as `transact`.
-            WorldError: as `transact`.
         """
         await self._awaited(lambda held: _empty(held, topic, commit))
 
@@ -295,11 +257,7 @@ class KafkaLease:
         return self.settings.transaction_timeout_ms / 1000 + 10
 
     async def _fence(self) -> Any:
-        """Start the transactional producer, which fences all others of this pipeline, and write the mark.
-
-        Raises:
-            FailClosed: another engine holds the lease that this run held before; that engine was not fenced.
-        """
+        """Start the transactional producer, which fences all others of this pipeline, and write the mark."""
         settings = self.settings
         if self._holder.held and await self._other_holder():
             raise self._taken_over()
@@ -321,7 +279,6 @@ class KafkaLease:
         return producer
 
     async def _mark(self, producer: Any) -> None:
-        """Write the present holder to the lease's topic."""
         await ensure(self.settings, self._topic, KEPT)
         mark = Outgoing(self._topic, self._holder.name.encode(), headers=((_MARK, b"1"),))
         try:
@@ -365,21 +322,26 @@ class KafkaLease:
         try:
             await producer.begin_transaction()
             for topic, value, key, stamp, headers in records:
-                future = await producer.send(topic, value, key, 0, stamp, list(headers))
-                sent.append(future)
+                sent.append(await producer.send(topic, value, key, 0, stamp, list(headers)))
             await asyncio.gather(*sent)
             if offsets:
                 await producer.send_offsets_to_transaction(dict(offsets), group)
             await producer.commit_transaction()
         except Exception as error:  # noqa: BLE001 - a fenced producer raises assertions too
-            raise _first_cause(error, sent) from None
+            failed = [
+                future.exception() for future in sent if future.done() and not future.cancelled()
+            ]
+            fenced = [cause for cause in failed if cause and type(cause).__name__ in _FENCED]
+            raise (fenced or [error])[0] from None  # that it was fenced says most
 
     async def _verdict(self, error: BaseException) -> StreamDPError:
         """Return the error that a failed transaction means; a fenced producer gives unspecific errors.
 
         A producer whose transaction took too long is fenced too; the mark shows who holds the lease.
         """
-        error = _unwrapped(error)
+        errors = library(".errors")
+        while type(error) is errors.KafkaError and error.__cause__ is not None:
+            error = error.__cause__  # the library's sender makes the class of an error general
         name, pipeline = type(error).__name__, self.pipeline
         if isinstance(error, StreamDPError):
             return error
@@ -390,7 +352,8 @@ class KafkaLease:
             )
         if "Authorization" in name or passing(error):
             return refused(self.settings, f"pipeline {pipeline!r}", error)
-        if not _of_the_library(error):
+        # assertions: of its state machine, if others ended the transaction
+        if not isinstance(error, errors.KafkaError | errors.IllegalOperation | AssertionError):
             return FailClosed(
                 f"pipeline {pipeline!r}: a transaction failed ({name}); the journal decides at the next "
                 "start whether it counts: start again"
@@ -408,27 +371,7 @@ class KafkaLease:
         )
 
 
-def _of_the_library(error: BaseException) -> bool:
-    """Return whether the library raises such an error, also in its state machine, if others ended a transaction."""
-    errors = library(".errors")
-    return isinstance(error, errors.KafkaError | errors.IllegalOperation | AssertionError)
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """Return the original cause of an error whose class the library's sender made general, if kept."""
-    while type(error) is library(".errors").KafkaError and error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _first_cause(error: Exception, sent: Sequence[asyncio.Future[Any]]) -> BaseException:
-    """Return the error that says that the producer was fenced, among those that failed together; else `error`."""
-    outcomes = [one.exception() for one in sent if one.done() and not one.cancelled()]
-    return next((one for one in outcomes if type(one).__name__ in _FENCED), error)  # type: ignore[return-value]
-
-
 async def _empty(producer: Any, topic: str, commit: bool) -> None:
-    """Run a transaction that includes the partition and no record."""
     await producer.begin_transaction()
     partition = library().TopicPartition(topic, 0)
     producer._txn_manager.maybe_add_partition_to_txn(partition)  # noqa: SLF001 - the first record would do it

@@ -1,8 +1,9 @@
-"""A public topic of a pipeline: the exact bytes that the journal already holds, in one partition.
+"""The public topics of a pipeline: the exact bytes that the journal already holds, in one partition.
 
 Rules: each `publish` is one transaction, so readers see releases that belong together at once, and the number of
-transaction markers depends on what is published, never on the load. Records have no headers. A visible body is
-never written again in any version. The lease is the journal's.
+transaction markers depends on what is published, never on the load. Records have no headers. A visible body is never
+written again in any version. The lease is the journal's. A record's value is the body, its timestamp the end of a tick,
+as in the body.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +25,6 @@ _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 
 
 async def ensure_public(settings: KafkaSettings, topic: str) -> str:
-    """Create or check a public topic; return advice for safer settings. Raises as `PublicTopic.open`."""
     return await ensure(settings, topic, _RULES, _HINTS)
 
 
@@ -32,35 +32,27 @@ class PublicTopic(ABC, Generic[P]):
     """The topic of a public sequence, `PIPELINE.` and its name; a subclass makes its records."""
 
     def __init__(self, lease: KafkaLease, sequence: PublicSequence[P]) -> None:
-        self._lease = lease
-        self._sequence = sequence
+        self._lease, self._sequence = lease, sequence
         self._topic = f"{lease.pipeline}.{sequence.name}"
         self._last: bytes | None = None
         self._known = False
         self.warnings: tuple[str, ...] = ()
 
     @abstractmethod
-    def _record(self, one: P) -> Outgoing:
-        """Return the record that publishes it."""
+    def _record(self, entry: P) -> Outgoing:
+        """Return the record that publishes an entry."""
 
     async def open(self) -> None:
-        """Take the lease unless the journal has, then create or check the topic.
-
-        Raises:
-            FailClosed: the topic has several partitions, or could lose or alter its records.
-            WorldError: the brokers do not answer, or deny access.
-        """
+        """Take the lease unless the journal has, then create or check the topic."""
         await self._lease.start()
-        found = await ensure_public(self._lease.settings, self._topic)
-        self.warnings = warnings({self._topic: found})
+        advice = await ensure_public(self._lease.settings, self._topic)
+        self.warnings = warnings({self._topic: advice})
         await settle_public(self._lease, self._topic)
 
     async def last(self) -> bytes | None:
-        """Return the last visible body, or None."""
         async with reading(self._lease.settings, self._topic) as log:
             record = await log.last()
-        self._last = None if record is None else record.value
-        self._known = True
+        self._last, self._known = None if record is None else record.value, True
         return self._last
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
@@ -75,58 +67,37 @@ class PublicTopic(ABC, Generic[P]):
                         yield record.value
 
     async def publish(self, durable: Sequence[P]) -> None:
-        """Make all entries visible at once that are not visible yet.
-
-        Raises:
-            FailClosed: another engine took over, or an entry is visible with other bytes.
-            WorldError: the brokers do not answer; the next start publishes the missing entries.
-        """
         last = self._last if self._known else await self.last()
         fresh = self._sequence.not_yet_visible(durable, last, f"topic {self._topic!r}")
         if fresh:
-            await self._lease.transact([self._record(one) for one in fresh])
+            await self._lease.transact([self._record(entry) for entry in fresh])
             self._last = fresh[-1].body
 
     def _after(self, body: bytes, beyond: int) -> bool:
         return self._sequence.after(body, beyond, f"topic {self._topic!r}")
 
     async def close(self) -> None:
-        """Release the lease, which is also the journal's."""
         await self._lease.close()
 
 
-# ---
-# Answers to messages as a public Kafka topic, `PIPELINE.answers`.
-#
-# Rules: those of every public topic (`public`). Key = the message's id (no key if the answer has no id), value =
-# body, timestamp = the end of the last tick before the cut, as in the body.
-
-
 class KafkaAnswers(PublicTopic[Answer]):
-    """The `Answers` port over one topic."""
+    """The `Answers` port over `PIPELINE.answers`; the key is the message's id, if it has one."""
 
     def __init__(self, lease: KafkaLease) -> None:
         super().__init__(lease, ANSWERS)
 
-    def _record(self, one: Answer) -> Outgoing:
-        end = answer_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms
-        key = None if one.id is None else one.id.encode()
-        return Outgoing(self._topic, one.body, key, end)
-
-
-# ---
-# The sink as a public Kafka topic, `PIPELINE.releases`.
-#
-# Rules: those of every public topic (`public`). Key = series, value = body, timestamp = the tick's end as in the
-# body.
+    def _record(self, entry: Answer) -> Outgoing:
+        end = answer_head(entry.body, f"topic {self._topic!r}: what is to be published").end_ms
+        key = None if entry.id is None else entry.id.encode()
+        return Outgoing(self._topic, entry.body, key, end)
 
 
 class KafkaSink(PublicTopic[Release]):
-    """The `Sink` port over one topic."""
+    """The `Sink` port over `PIPELINE.releases`; the key is the series."""
 
     def __init__(self, lease: KafkaLease) -> None:
         super().__init__(lease, RELEASES)
 
-    def _record(self, one: Release) -> Outgoing:
-        end = read_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms
-        return Outgoing(self._topic, one.body, one.series.encode(), end)
+    def _record(self, entry: Release) -> Outgoing:
+        end = read_head(entry.body, f"topic {self._topic!r}: what is to be published").end_ms
+        return Outgoing(self._topic, entry.body, entry.series.encode(), end)

@@ -1,10 +1,10 @@
 """Messages of analysts as a Kafka topic, `PIPELINE.queries`: analysts write, the engine only reads.
 
-Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read,
-and no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place.
-Of a fetch, one batch at a time is unpacked. A writer may open a transaction if the brokers allow that; later
-messages then wait for its end. The topic deletes old messages; a message deleted before it was read is not
-answered. Places are offsets. Nothing here looks into a message.
+Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read, and
+no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place. Of a
+fetch, one batch at a time is unpacked. A writer may open a transaction if the brokers allow that; later messages then
+wait for its end. The topic deletes old messages; a message deleted before it was read is not answered. Places are
+offsets.
 """
 
 import heapq
@@ -33,11 +33,7 @@ from stream_dp.live.envelope import LARGEST_ENVELOPE
 RULES = {**STAMPED, **UNCOMPACTED}
 """The required configuration of the topic."""
 _DAY_MS = 24 * 3_600_000
-_HINTS = {
-    **PLAIN,
-    "max.message.bytes": str(2 * LARGEST_ENVELOPE),
-    "retention.ms": str(7 * _DAY_MS),
-}
+_HINTS = {**PLAIN, "max.message.bytes": str(2 * LARGEST_ENVELOPE), "retention.ms": str(7 * _DAY_MS)}
 _WRONG = "must stamp messages on arrival, and let none remove another;"
 _EXPANDED_BYTES = 4 * 2**20
 _FETCH_MS = 100
@@ -56,12 +52,6 @@ class KafkaQuestions:
         self._next = 0
 
     async def open(self) -> None:
-        """Create or check the topic, and connect.
-
-        Raises:
-            FailClosed: the topic has several partitions, is compacted, or does not stamp on arrival.
-            WorldError: the brokers do not answer, or deny access.
-        """
         await ensure(self._settings, self._topic, RULES, _HINTS, wrong=_WRONG)
         self._unpacker = Unpacker(marks=False, limit=_EXPANDED_BYTES)
         self._reader = consumer(self._settings, wait=True, fetch_wait_ms=_FETCH_MS)
@@ -87,33 +77,25 @@ class KafkaQuestions:
         self._reader.seek(self._place, self._next)
 
     async def read(self) -> Sequence[Question]:
-        """Wait for the next messages and return some hundreds at most, ordered by place.
-
-        Raises:
-            WorldError: the brokers do not answer, or the data they send are damaged (an `Outage`).
-        """
+        """Wait for the next messages and return some hundreds (and about a megabyte) at most, ordered by place."""
+        messages: list[Question] = []
+        size = 0
         with speaking(self._settings, f"topic {self._topic!r}"):
-            while not (found := self._some()):
-                self._waiting = await self._fetched()
-        self._next = found[-1].place + 1
-        return found
+            while not messages:
+                for message in self._waiting:
+                    messages.append(message)
+                    size += len(message.value)
+                    if len(messages) >= _MOST or size >= _MOST_BYTES:
+                        break
+                else:
+                    self._waiting = iter(()) if messages else await self._fetched()
+        self._next = messages[-1].place + 1
+        return messages
 
     async def close(self) -> None:
-        """Close the connections; may be called again."""
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
-
-    def _some(self) -> list[Question]:
-        """Return the next fetched messages: some hundreds, and about a megabyte."""
-        found: list[Question] = []
-        size = 0
-        while len(found) < _MOST and size < _MOST_BYTES:
-            if (each := next(self._waiting, None)) is None:
-                break
-            found.append(each)
-            size += len(each.value)
-        return found
 
     @property
     def _place(self) -> Any:
@@ -126,32 +108,28 @@ class KafkaQuestions:
         except library(".errors").OffsetOutOfRangeError:
             await self.seek(self._next)
             return iter(())
-        found = (  # lazily: unpacking all batches at once might take gigabytes
+        messages = (  # lazily: unpacking all batches at once might take gigabytes
             self._questions(batch)
             for batch in batches(fetched.get(self._place, ()))
             if batch.kind in (Kind.DATA, Kind.FOREIGN, Kind.DAMAGED)
         )
-        return (each for each in chain.from_iterable(found) if each.place >= self._next)
+        return (message for message in chain.from_iterable(messages) if message.place >= self._next)
 
     def _questions(self, batch: RecordBatch) -> Iterator[Question]:
-        """Return the messages of a batch; they are empty if the broker did not stamp the batch.
-
-        Raises:
-            Outage: the batch is damaged.
-        """
+        """Return the messages of a batch; they are empty if the broker did not stamp the batch."""
         if batch.kind is Kind.DAMAGED:
             raise damaged(self._topic, 0)
         if not batch.appended:
             return (Question(at, b"", batch.stamp) for at in range(batch.base, batch.next))
-        found = self._unpacker.unpack(batch)
-        pairs = zip(found.offsets, found.values, strict=True)
+        unpacked = self._unpacker.unpack(batch)
+        pairs = zip(unpacked.offsets, unpacked.values, strict=True)
         read = (
             Question(at, value if len(value) <= LARGEST_ENVELOPE else b"", batch.stamp)
             for at, value in pairs
         )
         lost = (
             Question(at, b"", batch.stamp)
-            for span in found.refused
+            for span in unpacked.refused
             for at in range(span.first, span.last + 1)
         )
         return heapq.merge(read, lost, key=attrgetter("place"))

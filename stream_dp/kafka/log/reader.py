@@ -1,12 +1,12 @@
 """A reader of one of the pipeline's own topics, which have one partition.
 
 Rules: the reader sees committed records only and waits for open transactions, unless it is opened at the level
-`read_uncommitted`, which shows all written records. This file knows no sealed commit and no release.
+`read_uncommitted`, which shows all written records.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -14,8 +14,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.kafka.client.clients import (
     RECORD_BYTES,
     KafkaSettings,
-    connect,
-    disconnect,
+    connected,
     library,
     patiently,
     refused,
@@ -31,18 +30,12 @@ class PartitionLog:
     """Committed records of a topic with one partition."""
 
     def __init__(self, settings: KafkaSettings, topic: str, committed: Any, raw: Any) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._committed = committed
-        self._raw = raw
+        self._settings, self._topic = settings, topic
+        self._committed, self._raw = committed, raw
         self._partition = library().TopicPartition(topic, 0)
 
     async def bounds(self) -> tuple[int, int]:
-        """Return begin and end of the log, once no transaction is open on it.
-
-        Raises:
-            FailClosed: a transaction stays open: another program's, or that of an engine that was killed just now.
-        """
+        """Return begin and end of the log; `FailClosed` if a transaction stays open on it."""
         decided, end = await self.ends()
         if decided < end:
             raise FailClosed(
@@ -53,8 +46,7 @@ class PartitionLog:
         return await self.begin(), decided
 
     async def begin(self) -> int:
-        """Return the first offset of the log."""
-        return await self._asked(self._raw.beginning_offsets)
+        return await self._offset(self._raw.beginning_offsets)
 
     async def ends(self) -> tuple[int, int]:
         """Return the end of the decided part, and the end of the log at the time of the call.
@@ -62,18 +54,16 @@ class PartitionLog:
         The two are equal once no transaction is open; wait some seconds at most for an open one.
         """
         deadline = time.monotonic() + self._settings.patience_s
-        end = await self._asked(self._raw.end_offsets)
-        while (decided := await self._asked(self._committed.end_offsets)) < end:
+        end = await self._offset(self._raw.end_offsets)
+        while (decided := await self._offset(self._committed.end_offsets)) < end:
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.02)
         return decided, end
 
-    async def _asked(self, offsets: Callable[[list[Any]], Awaitable[dict[Any, int]]]) -> int:
-        """Call one of the library's look-ups of offsets."""
-        one = [self._partition]
-        found = await patiently(self._settings, f"topic {self._topic!r}", lambda: offsets(one))
-        return int(found[self._partition])
+    async def _offset(self, look_up: Callable[[list[Any]], Awaitable[dict[Any, int]]]) -> int:
+        place, about = self._partition, f"topic {self._topic!r}"
+        return int((await patiently(self._settings, about, lambda: look_up([place])))[place])
 
     async def records(self, begin: int, end: int) -> AsyncGenerator[list[Any]]:
         """Yield the visible records from `begin` up to `end`, in groups."""
@@ -81,36 +71,38 @@ class PartitionLog:
         seen = time.monotonic()
         while await self._committed.position(self._partition) < end:
             fetched = await self._committed.getmany(timeout_ms=_POLL_MS, max_records=_ROWS)
-            found = [one for one in fetched.get(self._partition, ()) if one.offset < end]
-            if found:
-                yield found
+            group = [record for record in fetched.get(self._partition, ()) if record.offset < end]
+            if group:
+                yield group
                 seen = time.monotonic()
             elif time.monotonic() - seen > self._settings.retry_s:
                 raise refused(self._settings, f"topic {self._topic!r}", TimeoutError())
 
     async def start_of(self, begin: int, end: int, wanted: Callable[[bytes], bool]) -> int:
         """Return a place at or before the first `wanted` record; wanted ones are at the end. Searches backwards."""
-        window, start = _WINDOW, end
-        while start > begin:
-            start = max(begin, end - window)
-            async with aclosing(self.records(start, end)) as found:
-                first = await anext(found, None)
+        for start in _backwards(begin, end):
+            async with aclosing(self.records(start, end)) as groups:
+                first = await anext(groups, None)
             if first is not None and not wanted(first[0].value):
-                break
-            window *= _WIDER
-        return start
+                return start
+        return begin
 
     async def last(self) -> Any | None:
         """Return the last visible record; the log may end with markers and aborted records."""
         begin, end = await self.bounds()
-        window, start = _WINDOW, end
-        while start > begin:
-            start = max(begin, end - window)
-            found = [one[-1] async for one in self.records(start, end)]
-            if found:
-                return found[-1]
-            window *= _WIDER
+        for start in _backwards(begin, end):
+            if lasts := [group[-1] async for group in self.records(start, end)]:
+                return lasts[-1]
         return None
+
+
+def _backwards(begin: int, end: int) -> Iterator[int]:
+    """Yield where to begin reading, ever earlier, down to `begin`."""
+    window, start = _WINDOW, end
+    while start > begin:
+        start = max(begin, end - window)
+        yield start
+        window *= _WIDER
 
 
 @asynccontextmanager
@@ -129,13 +121,8 @@ async def reading(
         )
         for level in (level, "read_uncommitted")
     ]
-    try:
-        with speaking(settings, f"topic {topic!r}"):
-            for client in clients:
-                await connect(settings, client)
+    with speaking(settings, f"topic {topic!r}"):
+        async with connected(settings, *clients):
             clients[0].assign([library().TopicPartition(topic, 0)])
             clients[0].seek(library().TopicPartition(topic, 0), 0)
             yield PartitionLog(settings, topic, *clients)
-    finally:
-        for client in clients:
-            await disconnect(client)

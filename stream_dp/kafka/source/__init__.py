@@ -1,4 +1,3 @@
-"""The source topic, read in whole record batches: which record lies in which tick (docs/topic_reading.md).
-
-Begin with `source`, then `ticks`.
+"""The source topic in whole record batches: which record lies in which tick (docs/topic_reading.md). Begin with
+`source`.
 """

@@ -1,14 +1,14 @@
 # ruff: noqa: SLF001 - `buffered` works on the inside of the client library
 """A consumer that returns whole record batches instead of records.
 
-The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it.
-A consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es.
-How: the library's fetcher makes its iterator of records through two names in its module. Both are replaced by
-classes that behave as before, except for consumers that carry our marker in place of a deserializer.
+The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it. A
+consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es. How:
+the library's fetcher makes its iterator of records through two names in its module. Both are replaced by classes that
+behave as before, except for consumers that carry our marker in place of a deserializer.
 
-Rules: nothing is raised inside that iterator, or good batches of the same fetch would be lost; other consumers in
-the process are not affected. The library's version is pinned; if its inside is not as this file expects, `fitting`
-returns False and consumers return batches made of the records that the library has unpacked.
+Rules: nothing is raised inside that iterator, or good batches of the same fetch would be lost; other consumers in the
+process are not affected. The library's version is pinned; if its inside is not as this file expects, `fitting` returns
+False and consumers return batches made of the records that the library has unpacked.
 """
 
 import asyncio
@@ -30,28 +30,27 @@ from stream_dp.kafka.source.record_batches import (
     record_batches,
 )
 
-# ---
-# Brokers' answers are read into one buffer per connection, instead of a stream that grows with each answer.
-#
-# The client library reads its connections through `asyncio.StreamReader`, which appends received bytes to a bytearray
-# and pauses the socket each time it holds 128 KiB: for large records that is most of the cost of reading them.
-# `buffered` makes one client of the library read through `Frames` instead.
-#
-# Rules: a connection is handed over before our first request, so no bytes are lost between the two readers; other
-# clients in the process are not affected. A connection that is not as this file expects keeps its stream, which is
-# slower and returns the same bytes.
-
 _ROOM = 64 * 1024
 """Bytes of a new buffer, and the least free space for a read."""
 _STEP = 1024 * 1024
 _KEPT = 8 * 1024 * 1024
 """A larger buffer is freed after the answer that needed it."""
+_ARGUMENTS = (
+    "self", "tp", "records", "aborted_transactions", "fetch_offset",
+    "key_deserializer", "value_deserializer", "check_crcs", "isolation_level",
+)  # fmt: skip
+_COMMITTED = 1
+_APPENDED = 1
+_NOTHING = memoryview(b"")
 
 
 class Frames(asyncio.BufferedProtocol):
-    """A protocol that receives into its buffer, with the part of `StreamReader`'s interface that the library uses.
+    """Receives answers into one buffer of the connection, with the part of `StreamReader` that the library uses.
 
-    `theirs`, the former protocol, is still notified of the end of the connection and of full pipes.
+    The library's own `asyncio.StreamReader` appends to a bytearray and pauses the socket each time it holds 128 KiB:
+    for large records that is most of the cost of reading them. `theirs`, the former protocol, is still notified of the
+    end of the connection and of full pipes. A connection is handed over before our first request, so no bytes are lost;
+    one that is not as this file expects keeps its stream, which is slower and returns the same bytes.
     """
 
     def __init__(self, theirs: asyncio.BaseProtocol) -> None:
@@ -82,40 +81,29 @@ class Frames(asyncio.BufferedProtocol):
         self._buffer, self._begin, self._end = room, 0, held
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Wake the reader when enough bytes are there."""
         self._end += nbytes
         if self._end - self._begin >= self._wanted:
             self._wake()
 
     def eof_received(self) -> bool | None:
-        """Tell the reader that nothing more comes."""
         self._ended = True
         self._wake()
         kept: bool | None = self._theirs.eof_received()
         return kept
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the reader the cause, and the former protocol that the connection ended."""
         self._ended, self._lost = True, exc
         self._wake()
         self._theirs.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Tell the former protocol."""
         self._theirs.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the former protocol."""
         self._theirs.resume_writing()
 
     async def readexactly(self, n: int) -> bytes:
-        """Wait for `n` bytes and return them.
-
-        Raises:
-            ValueError: `n` is negative.
-            OSError: the connection broke.
-            IncompleteReadError: the connection ended before.
-        """
+        """Wait for `n` bytes; raises as `asyncio.StreamReader.readexactly`."""
         if n < 0:
             raise ValueError("readexactly size can not be less than zero")
         while self._end - self._begin < n:
@@ -128,14 +116,13 @@ class Frames(asyncio.BufferedProtocol):
                 await self._waiter
             finally:
                 self._wanted, self._waiter = 0, None
-        found = bytes(self._buffer[self._begin : self._begin + n])
+        data = bytes(self._buffer[self._begin : self._begin + n])
         self._begin += n
         if self._begin == self._end and len(self._buffer) > _KEPT:
             self._buffer, self._begin, self._end = memoryview(bytearray(_ROOM)), 0, 0
-        return found
+        return data
 
     def at_eof(self) -> bool:
-        """Return whether nothing more comes and nothing is left."""
         return self._ended and self._begin == self._end
 
     def _wake(self) -> None:
@@ -175,15 +162,6 @@ def hand_over(connection: Any) -> None:
     connection._read_task = begin()
 
 
-_ARGUMENTS = (
-    "self", "tp", "records", "aborted_transactions", "fetch_offset",
-    "key_deserializer", "value_deserializer", "check_crcs", "isolation_level",
-)  # fmt: skip
-_COMMITTED = 1
-_APPENDED = 1
-_NOTHING = memoryview(b"")
-
-
 class WholeBatches:
     """The marker of a consumer that wants batches, joined in cells of stamps (see `record_batches`)."""
 
@@ -191,7 +169,6 @@ class WholeBatches:
         self.cell = cell
 
     def __call__(self, payload: bytes) -> bytes:
-        """Do nothing."""
         return payload
 
 
@@ -239,7 +216,7 @@ def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
     """Return the fetched records of one partition, from a consumer made here, as batches."""
     if not fetched or isinstance(fetched[0], RecordBatch):
         return fetched
-    runs = groupby(fetched, key=lambda one: (one.timestamp, one.timestamp_type))
+    runs = groupby(fetched, key=lambda record: (record.timestamp, record.timestamp_type))
     return [_of_records(list(run)) for _, run in runs]
 
 
@@ -247,10 +224,13 @@ def _of_records(run: list[Any]) -> RecordBatch:
     """Return a batch of records that the library has unpacked; they have the same stamp."""
     marks = {
         at: mark
-        for at, one in enumerate(run)
-        if one.headers and (mark := claimed(one.headers[:MOST_HEADERS], one.value)) is not None
+        for at, record in enumerate(run)
+        if record.headers
+        and (mark := claimed(record.headers[:MOST_HEADERS], record.value)) is not None
     }
-    content = Unpacked([one.value or b"" for one in run], [one.offset for one in run], [], marks)
+    content = Unpacked(
+        [record.value or b"" for record in run], [record.offset for record in run], [], marks
+    )
     first, last = run[0], run[-1]
     return RecordBatch(
         Kind.DATA, first.offset, last.offset + 1, first.timestamp,
@@ -266,8 +246,6 @@ def _install() -> None:
 
 
 def _kept(memory_records: Any) -> Any:
-    """Return the library's class, extended so that it keeps its input bytes."""
-
     class KeptRecords(memory_records):  # type: ignore[misc]
         def __init__(self, fetched: bytes) -> None:
             super().__init__(fetched)
@@ -286,16 +264,16 @@ class _Chosen:
         _, records, aborted, offset, _, value, _, level = arguments
         if not isinstance(value, WholeBatches):
             return self._theirs(*arguments)
-        found = _read(records.fetched, offset, value.cell)
-        return _Batches(offset, found if level != _COMMITTED else _decided(found, aborted))
+        read = _read(records.fetched, offset, value.cell)
+        return _Batches(offset, read if level != _COMMITTED else _decided(read, aborted))
 
 
 class _Batches:
     """An iterator of batches, and the offset at which the next fetch begins."""
 
-    def __init__(self, offset: int, found: Iterator[RecordBatch]) -> None:
+    def __init__(self, offset: int, read: Iterator[RecordBatch]) -> None:
         self.next_fetch_offset = offset
-        self._found = found
+        self._found = read
 
     def __iter__(self) -> "_Batches":
         return self
@@ -317,15 +295,12 @@ def _read(fetched: bytes, offset: int, cell: Cell | None) -> Iterator[RecordBatc
 
 
 def _decided(
-    found: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
+    read: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
 ) -> Iterator[RecordBatch]:
-    """Yield the batches of a fetch of committed records; `aborted` lists the aborted transactions in it.
-
-    Records of committed transactions count where they lie.
-    """
-    waiting = sorted(aborted or (), key=lambda one: one[1])
+    """Yield the batches of a fetch of committed records; `aborted` lists the aborted transactions in it."""
+    waiting = sorted(aborted or (), key=lambda transaction: transaction[1])
     never: set[int | None] = set()
-    for batch in found:
+    for batch in read:
         while waiting and waiting[0][1] <= batch.base:
             never.add(waiting.pop(0)[0])
         if batch.kind is Kind.ABORT:

@@ -1,9 +1,9 @@
-"""Record batches of format 2 as the brokers send them: their boundaries and their headers.
+"""Record batches of format 2 as the brokers send them: their boundaries, their headers, and their records one by one.
 
-Rules: this file reads headers and checks checksums; it unpacks nothing and reads no record, except that of a
-control batch. A cut batch at the end of a fetch is skipped, because the next fetch brings it whole. A batch of an
-older format is reported as FOREIGN, with its offsets. Source: the message format of the Kafka protocol. This file
-knows no client, no clock and no tick.
+Rules: headers are read and checksums checked; nothing is unpacked. A cut batch at the end of a fetch is skipped,
+because the next fetch brings it whole. A batch of an older format is reported as FOREIGN, with its offsets. `walk`
+reads records whatever their content: an unreadable record affects only itself as long as its length can be read. The C
+parser of the client library is faster and is used for intact batches. Source: the message format of the Kafka protocol.
 """
 
 import importlib
@@ -16,22 +16,26 @@ from typing import NamedTuple, TypeAlias
 from stream_dp.journal.dead_letters import Span
 from stream_dp.kafka.client.clients import library
 
-# ---
-# The records of a batch of format 2, read one by one, whatever their content.
-#
-# Rules: an unreadable record affects only itself as long as its length can be read; after a record with a wrong
-# length no record can be read. Headers are skipped unless they are asked for, and their names need not be UTF-8.
-# Nothing raises. Source: the message format of the Kafka protocol. The C parser of the client library is faster and
-# is used for intact batches.
-
 MOST_HEADERS = 64
 """The most headers of a record that are read; a tick mark has one."""
 _MOST_BITS = 63
 _ONE_BYTE = 0x80
+HEADER = struct.Struct(">qiibIhiqqqhii")
+CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+_LENGTH = struct.Struct(">qi")
+FORMAT = 2
+_FORMAT_AT, _CHECKED_FROM = 16, 21
+_CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
+_JOINED_BYTES = 256 * 1024
+_LARGE_BYTES = 64 * 1024
+"""Batches of this size are not joined: joining would only copy them."""
+_JOINED_RECORDS = 2**15
+"""The most records of a joined batch, below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal."""
+_CONTROL_KEY = struct.Struct(">hh")
 
 
 class WalkedRecord(NamedTuple):
-    """A record: its key and value (None: null), and its headers if asked for (name and value)."""
+    """A record: its key and value (None: null), and its headers if asked for (names need not be UTF-8)."""
 
     key: bytes | None
     value: bytes | None
@@ -92,11 +96,7 @@ def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Stretch]
 
 
 def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> WalkedRecord:
-    """Return the record that lies from `at` to `end`.
-
-    Raises:
-        IndexError: a part of the record lies beyond its end.
-    """
+    """Return the record that lies from `at` to `end`; IndexError if a part lies beyond its end."""
     _, at = _varint(data, at + 1)  # after the attributes: time and offset
     _, at = _varint(data, at)
     key, at = _bytes(data, at, end)
@@ -107,7 +107,6 @@ def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> Walke
 
 
 def _headers(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the readable headers."""
     try:
         count, at = _varint(data, at)
         for _ in range(min(count, MOST_HEADERS)):
@@ -128,7 +127,6 @@ def _bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, i
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return the zigzag integer at `at`, and the position after it."""
     byte = data[at]
     at += 1
     number, shift = byte & 0x7F, 0
@@ -142,26 +140,10 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), at
 
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
-_LENGTH = struct.Struct(">qi")
-FORMAT = 2
-_FORMAT_AT, _CHECKED_FROM = 16, 21
-_CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
-_JOINED_BYTES = 256 * 1024
-_LARGE_BYTES = 64 * 1024
-"""Batches of this size are not joined: joining would only copy them."""
-_JOINED_RECORDS = 2**15
-"""The most records of a joined batch, below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal."""
-_CONTROL_KEY = struct.Struct(">hh")
-
-
 Cell: TypeAlias = Callable[[int], range]
 
 
 class Kind(Enum):
-    """The kind of a batch."""
-
     DATA = "records"
     COMMIT = "the end of a transaction that counts"
     ABORT = "the end of a transaction that never was"
@@ -179,13 +161,12 @@ class Unpacked(NamedTuple):
     marks: dict[int, bytes]
 
     def behind(self, offset: int) -> "Unpacked":
-        """Return the part at `offset` or after it."""
-        before = sum(each < offset for each in self.offsets)
-        refused = [one._replace(first=max(one.first, offset)) for one in self.refused]
+        before = sum(at_offset < offset for at_offset in self.offsets)
+        refused = [span._replace(first=max(span.first, offset)) for span in self.refused]
         return Unpacked(
             self.values[before:],
             self.offsets[before:],
-            [one for one in refused if one.first <= one.last],
+            [span for span in refused if span.first <= span.last],
             {at - before: mark for at, mark in self.marks.items() if at >= before},
         )
 
@@ -193,9 +174,8 @@ class Unpacked(NamedTuple):
 class RecordBatch(NamedTuple):
     """A batch by its header: offsets from `base` up to `next`, with stamp `stamp` (ms) of the kind in `attributes`.
 
-    `producer` is the id of a transaction's producer, None outside of transactions. `records` is the number of
-    records by the header. `raw` is the whole batch. `content` are its records if the client library has unpacked
-    them.
+    `producer` is the id of a transaction's producer, None outside of transactions. `records` is the number of records
+    by the header. `raw` is the whole batch. `content` are its records if the client library has unpacked them.
     """
 
     kind: Kind
@@ -215,7 +195,6 @@ class RecordBatch(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression of the records; 0 for none."""
         return self.attributes & CODEC
 
     @property
@@ -241,7 +220,6 @@ class _Run:
         self._stamp = first.stamp
 
     def join(self, raw: memoryview, following: int, stamp: int) -> None:
-        """Add a batch that ends before offset `following`."""
         self.records += following - self.next
         self.next = following
         self.size += len(raw)
@@ -268,11 +246,9 @@ def record_batches(
 ) -> Iterator[RecordBatch]:
     """Yield the whole batches in `fetched` that reach to `position` or beyond, in order.
 
-    With `cell`, consecutive plain batches are joined to larger ones (with a new header) while their stamps lie in
-    one cell: the range of stamps that `cell` returns for the first one's stamp.
-
-    Raises:
-        ValueError: the bytes are not as a producer sent them; reading them again may help.
+    With `cell`, consecutive plain batches are joined to larger ones (with a new header) while their stamps lie in one
+    cell: the range of stamps that `cell` returns for the first one's stamp. Raises `ValueError` if the bytes are not as
+    a producer sent them; reading them again may help.
     """
     view, at, size = memoryview(fetched), 0, len(fetched)
     run: _Run | None = None
@@ -285,21 +261,21 @@ def record_batches(
             raise ValueError("a batch without a header")
         raw = view[begin:at]
         if raw[_FORMAT_AT] != FORMAT:
-            found = _foreign(raw, base, position if run is None else run.next)
+            batch = _foreign(raw, base, position if run is None else run.next)
         else:
             header = _header(raw)
             if run is not None and len(raw) < _LARGE_BYTES and _joins(run, header):
                 run.join(raw, base + header[_RECORDS], header[_STAMP])
                 continue
-            found = _batch(header, raw)
+            batch = _batch(header, raw)
         if run is not None:
             yield run.batch()
             position, run = run.next, None
-        if cell is not None and base >= position and found.plain and len(raw) < _LARGE_BYTES:
-            run = _Run(found, cell(found.stamp))
-        elif found.next > position:
-            yield found
-            position = found.next
+        if cell is not None and base >= position and batch.plain and len(raw) < _LARGE_BYTES:
+            run = _Run(batch, cell(batch.stamp))
+        elif batch.next > position:
+            yield batch
+            position = batch.next
     if run is not None:
         yield run.batch()
 
@@ -315,7 +291,6 @@ def _header(raw: memoryview) -> tuple[int, ...]:
 
 
 def _joins(run: _Run, header: tuple[int, ...]) -> bool:
-    """Return whether this batch continues the run."""
     return (
         header[_ATTRIBUTES] == APPENDED
         and header[0] == run.next

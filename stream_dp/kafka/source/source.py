@@ -1,20 +1,19 @@
 """The source as a Kafka topic, read in whole record batches by hand-assigned partitions.
 
 Rules: a record's tick depends on the log alone. Live, it follows from the broker's append stamp. A tick passes in a
-partition at the first batch stamped `settle_ms` or more after the tick's end. In a silent partition it passes at
-that moment of the brokers' clocks, once everything is read that the brokers hold by then. So a tick passes at the
-same time with or without an event, and its publication is held until later.
+partition at the first batch stamped `settle_ms` or more after the tick's end. In a silent partition it passes at that
+moment of the brokers' clocks, once everything is read that the brokers hold by then. So a tick passes at the same time
+with or without an event, and its publication is held until later.
 
 Clocks: no tick passes by the engine's clock. When the engine's clock says that a tick has settled, the brokers are
-asked for their time, whatever was read: once a tick, and again if they answer that it is too early. If a broker's
-clock certainly differs from the engine's by more than `settle_ms`, the engine stops. A record that becomes visible
-more than `settle_ms` after its stamp may be late (it goes to the late bin, and whether it is late may depend on
-another record's stamp). In replay, marks and a record's own time decide.
+asked for their time, whatever was read: once a tick, and again if they answer that it is too early. If a broker's clock
+certainly differs from the engine's by more than `settle_ms`, the engine stops. A record that becomes visible more than
+`settle_ms` after its stamp may be late (it goes to the late bin, and whether it is late may depend on another record's
+stamp). In replay, marks and a record's own time decide.
 
-An open transaction delays nothing (unless `wait`): its records count where it is committed. Before a tick passes,
-the topic is checked again: an added partition is read from its first record on, and a topic that was made again is
-refused. No record stops the reader. Nothing here decodes a payload, and only batches leave this file; errors carry
-no offset.
+An open transaction delays nothing (unless `wait`): its records count where it is committed. Before a tick passes, the
+topic is checked again: an added partition is read from its first record on, and a topic that was made again is refused.
+No record stops the reader. Nothing here decodes a payload, and only batches leave this file; errors carry no offset.
 """
 
 import asyncio
@@ -63,33 +62,30 @@ from stream_dp.kafka.source.ticks import (
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
 
-# ---
-# The topic of a source: whether it may be read, and whether it is still the same topic.
-#
-# Rules: a topic is identified by its id, because a topic that was made again has the same name. In a replay's topic
-# the number of partitions is fixed, because ticks would never end in an added partition; for a live topic the source
-# handles added partitions. Nothing here reads a record.
-
 _PAUSE_S = 0.1
+_WAIT_MS = 3000
+_RECALL_WAIT_MS = 1000
+_FULL = 4
+_SLICE_MS = 100
+_SHORT_MS = 10
+_SILENCE_S = 10.0
+_log = logging.getLogger(__name__)
 
 
 class TopicWatch:
-    """Watches `topic`, which is read live or replayed."""
+    """Watches `topic`, which is read live or replayed: whether it may be read, and whether it is still the same.
+
+    A topic is identified by its id, because a topic that was made again has the same name. In a replay's topic the
+    number of partitions is fixed, because ticks would never end in an added partition.
+    """
 
     def __init__(self, settings: KafkaSettings, topic: str, *, live: bool) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._live = live
+        self._settings, self._topic, self._live = settings, topic, live
         self._eyes = TopicEyes(settings, topic)
         self._first: TopicLook | None = None
 
     async def check(self) -> None:
-        """Check that the topic exists and that its settings allow reading it; needs no `start`.
-
-        Raises:
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-            FailClosed: it drops older records of a key, or a live topic has no stamps set on arrival.
-        """
+        """Check that the topic exists and that its settings allow reading it; needs no `start`."""
         async with administering(self._settings, f"topic {self._topic!r}") as admin:
             if await existing(admin, self._topic) is None:
                 raise no_such_topic(self._settings, self._topic)
@@ -98,52 +94,33 @@ class TopicWatch:
                 await check_stamped(self._settings, admin, self._topic)
 
     async def start(self) -> None:
-        """Connect."""
         await self._eyes.start()
+
+    async def stop(self) -> None:
+        await self._eyes.stop()
 
     async def look(self) -> TopicLook:
         """Return the present topic; retry for a while, because brokers that have just begun know no topic.
 
-        Raises:
-            FailClosed: it is another topic than at the first look, or a partition was added to a replay's topic.
-            WorldError: the topic was deleted, or brokers do not answer for a while (an `Outage`), or deny access.
+        Raises `FailClosed` (another topic than at first, or a replay's topic has a new partition) or `WorldError`.
         """
         deadline = time.monotonic() + self._settings.patience_s
-        while (found := await self._eyes.look()) is None:
+        while (now := await self._eyes.look()) is None:
             if time.monotonic() > deadline:
-                raise self._gone()
+                raise WorldError(
+                    f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
+                    "read, or may not be read any more; nothing uncommitted was published"
+                )
             await asyncio.sleep(_PAUSE_S)
-        if self._first is None:
-            self._first = found
-        if found.id != self._first.id:
+        first = self._first = self._first or now
+        if now.id != first.id:
             raise deleted(f"topic {self._topic!r}")
-        if not self._live and found.partitions != self._first.partitions:
+        if not self._live and now.partitions != first.partitions:
             raise FailClosed(
                 f"topic {self._topic!r}: partitions were added, and a replay's ticks would never end in them; replay "
                 "into a new topic, with a new pipeline name"
             )
-        return found
-
-    async def stop(self) -> None:
-        """Close the connection."""
-        await self._eyes.stop()
-
-    def _gone(self) -> WorldError:
-        return WorldError(
-            f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
-            "read, or may not be read any more; nothing uncommitted was published"
-        )
-
-
-# ---
-# The offset from which to read a partition so that no record stamped at or after a moment is missed.
-#
-# Rules: the broker's look-up by time is used only as an upper bound, because it relies on the offset that a record
-# states about itself, and a record may lie. The stamps of whole batches decide about the part before that bound.
-# Stamps that brokers set step back by no more than `settle` ms in a partition. In doubt the returned offset is too
-# early, which only costs time. Offsets are private.
-
-_WAIT_MS = 3000
+        return now
 
 
 class Origin(NamedTuple):
@@ -162,8 +139,9 @@ class Origin(NamedTuple):
 async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> int:
     """Return an offset in `within`, or its end, before which every record is older than `origin`.
 
-    Bisects, starting with the last offset. The number of fetches is the number of binary digits of the length of
-    `within`, plus one. `reader` is a consumer of whole batches that nothing else uses meanwhile.
+    `within` ends at the broker's look-up by time, which relies on the offset that a record states about itself, and a
+    record may lie; so the stamps of whole batches decide, by bisection from the last offset. In doubt the offset is too
+    early, which only costs time. Nothing else may use `reader`, a consumer of whole batches, meanwhile.
     """
     low, high = within.start, within.stop
     if not within:  # with a partition but no position the client would hang for ever
@@ -173,8 +151,8 @@ async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> in
     while low < high:
         reader.seek(place, at)
         fetched = await reader.getmany(place, timeout_ms=_WAIT_MS, max_records=1)
-        found = batches(fetched.get(place, ()))
-        if found and origin.follows(found[0]):
+        read = batches(fetched.get(place, ()))
+        if read and origin.follows(read[0]):
             low = at + 1
         else:
             high = at
@@ -183,37 +161,24 @@ async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> in
     return low
 
 
-# ---
-# A committed transaction that was too large to be held, fetched again batch by batch.
-#
-# Rules: one fetch at a time is held. A cancelled call may be repeated.
-
-_RECALL_WAIT_MS = 1000
-
-
 class Recall:
-    """Counts the batches of `transaction`, which `commit` ends, in `ticks`; `place` is their partition."""
+    """Fetches a committed transaction again that was too large to be held, and counts its batches in `ticks`.
+
+    `commit` ends it; `place` is the partition. One fetch at a time is held. A cancelled call may be repeated.
+    """
 
     def __init__(
         self, ticks: PartitionTicks, transaction: Transaction, commit: RecordBatch, place: Any
     ) -> None:
-        self._ticks = ticks
-        self._commit = commit
-        self._place = place
-        self._next = transaction.first
-        self._end = transaction.end
+        self._ticks, self._commit, self._place = ticks, commit, place
+        self._next, self._end = transaction.first, transaction.end
 
     def begin(self, reader: Any) -> None:
-        """Move `reader` to the transaction."""
         reader.assign([self._place])
         reader.seek(self._place, self._next)
 
     async def more(self, reader: Any) -> bool:
-        """Count the batches of one fetch of `reader`; return whether the transaction continues.
-
-        Raises:
-            Outage: the fetched data are damaged.
-        """
+        """Count the batches of one fetch of `reader`; return whether the transaction continues."""
         fetched = await reader.getmany(self._place, timeout_ms=_RECALL_WAIT_MS)
         for batch in batches(fetched.get(self._place, ())):
             if batch.kind is Kind.DAMAGED:
@@ -230,76 +195,50 @@ class Recall:
         return False
 
 
-# ---
-# Begin and end of a topic's partitions, and the offset of a moment in them.
-#
-# Rules: the client has no partitions, so answers never wait behind a fetch; a look-up is repeated for a while.
-# Offsets are private.
-
-
 class KafkaOffsets:
-    """Looks up offsets of one topic.
-
-    Its methods raise WorldError if brokers do not answer for a while (an `Outage`), or deny access.
-    """
+    """Looks up offsets of one topic, by a client without partitions, so answers never wait behind a fetch."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
-        self._settings = settings
-        self._topic = topic
+        self._settings, self._topic = settings, topic
         self._consumer = library().AIOKafkaConsumer(
             isolation_level="read_uncommitted", enable_auto_commit=False, **settings.client()
         )
 
     async def start(self) -> None:
-        """Connect."""
         await self._consumer.start()
 
     async def stop(self) -> None:
-        """Close the connections."""
         await disconnect(self._consumer)
 
     async def begins(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the first existing offset of each partition."""
-        return await self._found(self._consumer.beginning_offsets, self._places(partitions))
+        return await self._asked(self._consumer.beginning_offsets, partitions)
 
     async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offset after the last record of each partition."""
-        return await self._found(self._consumer.end_offsets, self._places(partitions))
+        return await self._asked(self._consumer.end_offsets, partitions)
 
     async def cuts(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
         """Return the first offset with a stamp at or after `moment` as the brokers report it, at most the end.
 
-        The brokers' answer relies on the offset that a record states about itself, which may be wrong in either
-        direction.
+        That relies on the offset that a record states about itself, which may be wrong in either direction.
         """
-        places = self._places(partitions)
 
-        async def look_up(asked: Any) -> dict[Any, int]:
-            found = await self._consumer.offsets_for_times(dict.fromkeys(asked, moment))
-            ends = await self._consumer.end_offsets(asked)
+        async def look_up(places: Any) -> dict[Any, int]:
+            stamped = await self._consumer.offsets_for_times(dict.fromkeys(places, moment))
+            ends = await self._consumer.end_offsets(places)
             return {
-                at: ends[at] if found[at] is None else min(found[at].offset, ends[at])
-                for at in asked
+                at: ends[at] if stamped[at] is None else min(stamped[at].offset, ends[at])
+                for at in places
             }
 
-        return await self._found(look_up, places)
+        return await self._asked(look_up, partitions)
 
-    async def _found(
-        self, look_up: Callable[[Any], Awaitable[dict[Any, int]]], places: list[Any]
+    async def _asked(
+        self, look_up: Callable[[Any], Awaitable[dict[Any, int]]], partitions: Iterable[int]
     ) -> dict[int, int]:
+        places = [library().TopicPartition(self._topic, number) for number in partitions]
         about = f"topic {self._topic!r}"
-        found = await patiently(self._settings, about, lambda: look_up(places))
-        return {at.partition: int(offset) for at, offset in found.items()}
-
-    def _places(self, partitions: Iterable[int]) -> list[Any]:
-        return [library().TopicPartition(self._topic, one) for one in partitions]
-
-
-_FULL = 4
-_SLICE_MS = 100
-_SHORT_MS = 10
-_SILENCE_S = 10.0
-_log = logging.getLogger(__name__)
+        offsets = await patiently(self._settings, about, lambda: look_up(places))
+        return {at.partition: int(offset) for at, offset in offsets.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,22 +284,15 @@ class KafkaSource:
         wait: bool = False,
         limit: int = LIMIT_BYTES,
     ) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._clock = clock
-        self._ticks = ticks
-        self._wait = wait
-        self._limit = limit
+        self._settings, self._topic, self._clock, self._ticks = settings, topic, clock, ticks
+        self._wait, self._limit = wait, limit
         self._grid: TickGrid | None = None
         self._settle_ms = ticks.settle_ms if isinstance(ticks, StampTicks) else 0
-        self._stamp = 0
-        self._settled = -1
-        self._ahead_ms = 0
+        self._stamp, self._settled, self._ahead_ms, self._look_at = 0, -1, 0, 0
         self._asking: asyncio.Task[None] | None = None
         self._clients: list[Any] = []
         self._room = Room()
         self._looked = TopicLook("", ())
-        self._look_at = 0
         self._opened: tuple[int, ...] = ()
         self._logs: dict[int, PartitionTicks] = {}
         self._queue: deque[tuple[PartitionTicks, deque[RecordBatch]]] = deque()
@@ -370,7 +302,6 @@ class KafkaSource:
 
     @property
     def name(self) -> str:
-        """The topic."""
         return self._topic
 
     @property
@@ -386,10 +317,8 @@ class KafkaSource:
     async def open(self, origin: int) -> tuple[int, ...]:
         """Connect and check the topic, whose tick 0 begins at `origin`; return the partitions.
 
-        Raises:
-            WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival; or a
-            broker's clock differs from this machine's by more than `settle_ms`.
+        Raises `WorldError`, or `FailClosed` if the topic drops older records of a key, live ticks lack stamps set on
+        arrival, or a broker's clock differs from this machine's by more than `settle_ms`.
         """
         if isinstance(self._ticks, StampTicks):
             self._grid = TickGrid(origin, self._ticks.step_ms)
@@ -429,15 +358,18 @@ class KafkaSource:
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue at these positions, and at the origin in partitions without one; marks may be repeated.
 
-        Raises:
-            FailClosed: a position lies outside of the existing records.
+        Raises `FailClosed` if a position lies outside of the existing records.
         """
         every = self._looked.partitions
         with speaking(self._settings, f"topic {self._topic!r}"):
             begins = await self._offsets.begins(every)
-            starts = await self._starts({one: begins[one] for one in every if one not in positions})
+            starts = await self._starts(
+                {number: begins[number] for number in every if number not in positions}
+            )
             ends = await self._offsets.ends(every)
-        places = [Place(one, {**starts, **positions}[one], behind.get(one)) for one in every]
+        places = [
+            Place(number, {**starts, **positions}[number], behind.get(number)) for number in every
+        ]
         if not all(
             begins[at.partition] <= at.begin <= at.position <= ends[at.partition] for at in places
         ):
@@ -456,16 +388,12 @@ class KafkaSource:
     async def read(self) -> Sequence[Batch]:
         """Wait for records or marks.
 
-        Raises:
-            FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic
-            was made again, or a replay's topic has a new partition; or a broker's clock differs from this machine's
-            by more than `settle_ms`.
-            WorldError: the brokers do not answer.
+        Raises `FailClosed` if records were deleted before they were read, or as `open` and `TopicWatch.look`.
         """
         with speaking(self._settings, f"topic {self._topic!r}"):
             while not self._ready:
                 await self._step()
-        if self._grid is None and any(one.mark is not None for one in self._ready):
+        if self._grid is None and any(batch.mark is not None for batch in self._ready):
             await self._look()
         ready, self._ready[:] = self._ready[:], []
         return ready
@@ -474,11 +402,10 @@ class KafkaSource:
         """Return the ends of the partitions from the last fetch of each; private. Makes no request."""
         if not self._clients:
             return {}
-        known = {one: self._reader.highwater(self._place(one)) for one in self._logs}
-        return {one: end for one, end in known.items() if end is not None}
+        known = {number: self._reader.highwater(self._place(number)) for number in self._logs}
+        return {number: end for number, end in known.items() if end is not None}
 
     async def close(self) -> None:
-        """Close the connections."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()
@@ -490,10 +417,8 @@ class KafkaSource:
     def _read_from(self, place: Place) -> PartitionTicks:
         if isinstance(self._ticks, ReplayTicks):
             return MarkedTicks(place, self._unpacker, self._room, self._ready, self._ticks.marks)
-        grid = cast("TickGrid", self._grid)
-        return StampedTicks(
-            place, self._unpacker, self._room, self._ready, grid, self._ticks.settle_ms
-        )
+        grid, settle = cast("TickGrid", self._grid), self._ticks.settle_ms
+        return StampedTicks(place, self._unpacker, self._room, self._ready, grid, settle)
 
     async def _starts(self, begins: dict[int, int]) -> dict[int, int]:
         """Return where reading starts in partitions without a position; `begins` are their first offsets."""
@@ -502,8 +427,10 @@ class KafkaSource:
         origin = Origin(self._grid.origin, self._settle_ms)
         cuts = await self._offsets.cuts(begins, origin.moment)
         return {
-            one: await start_at(self._again, self._place(one), range(begin, cuts[one]), origin)
-            for one, begin in begins.items()
+            number: await start_at(
+                self._again, self._place(number), range(begin, cuts[number]), origin
+            )
+            for number, begin in begins.items()
         }
 
     def _assign(self, positions: Mapping[int, int]) -> None:
@@ -520,15 +447,15 @@ class KafkaSource:
             await self._take()
         else:
             fetched = await self._reader.getmany(timeout_ms=self._wait_ms())
-            for at, found in fetched.items():
-                self._queue.append((self._logs[at.partition], deque(batches(found))))
+            for at, records in fetched.items():
+                self._queue.append((self._logs[at.partition], deque(batches(records))))
             await self._pass_silent({at.partition for at in fetched})
 
     async def _take(self) -> None:
         """Take fetched batches until there are enough for one `read`; the rest stays queued."""
-        log, found = self._queue[0]
-        while found:
-            batch = found[0]
+        log, waiting = self._queue[0]
+        while waiting:
+            batch = waiting[0]
             if batch.kind is Kind.DAMAGED:
                 raise damaged(self._topic, log.partition)
             if self._grid is not None and batch.kind is not Kind.FOREIGN:
@@ -536,7 +463,7 @@ class KafkaSource:
                     raise self._unstamped()
                 if batch.stamp >= self._look_at:
                     await self._look(batch.stamp)
-            found.popleft()
+            waiting.popleft()
             if (transaction := log.take(batch)) is not None:
                 self._recall = Recall(log, transaction, batch, self._place(log.partition))
                 self._recall.begin(self._again)
@@ -556,8 +483,8 @@ class KafkaSource:
             self._heard = time.monotonic()
         if self._grid is not None:
             self._ask_when_due(self._grid)
-        late = [one for one, log in self._logs.items() if log.marked < self._settled]
-        silent = [one for one in late if one not in busy and await self._caught_up(one)]
+        late = [number for number, log in self._logs.items() if log.marked < self._settled]
+        silent = [number for number in late if number not in busy and await self._caught_up(number)]
         if silent and self._grid is not None:
             settled = self._settled
             moment = self._grid.end(settled) + self._settle_ms
@@ -565,9 +492,9 @@ class KafkaSource:
                 await self._look(moment)
             ends = await self._offsets.ends(silent)
             self._heard = time.monotonic()
-            for one in silent:
-                if await self._reader.position(self._place(one)) >= ends[one]:
-                    self._logs[one].mark(settled)
+            for number in silent:
+                if await self._reader.position(self._place(number)) >= ends[number]:
+                    self._logs[number].mark(settled)
         elif time.monotonic() - self._heard > _SILENCE_S:
             await self._look()
             self._heard = time.monotonic()
@@ -579,19 +506,18 @@ class KafkaSource:
         return known is not None and await self._reader.position(at) >= known
 
     async def _look(self, moment: int = 0) -> None:
-        """Check that the topic is unchanged, and start to read partitions that were added before `moment` or now.
-
-        Raises as `TopicWatch.look`.
-        """
-        found = await self._watch.look()
-        if added := [one for one in found.partitions if one not in self._logs]:
+        """Check that the topic is unchanged, and start to read partitions that were added before `moment` or now."""
+        look = await self._watch.look()
+        if added := [number for number in look.partitions if number not in self._logs]:
             starts = await self._offsets.begins(added)
-            positions = {one: await self._reader.position(self._place(one)) for one in self._logs}
-            for one in added:
-                self._logs[one] = self._read_from(Place(one, starts[one]))
-                self._ready.append(Batch(one, (), (), starts[one]))
+            positions = {
+                number: await self._reader.position(self._place(number)) for number in self._logs
+            }
+            for number in added:
+                self._logs[number] = self._read_from(Place(number, starts[number]))
+                self._ready.append(Batch(number, (), (), starts[number]))
             self._assign({**positions, **starts})
-        self._looked = found
+        self._looked = look
         if self._grid is not None:
             passed = self._grid.passed(max(moment, self._stamp) - self._settle_ms)
             self._look_at = self._grid.end(passed + 1) + self._settle_ms
@@ -610,16 +536,16 @@ class KafkaSource:
         if self._asking is None and self._due(grid) > self._settled:
             self._asking = asyncio.create_task(self._ask_brokers(grid))
 
+    def _due(self, grid: TickGrid) -> int:
+        """Return the last tick that should have settled by this machine's clock, less its certain lead."""
+        return grid.passed(self._clock.now() - self._ahead_ms - self._settle_ms)
+
     async def _ask_brokers(self, grid: TickGrid) -> None:
         """Compute the settled tick from the brokers' clocks; the earliest clock decides."""
         stamps = await self._clocks.ask()
         self._stamp = max(self._stamp, earliest(stamps, self._settle_ms))
-        self._ahead_ms = max(0, *(-one.difference.most for one in stamps))
+        self._ahead_ms = max(0, *(-stamp.difference.most for stamp in stamps))
         self._settled = max(self._settled, grid.passed(self._stamp - self._settle_ms))
-
-    def _due(self, grid: TickGrid) -> int:
-        """Return the last tick that should have settled by this machine's clock, less its certain lead."""
-        return grid.passed(self._clock.now() - self._ahead_ms - self._settle_ms)
 
     def _wait_ms(self) -> int:
         """Return the time until the next tick is due, in slices: the clock may be manual, brokers may answer."""

@@ -1,11 +1,10 @@
 """From the record batches of one partition to the port's batches: the ticks of records, the places of marks.
 
-Rules: the result is a function of the log, however the records are split into fetches. Live, a record's tick is
-that of its append stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the
-tick's end. In replay, marks are records with a header, and a record's own time gives its tick. The records of a
-transaction count where its commit lies, so an open transaction delays nothing: its records for ticks marked before
-are late. Unreadable records are refused with their offsets. Sans I/O: this file knows no client; it asks for a
-transaction again that was too large to be held.
+Rules: the result is a function of the log, however the records are split into fetches. Live, a record's tick is that of
+its append stamp, and the mark of a tick lies before the first batch stamped `settle` or more after the tick's end. In
+replay, marks are records with a header, and a record's own time gives its tick. The records of a transaction count
+where its commit lies, so an open transaction delays nothing: its records for ticks marked before are late. Unreadable
+records are refused with their offsets. Sans I/O: it asks for a transaction again that was too large to be held.
 """
 
 from collections.abc import Sequence
@@ -18,14 +17,10 @@ from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.source.record_batches import Cell, Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import Unpacker
 
-# ---
-# Open transactions of a partition, with their batches until they end.
-#
-# Rules: a transaction is identified by its producer's id alone (a transaction that timed out ends under another
-# epoch). Batches are held as they were sent. If all partitions together hold more than the shared room allows, only
-# the offsets of a transaction are kept, and its batches are fetched again when they count.
-
 ROOM_BYTES = 64 * 2**20
+_ENDS = (Kind.COMMIT, Kind.ABORT)
+MOST = 8192
+"""About the number of records in one batch of the port."""
 
 
 @dataclass(slots=True)
@@ -46,7 +41,11 @@ class Transaction:
 
 
 class OpenTransactions:
-    """The open transactions of one partition, by producer id."""
+    """The open transactions of one partition, by producer id alone (one that timed out ends under another epoch).
+
+    Batches are held as they were sent. If all partitions together hold more than the shared room allows, only the
+    offsets of a transaction are kept, and its batches are fetched again when they count.
+    """
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -55,43 +54,28 @@ class OpenTransactions:
     @property
     def first(self) -> int | None:
         """The first offset of all open transactions; None if none is open."""
-        return min((one.first for one in self._open.values()), default=None)
+        return min((transaction.first for transaction in self._open.values()), default=None)
 
     def hold(self, producer: int, batch: RecordBatch) -> None:
-        """Add a batch to its producer's transaction; the first batch begins the transaction."""
-        one = self._open.get(producer)
-        if one is None:
-            one = self._open[producer] = Transaction(batch.base, batch.base)
-        one.end = batch.next
-        if one.batches is None:
+        transaction = self._open.setdefault(producer, Transaction(batch.base, batch.base))
+        transaction.end = batch.next
+        if transaction.batches is None:
             return
         size = len(batch.raw)
         if size > self._room.left:
-            self._give_back(one)
-            one.batches = None
+            self._room.left += transaction.size
+            transaction.batches, transaction.size = None, 0
         else:
             self._room.left -= size
-            one.size += size
-            one.batches.append(batch.kept())
+            transaction.size += size
+            transaction.batches.append(batch.kept())
 
     def get(self, producer: int) -> Transaction | None:
-        """Return the open transaction of this producer, or None."""
         return self._open.get(producer)
 
     def drop(self, producer: int) -> None:
-        """Forget the open transaction of this producer, if any."""
-        one = self._open.pop(producer, None)
-        if one is not None:
-            self._give_back(one)
-
-    def _give_back(self, one: Transaction) -> None:
-        self._room.left += one.size
-        one.size = 0
-
-
-_ENDS = (Kind.COMMIT, Kind.ABORT)
-MOST = 8192
-"""About the number of records in one batch of the port."""
+        if transaction := self._open.pop(producer, None):
+            self._room.left += transaction.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +88,6 @@ class Place:
 
     @property
     def begin(self) -> int:
-        """The first offset to fetch."""
         return self.position if self.behind is None else self.behind.start
 
 
@@ -117,9 +100,7 @@ class PartitionTicks:
         self._start, self._skip = place.position, 0 if place.behind is None else place.behind.done
         self._done = 0
         self._commit: RecordBatch | None = None
-        self._unpacker = unpacker
-        self._open = OpenTransactions(room)
-        self._out = out
+        self._unpacker, self._open, self._out = unpacker, OpenTransactions(room), out
         self._tick: int | None = None
         self._values: list[bytes] = []
         self._offsets: Sequence[int] = ()
@@ -128,19 +109,19 @@ class PartitionTicks:
     def take(self, batch: RecordBatch) -> Transaction | None:
         """Take the next batch.
 
-        Return a transaction that the batch commits and that must be read again: pass its batches to `again`, then
-        call `ended`.
+        Return a transaction that the batch commits and that must be read again: pass its batches to `again`, then call
+        `ended`.
         """
         if batch.base < self._start:
             self._take_behind(batch)
             return None
         self._meet(batch)
         if batch.kind is Kind.COMMIT and batch.producer is not None:
-            found = self._open.get(batch.producer)
-            if found is not None and found.batches is None:
-                return found
-            for one in [] if found is None else found.batches or []:
-                self.again(one, batch)
+            transaction = self._open.get(batch.producer)
+            if transaction is not None and transaction.batches is None:
+                return transaction
+            for held in [] if transaction is None else transaction.batches or []:
+                self.again(held, batch)
         elif batch.kind in (Kind.DATA, Kind.FOREIGN):
             if batch.producer is None:
                 self._count(batch, 0)
@@ -150,26 +131,22 @@ class PartitionTicks:
         return None
 
     def again(self, batch: RecordBatch, commit: RecordBatch) -> None:
-        """Count a batch of a transaction that `commit` ends."""
         skip = self._skip if commit.base == self._start else 0
         if batch.next > skip:
             self._commit = commit
             self._count(batch, skip)
 
     def ended(self, batch: RecordBatch) -> None:
-        """Continue after `batch`."""
         if batch.kind in _ENDS and batch.producer is not None:
             self._open.drop(batch.producer)
         self._commit = None
         self._at(batch.next)
 
     def mark(self, tick: int) -> None:
-        """Mark that `tick` has passed in this partition."""
         self.marked = tick
         self._give(tick)
 
     def flush(self) -> None:
-        """Put the gathered records into `out`."""
         if self._values or self._refused:
             self._give(None)
 
@@ -205,8 +182,8 @@ class PartitionTicks:
             self.ended(batch)
 
     def _unpacked(self, batch: RecordBatch, skip: int) -> Unpacked:
-        found = self._unpacker.unpack(batch)
-        return found.behind(skip) if skip > batch.base else found
+        unpacked = self._unpacker.unpack(batch)
+        return unpacked.behind(skip) if skip > batch.base else unpacked
 
     def _gather(self, values: list[bytes], offsets: Sequence[int], refused: list[Span]) -> None:
         if self._values:
@@ -230,22 +207,13 @@ class StampedTicks(PartitionTicks):
     """Ticks of `grid` by append stamp; a tick passes `settle` ms after its end."""
 
     def __init__(
-        self,
-        place: Place,
-        unpacker: Unpacker,
-        room: Room,
-        out: list[Batch],
-        grid: TickGrid,
-        settle: int,
-    ) -> None:
+        self, place: Place, unpacker: Unpacker, room: Room, out: list[Batch], grid: TickGrid, settle: int
+    ) -> None:  # fmt: skip
         super().__init__(place, unpacker, room, out)
-        self._grid = grid
-        self._settle = settle
-        self._due = 0
-        self._within = range(0)
+        self._grid, self._settle = grid, settle
+        self._due, self._within = 0, range(0)
 
     def mark(self, tick: int) -> None:
-        """Mark that `tick` has passed in this partition."""
         super().mark(tick)
         self._due = self._grid.end(tick + 1) + self._settle
 
@@ -261,8 +229,8 @@ class StampedTicks(PartitionTicks):
             tick = self._tick = self._grid.tick_of(batch.stamp)
             self._within = range(self._grid.start(tick), self._grid.end(tick))
         if self._tick is None or self._tick >= 0:
-            found = self._unpacked(batch, skip)
-            self._gather(found.values, found.offsets, found.refused)
+            unpacked = self._unpacked(batch, skip)
+            self._gather(unpacked.values, unpacked.offsets, unpacked.refused)
         self._at(batch.next)
 
 
@@ -276,21 +244,21 @@ class MarkedTicks(PartitionTicks):
         self._marks = marks
 
     def _count(self, batch: RecordBatch, skip: int) -> None:
-        found = self._unpacked(batch, skip)
-        begin, refused = 0, found.refused
-        for index, header in found.marks.items():
-            offset = found.offsets[index]
+        unpacked = self._unpacked(batch, skip)
+        begin, refused = 0, unpacked.refused
+        for index, header in unpacked.marks.items():
+            offset = unpacked.offsets[index]
             tick = self._marks.read(self.partition, header)
-            before = [one for one in refused if one.last < offset]
-            refused = [one for one in refused if one.last > offset]
+            before = [span for span in refused if span.last < offset]
+            refused = [span for span in refused if span.last > offset]
             if tick is None:
                 before.append(Span(BAD_MARK, None, offset, offset))
-            self._gather(found.values[begin:index], found.offsets[begin:index], before)
+            self._gather(unpacked.values[begin:index], unpacked.offsets[begin:index], before)
             begin = index + 1
             self._at(offset + 1)
             if tick is not None and tick > self.marked:
                 self.mark(tick)
-        self._gather(found.values[begin:], found.offsets[begin:], refused)
+        self._gather(unpacked.values[begin:], unpacked.offsets[begin:], refused)
         self._at(batch.next)
 
 
@@ -307,8 +275,7 @@ def cell_of(grid: TickGrid, settle: int) -> Cell:
     return cell
 
 
-def _joined(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
-    """Return both, as a range if they form one."""
-    if isinstance(one, range) and isinstance(other, range) and one.stop == other.start:
-        return range(one.start, other.stop)
-    return [*one, *other]
+def _joined(first: Sequence[int], second: Sequence[int]) -> Sequence[int]:
+    if isinstance(first, range) and isinstance(second, range) and first.stop == second.start:
+        return range(first.start, second.stop)
+    return [*first, *second]

@@ -1,8 +1,10 @@
 """The records of a batch: their values, their offsets, and spans of unreadable records.
 
-Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch
-raises. Unpacking is bounded. Headers are read only if tick marks are asked for. A record's offset is its place in
-the batch, if the batch is whole, whatever the record states about itself. `null` is an empty value.
+Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch raises.
+Unpacking is bounded: for any input at most `limit` bytes are returned, and little more than that is ever held in
+memory. Bytes after the last gzip frame or the first lz4 frame are ignored, as by Kafka itself. Headers are read only if
+tick marks are asked for. A record's offset is its place in the batch, if the batch is whole, whatever the record states
+about itself. `null` is an empty value.
 """
 
 import struct
@@ -26,13 +28,6 @@ from stream_dp.kafka.source.record_batches import (
     walk,
 )
 
-# ---
-# Unpacking of compressed record batches up to a size limit.
-#
-# Rules: for any input, at most `limit` bytes are returned, and little more than that is ever held in memory; an input
-# that would expand to more is refused. Bytes after the last gzip frame or the first lz4 frame are ignored, as by
-# Kafka itself. This file knows no record.
-
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 _GZIP_FRAME = b"\x1f\x8b"
 _GZIP_FRAMES = 64
@@ -42,6 +37,14 @@ _XERIAL_HEADER = 16
 _SIZE = struct.Struct(">i")
 _LITTLE = struct.Struct("<I")
 _FIRST_GUESS, _GROWTH, _SMALLEST = 8, 4, 1 << 16
+LIMIT_BYTES = 16 * 2**20
+LIMIT_RECORDS = 2**17
+"""The most records of a batch: many more than producers send, few enough to read at once."""
+_PARSED_BYTES = 2**20
+_PIECE_BYTES = 2**16
+_ATTRIBUTES_AT = 5
+_LENGTH_AT = 1
+_BEFORE_LENGTH = 12
 
 
 class TooLargeError(Exception):
@@ -53,12 +56,7 @@ class DamagedError(Exception):
 
 
 def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes | bytearray:
-    """Return the unpacked `data`, `limit` bytes at most.
-
-    Raises:
-        TooLargeError: it would expand to more.
-        DamagedError: it cannot be unpacked, or the codec is not known.
-    """
+    """Return the unpacked `data`, `limit` bytes at most; raises `TooLargeError` or `DamagedError`."""
     unpack = _UNPACK.get(codec)
     if unpack is None:
         raise DamagedError
@@ -71,21 +69,21 @@ def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes | bytearr
 
 
 def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
-    found: list[bytes] = []
+    parts: list[bytes] = []
     while bytes(data[:2]) == _GZIP_FRAME:
-        if len(found) == _GZIP_FRAMES:  # each frame copies the bytes after it
+        if len(parts) == _GZIP_FRAMES:  # each frame copies the bytes after it
             raise DamagedError
         frame = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        found.append(frame.decompress(data, limit + 1))
-        limit -= len(found[-1])
+        parts.append(frame.decompress(data, limit + 1))
+        limit -= len(parts[-1])
         if limit < 0:
             raise TooLargeError
         if not frame.eof:
             raise DamagedError
         data = frame.unused_data
-    if not found:
+    if not parts:
         raise DamagedError
-    return b"".join(found)
+    return b"".join(parts)
 
 
 def _unlz4(data: bytes | memoryview, limit: int) -> bytearray:
@@ -97,15 +95,15 @@ def _unzstd(data: bytes | memoryview, limit: int) -> bytearray:
 
 
 def _unsnappy(data: bytes | memoryview, limit: int) -> bytearray:
-    found = bytearray()
+    data_out = bytearray()
     for block in _snappy_blocks(data):
         size = _codecs().snappy.decompress_raw_len(block)
-        if size > limit - len(found):
+        if size > limit - len(data_out):
             raise TooLargeError
         part = bytearray(size)
         _codecs().snappy.decompress_raw_into(block, part)
-        found += part
-    return found
+        data_out += part
+    return data_out
 
 
 def _snappy_blocks(data: bytes | memoryview) -> list[bytes]:
@@ -126,7 +124,6 @@ def _snappy_blocks(data: bytes | memoryview) -> list[bytes]:
 def _grown(
     into: Callable[[Any, bytearray], int], data: bytes | memoryview, limit: int
 ) -> bytearray:
-    """Unpack into a buffer that grows up to the limit."""
     size = min(limit, max(_SMALLEST, _FIRST_GUESS * len(data)))
     while True:
         room = bytearray(size)
@@ -143,7 +140,6 @@ def _grown(
 
 
 def _lz4_end(data: bytes | memoryview) -> int:
-    """Return the end of the first frame; later frames are ignored."""
     if bytes(data[:4]) != _LZ4_FRAME:
         raise DamagedError
     flags = data[4]
@@ -166,14 +162,6 @@ _UNPACK: dict[int, Callable[[bytes | memoryview, int], bytes | bytearray]] = {
     ZSTD: _unzstd,
 }
 
-LIMIT_BYTES = 16 * 2**20
-LIMIT_RECORDS = 2**17
-"""The most records of a batch: many more than producers send, few enough to read at once."""
-_PARSED_BYTES = 2**20
-_PIECE_BYTES = 2**16
-_ATTRIBUTES_AT = 5
-_LENGTH_AT = 1
-_BEFORE_LENGTH = 12
 _value = attrgetter("value")
 
 
@@ -186,7 +174,6 @@ class Unpacker:
         self._parse = library(".record.default_records").DefaultRecordBatch
 
     def unpack(self, batch: RecordBatch) -> Unpacked:
-        """Return all records of the batch."""
         if batch.content is not None:
             return batch.content
         if batch.kind is Kind.FOREIGN:
@@ -216,15 +203,15 @@ class Unpacker:
 
     def _pieces(self, batch: RecordBatch, data: memoryview) -> Unpacked:
         """Unpack piece by piece, so that an unreadable record makes only its piece slow."""
-        found = Unpacked([], [], [], {})
+        unpacked = Unpacked([], [], [], {})
         base = batch.base
         for begin, end, records in pieces(data, batch.records, _PIECE_BYTES):
             part = data[begin:end]
-            _join(found, self._piece(part, base, records))
+            _join(unpacked, self._piece(part, base, records))
             base += records
         if base < batch.base + batch.records:
-            found.refused.append(Span(UNREADABLE_RECORD, None, base, batch.next - 1))
-        return found
+            unpacked.refused.append(Span(UNREADABLE_RECORD, None, base, batch.next - 1))
+        return unpacked
 
     def _piece(self, data: memoryview, base: int, records: int) -> Unpacked:
         if len(data) <= _PIECE_BYTES:
@@ -249,38 +236,36 @@ class Unpacker:
         return values, range(base, base + len(values)), [], marks
 
     def _walked(self, data: memoryview, base: int, records: int) -> Unpacked:
-        found = Unpacked([], offsets := [], [], {})
+        unpacked = Unpacked([], offsets := [], [], {})
         for at, record in enumerate(walk(data, records, self._marks), base):
             if record is None:
-                found.refused.append(Span(UNREADABLE_RECORD, None, at, at))
+                unpacked.refused.append(Span(UNREADABLE_RECORD, None, at, at))
                 continue
             if record.headers and (mark := claimed(record.headers, record.value)) is not None:
-                found.marks[len(found.values)] = mark
-            found.values.append(record.value or b"")
+                unpacked.marks[len(unpacked.values)] = mark
+            unpacked.values.append(record.value or b"")
             offsets.append(at)
-        return found
+        return unpacked
 
 
-def _join(found: Unpacked, more: Unpacked) -> None:
-    """Append `more` to `found`, whose offsets are a list."""
-    before = len(found.values)
-    found.marks.update({before + at: mark for at, mark in more.marks.items()})
-    found.values.extend(more.values)
-    cast("list[int]", found.offsets).extend(more.offsets)
-    found.refused.extend(more.refused)
+def _join(into: Unpacked, more: Unpacked) -> None:
+    before = len(into.values)
+    into.marks.update({before + at: mark for at, mark in more.marks.items()})
+    into.values.extend(more.values)
+    cast("list[int]", into.offsets).extend(more.offsets)
+    into.refused.extend(more.refused)
 
 
 def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
-    """Return the tick headers of records, by index."""
     return {
         index: mark
-        for index, one in enumerate(records)
-        if one.headers and (mark := claimed(one.headers[:MOST_HEADERS], one.value)) is not None
+        for index, record in enumerate(records)
+        if record.headers
+        and (mark := claimed(record.headers[:MOST_HEADERS], record.value)) is not None
     }
 
 
 def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
-    """Return the batch as it would be without compression."""
     header = list(HEADER.unpack_from(raw))
     header[_LENGTH_AT] = HEADER.size - _BEFORE_LENGTH + len(data)
     header[_ATTRIBUTES_AT] &= ~CODEC
@@ -288,7 +273,6 @@ def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
 
 
 def _batch_of(data: memoryview, base: int, records: int) -> bytes:
-    """Return records as a batch, for the parser."""
     length = HEADER.size - _BEFORE_LENGTH + len(data)
     return (
         HEADER.pack(base, length, -1, FORMAT, 0, 0, records - 1, 0, 0, -1, -1, -1, records) + data

@@ -7,7 +7,7 @@ knows no statistic.
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import InitErrorDetails
 
@@ -15,14 +15,12 @@ from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchT
 from stream_dp.mechanisms.watches.watch_noise import WatchNoise
 from stream_dp.records.amount_units import Amount, Clamp, clamp_problems
 from stream_dp.records.endpoints import Clock
-from stream_dp.records.groupings import decimal_text
+from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import milliseconds, problem
 from stream_dp.statistics.parts.choice import TOLERATED, Compared
 from stream_dp.statistics.parts.windows import length_problems
 
 DAY = 86_400_000  # ms
-
-Place = tuple[str | int, ...]
 
 
 def daily(step: int) -> int:
@@ -83,34 +81,15 @@ def compared_by(
 
 
 def usual_problems(threshold: int, below: bool, usual: int | None) -> list[InitErrorDetails]:
-    """Return what is wrong where the usual count is a reason to fire."""
     if usual is None or (usual >= threshold) == below:
         return []
     limit = f"{threshold:,} or more" if below else f"less than {threshold:,}"
     return [problem(("usual",), f"must be {limit}: at another count an alarm is not false")]
 
 
-def amount_watched(
-    of: str | None, clamp: tuple[Fraction, Fraction] | None, step: Fraction
-) -> Amount | None:
-    """Return what a record adds where a sum of the field `of` is looked at; None: 1."""
-    return None if of is None or clamp is None else Amount(of, *clamp, step)
-
-
-def adds_both_signs(of: str | None, clamp: Clamp | None) -> bool:
-    """Say whether a sum may be below 0; where the clamp is missing too, which is told at once."""
-    return of is not None and (clamp is None or clamp[0] < 0)
-
-
-def may_be_negative(amount: Amount | None) -> bool:
-    """Say whether a sum of such amounts may be below 0."""
-    return amount is not None and amount.lowest < 0
-
-
 def level_problems(
     at: Place, level: int | None, *, below: bool, step: Fraction, signed: bool
 ) -> list[InitErrorDetails]:
-    """Return what is wrong with a threshold that stands `at` this place, on sums that may be `signed`."""
     if level is None:
         return []
     if level < 1 and not (below and signed):
@@ -124,32 +103,59 @@ def level_problems(
 
 
 def sign_problems(at: Place, usual: int | None, *, signed: bool) -> list[InitErrorDetails]:
-    """Return whether a usual level is below 0, where nothing can be."""
     if usual is not None and usual < 0 and not signed:
         return [problem((*at, "usual"), "must be greater than or equal to 0")]
     return []
 
 
-def sum_problems(of: str | None, clamp: Clamp | None, step: Fraction) -> list[InitErrorDetails]:
-    """Return what is wrong where a series looks at a sum, or says of one what belongs to none."""
-    if of is None:
-        given = (("clamp", clamp is not None), ("step", step != 1))
-        why = "is of a sum: name its field with of"
-        return [problem((key,), why) for key, is_there in given if is_there]
-    if clamp is None:
-        why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
-        return [problem(("of",), why)]
-    return clamp_problems(clamp, step)
-
-
 def over_problems(at: Place, over: str | None, clock: Clock) -> list[InitErrorDetails]:
-    """Return whether a watch looks at a window that is no whole number of ticks, or longer than the horizon."""
     return length_problems((*at, "over"), over, clock) if over and is_window(over) else []
 
 
 def is_window(over: str | None) -> bool:
-    """Say whether a watch looks at a window of this name."""
     try:
         return over is not None and milliseconds(over) > 0
     except ValueError:
         return False
+
+
+class OnSums:
+    """What alerts and monitors say of the sums that they may look at, by their keys `of`, `clamp` and `step`."""
+
+    if TYPE_CHECKING:
+        of: str | None
+        clamp: Clamp | None
+        step: Fraction
+
+    @property
+    def amount(self) -> Amount | None:
+        if self.of is None or self.clamp is None:
+            return None
+        return Amount(self.of, *self.clamp, self.step)
+
+    @property
+    def grain(self) -> Fraction:
+        return self.step
+
+    @property
+    def signed(self) -> bool:
+        return self.amount is not None and self.amount.lowest < 0
+
+    @property
+    def perhaps_signed(self) -> bool:
+        """Whether a sum may be below 0; so may one without a clamp, which is a problem by itself."""
+        return self.of is not None and (self.clamp is None or self.clamp[0] < 0)
+
+    @property
+    def error_unit(self) -> str:
+        return "events" if self.of is None else f"of {self.of}"
+
+    def sum_problems(self) -> list[InitErrorDetails]:
+        if self.of is None:
+            given = (("clamp", self.clamp is not None), ("step", self.step != 1))
+            why = "is of a sum: name its field with of"
+            return [problem((key,), why) for key, is_there in given if is_there]
+        if self.clamp is None:
+            why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
+            return [problem(("of",), why)]
+        return clamp_problems(self.clamp, self.step)

@@ -22,13 +22,9 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import Bands, ServingMechanism
+from stream_dp.records.amount_units import plain_number
 
-# ---
-# How the events of a histogram may fall: how many each category gets, and whether they come steadily or in bursts.
-#
-# What typical errors are predicted for. Rules: a profile is made from the specification alone: the number of
-# categories
-# and of events, how many entries an event may set, and the declared shape. This file knows no mechanism and no data.
+# How the events of a histogram may fall, for which typical errors are predicted: by public numbers alone.
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +59,7 @@ class Profile:
 
 @lru_cache(maxsize=256)
 def _profile(width: int, events: int, shape: ExpectedShape, ones: int) -> Profile:
-    """See `Profile.of`; series of one width share it, so its arrays are not written to."""
+    """Make a profile; series of one width share it, so its arrays are not written to."""
     edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
     edges = np.append(edges[edges <= width], width + 1)
     weights = np.diff(edges).astype(np.float64)
@@ -71,13 +67,13 @@ def _profile(width: int, events: int, shape: ExpectedShape, ones: int) -> Profil
     chances = np.ones_like(ranks) if shape == "even" else 1 / ranks
     entries = events * (ones + 1) / 2
     counts = np.minimum(events, _factor(chances, weights, entries, events) * chances)
-    for each in (ranks, counts, weights):
-        each.setflags(write=False)
+    for array in (ranks, counts, weights):
+        array.setflags(write=False)
     return Profile(ranks, counts, weights, events, BURSTS if shape == "bursts" else None)
 
 
 def _factor(chances: Floats, weights: Floats, entries: float, most: int) -> float:
-    """By what chances are to be multiplied, so that counts of `most` at most add up to `entries`; by bisection."""
+    """Return what to multiply chances by, so that counts of `most` at most add up to `entries`; by bisection."""
     low, high = 0.0, 2 * most / float(chances.min())
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -88,15 +84,7 @@ def _factor(chances: Floats, weights: Floats, entries: float, most: int) -> floa
     return high
 
 
-# ---
-# What is said beforehand of false alarms: how likely one is per key and day, and what would make it unlikely.
-#
-# Rules: values of public numbers. An alarm is mostly noise where a false one has a chance above `TOLERATED`, or where
-# it
-# cannot tell its threshold from nothing. This file knows no mechanism and no statistic.
-
-TOLERATED = 0.05
-"""The largest chance of a false alarm per key and day that needs no confirmation."""
+TOLERATED = 0.05  # the largest chance of a false alarm per key and day that needs no confirmation
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +105,6 @@ class Compared:
 
     @property
     def blurred(self) -> bool:
-        """Whether the band is as wide as the threshold."""
         return self.threshold != 0 and self.band >= abs(self.threshold)
 
     def enough(self, usual: int) -> int | None:
@@ -129,8 +116,8 @@ class Compared:
             return level if told_apart else None
         halfway = needed if self.below and self.threshold > 0 else 2 * needed
         size = halfway if self.follows else usual + needed
-        found = _stepped(max(size, least), step)
-        return -found if self.below and self.threshold <= 0 else found
+        level = _stepped(max(size, least), step)
+        return -level if self.below and self.threshold <= 0 else level
 
     def dearer(self, usual: int) -> float:
         """Return by what factor more epsilon would do; a unit, and a twentieth, are for what is whole in noise."""
@@ -155,13 +142,17 @@ class FalseAlarm:
     compared: Compared | None = field(default=None, compare=False)
 
     def json(self) -> dict[str, Any]:
-        """Return it as plain values; `of` stands there of a sum only."""
-        told = {"name": self.name, "usual": self.usual, "chance": self.chance, "keyed": self.keyed}
-        return told if self.of is None else {**told, "of": self.of}
+        """Return it as plain values; `of` only of a sum."""
+        values = {
+            "name": self.name,
+            "usual": self.usual,
+            "chance": self.chance,
+            "keyed": self.keyed,
+        }
+        return values if self.of is None else {**values, "of": self.of}
 
     @property
     def words(self) -> str:
-        """Return it as a sentence."""
         where = "per key and day" if self.keyed else "per day"
         what = "count" if self.of is None else f"sum of {self.of}"
         return (
@@ -171,7 +162,6 @@ class FalseAlarm:
 
     @property
     def noisy(self) -> bool:
-        """Whether it fires mostly by noise."""
         blurred = self.compared is not None and self.compared.blurred
         return blurred or self.chance > TOLERATED
 
@@ -190,18 +180,18 @@ class FalseAlarm:
         where = "per key and day" if self.keyed else "per day"
         percent = 100 * self.chance
         shown = f"{percent:.0f}" if percent >= 1 else f"{percent:.1g}"
-        said = f"mostly noise: a false alarm {where} has a chance of at most {shown} %"
+        reason = f"mostly noise: a false alarm {where} has a chance of at most {shown} %"
         if (compared := self.compared) is None:
-            return said
+            return reason
         if compared.blurred:
-            said += f", and the band of ± {compared.band:,.6g} is not less than the threshold"
+            reason += f", and the band of ± {compared.band:,.6g} is not less than the threshold"
         threshold, enough = compared.enough(self.usual), []
         if threshold is not None:
             enough.append(f"a threshold of {threshold:,}")
         if epsilon is not None:
             dearer = float(epsilon) * compared.dearer(self.usual)
             enough.append(f"epsilon {_two_digits(dearer):.12g}")
-        return f"{said}. {' or '.join(enough).capitalize()} would do" if enough else said
+        return f"{reason}. {' or '.join(enough).capitalize()} would do" if enough else reason
 
 
 def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> str:
@@ -215,12 +205,11 @@ def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> s
 
 
 def _stepped(number: int, step: int) -> int:
-    """The least multiple of a step in two digits, or of the step itself where it has more, that is not less."""
+    """Return the least multiple of a step that is not less, in two digits unless the step has more."""
     return -(-math.ceil(_two_digits(number)) // step) * step
 
 
 def _two_digits(number: float) -> float:
-    """The least number of two digits that is not less."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 1)
     return float(f"{math.ceil(number / unit - 1e-9) * unit:.12g}")
 
@@ -278,8 +267,16 @@ class Choice:
     supposing: str = ""
 
     def saying(self, more: str) -> "Choice":
-        """Return the same, with more to say of it."""
         return replace(self, why=f"{self.why}; {more}")
+
+    def in_steps(self, step: Fraction) -> "Choice":
+        """Return the choice with half-widths in numbers that people read, where they are in units of `step`."""
+
+        def shown(error: Callable[[int], float]) -> Callable[[int], float]:
+            return lambda tick: plain_number(Fraction(error(tick)) * step)
+
+        windows = {name: shown(error) for name, error in self.windows.items()}
+        return replace(self, expected=shown(self.expected), windows=windows)
 
 
 def steady(mechanism: ServingMechanism[Any], why: str, setting: Setting) -> Choice:
@@ -300,51 +297,33 @@ def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter
 
 
 def by_tree(setting: Setting, epsilon: Fraction, why: str) -> Choice:
-    """Choose the tree counter."""
     return steady(tree_counter(setting, epsilon), why, setting)
 
 
 def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
-    """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP.
-
-    `epsilon` is what one step of the setting's neighbours may cost.
-
-    Raises:
-        NotDerivable: no delta is granted.
-    """
+    """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP."""
     if setting.gdp:
         alone = _alone(setting, epsilon, "method")
         rho = gaussian_budget(alone) ** 2 / 2 / setting.steps**2
     else:
         rho = largest_rho(setting, epsilon, "method")
-    return GaussianCounter(
-        setting.width,
-        rho,
-        setting.neighbors,
-        setting.horizon,
-        setting.ones,
-        gdp=setting.gdp,
-    )
+    horizon, ones = setting.horizon, setting.ones
+    return GaussianCounter(setting.width, rho, setting.neighbors, horizon, ones, gdp=setting.gdp)
 
 
 def largest_rho(setting: Setting, epsilon: Fraction, key: str) -> Fraction:
     """Return the largest rho of one step with which a series alone is (steps * epsilon, delta)-DP.
 
-    It is rounded down to a unit of the ledger. `key` of the series asks for it.
-
-    Raises:
-        NotDerivable: no delta is granted.
+    It is rounded down to a unit of the ledger. Raises NotDerivable, which names the `key`, where no delta is granted.
     """
     return exact(budget_units(zcdp_budget(_alone(setting, epsilon, key)))) / setting.steps**2
 
 
 def _alone(setting: Setting, epsilon: Fraction, key: str) -> ApproxDP:
-    """What such a series is to be, alone, in the pipeline's relation."""
     if not setting.delta:
         raise NotDerivable(f"{key} gaussian needs a delta, and this pipeline's filter grants none")
     return ApproxDP(epsilon * setting.steps, setting.delta)
 
 
 def by_gaussian(setting: Setting, epsilon: Fraction) -> Choice:
-    """Choose the Gaussian counter."""
     return steady(gaussian_counter(setting, epsilon), "method: gaussian", setting)

@@ -12,7 +12,7 @@ steady shapes. This file knows no journal and no data.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isqrt
 from typing import Annotated, Literal, TypeAlias
 
@@ -91,12 +91,10 @@ class Demand:
 
     @property
     def supposing(self) -> str:
-        """What predictions are for, as short as it can be said."""
         return f"for {how_many(self.events, 'event')}"
 
     @property
     def words(self) -> str:
-        """For how many events, falling how, a prediction is, in a few words."""
         whose = "by default, one a tick: declare expected_events"
         if self.expected_events is not None:
             whose = "expected"
@@ -107,7 +105,6 @@ class Demand:
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """How the events may fall: as declared, or in any of the steady shapes."""
         shapes = SUPPOSED if self.shape is None else (self.shape,)
         setting = self.setting
         return tuple(
@@ -115,16 +112,16 @@ class Demand:
         )
 
 
-def hss_choice(demand: Demand, why: str) -> Choice:
-    """Choose the HSS that no guess decides; the error to expect is predicted from the expected events.
-
-    Raises:
-        NotDerivable: a Gaussian counter, and no delta is granted.
-    """
+def hss_choice(demand: Demand) -> Choice:
     hss = hss_for(demand)
-    if isinstance(hss, GaussianHSS):
-        why = f"{why}, counter: gaussian"
-    return _choice(hss, demand, why).saying(f"error predicted for {demand.words}")
+    counter = ", counter: gaussian" if isinstance(hss, GaussianHSS) else ""
+    why = f"method: hss{counter}; error predicted for {demand.words}"
+    return _choice(hss, demand, why)
+
+
+def quantity_choice(demand: Demand, method: str) -> Choice:
+    """Choose the HSS of one quantity, or with method `paper_hss` the one that [HSV] prints."""
+    return paper_hss_choice(demand) if method == "paper_hss" else hss_choice(demand)
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
@@ -149,12 +146,10 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
 
 
 def taken(errors: Mapping[str, tuple[float, ...]]) -> str:
-    """Return which form `auto` takes, of those that have these errors."""
     return least_regret(errors, [form for form in errors if form in (GAUSSIAN, GAUSSIAN_HSS)])
 
 
 def all_forms(demand: Demand) -> tuple[str, ...]:
-    """Return the forms that come into question for a histogram."""
     forms = (TREE, *hss_forms(demand))
     if not gaussian_fits(demand.setting):
         return forms
@@ -162,12 +157,8 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
 
 
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
-    return Choice(
-        hss,
-        why,
-        lambda tick: predicted_hss_error(hss, demand, tick),
-        supposing=demand.supposing,
-    )
+    predicted = partial(predicted_hss_error, hss, demand)
+    return Choice(hss, why, predicted, supposing=demand.supposing)
 
 
 @lru_cache(maxsize=64)
@@ -179,7 +170,6 @@ def hss_for(demand: Demand) -> HSS | PerBinHSS:
 
 
 def hss_forms(demand: Demand) -> tuple[str, ...]:
-    """The forms of HSS that come into question."""
     setting = demand.setting
     if demand.quantity is not None or setting.neighbors.l0(setting.width, setting.ones) > FEW:
         return (JOINT,)
@@ -187,7 +177,6 @@ def hss_forms(demand: Demand) -> tuple[str, ...]:
 
 
 def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
-    """The typical error of each form, for each of the demand's profiles."""
     return {
         form: tuple(_error(form, demand, profile) for profile in demand.profiles) for form in forms
     }
@@ -203,7 +192,6 @@ def _error(form: str, demand: Demand, profile: Profile) -> float:
 
 @lru_cache(maxsize=64)
 def _made(form: str, demand: Demand) -> HSS | PerBinHSS:
-    """The HSS of this form."""
     if form == GAUSSIAN_HSS:
         return with_gaussian_counter(demand)
     return bins_hss(demand) if form == BINS else joint_hss(demand)
@@ -211,10 +199,7 @@ def _made(form: str, demand: Demand) -> HSS | PerBinHSS:
 
 @lru_cache(maxsize=64)
 def break_even(demand: Demand) -> int:
-    """Return up to about how many events over the horizon an HSS is taken; a power of two up to MOST_EVENTS, or 0.
-
-    The more events, the worse is HSS beside a tree: found by bisection.
-    """
+    """Return up to about how many events an HSS is taken, by bisection: a power of two up to MOST_EVENTS, or 0."""
     forms = all_forms(demand)
     low, high = -1, MOST_EVENTS.bit_length()
     while high - low > 1:
@@ -228,7 +213,6 @@ def break_even(demand: Demand) -> int:
 
 
 def bins_hss(demand: Demand) -> PerBinHSS:
-    """The form bin by bin."""
     setting = demand.setting
     counter = demand.epsilon * BIN_SHARE
     watch = demand.epsilon - counter
@@ -255,11 +239,7 @@ def joint_hss(demand: Demand) -> HSS:
 
 
 def with_gaussian_counter(demand: Demand) -> GaussianHSS:
-    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation.
-
-    Raises:
-        NotDerivable: no delta is granted.
-    """
+    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation."""
     setting = demand.setting
     rho = largest_rho(setting, demand.epsilon, "counter")
     share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
@@ -290,14 +270,12 @@ def pure_part(rho: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _watching(setting: Setting, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    """What the threshold and the queries of the sparse vectors get of their epsilon."""
     monotone = setting.neighbors.monotone(setting.width)
     threshold = epsilon * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return threshold, epsilon - threshold
 
 
 def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
-    """The band expected at `tick`; bin by bin that of the largest category."""
     confidence = demand.setting.confidence
     intervals = predicted_intervals(mechanism, demand, tick)
     return mechanism.lag(tick + 1, intervals, confidence)
@@ -317,17 +295,8 @@ def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
     return min(tick + 1, events // growth(few))
 
 
-# ---
-# Choosing the HSS of [HSV] as printed, where the relation is the one that it is made for.
-
-
 def paper_hss_choice(demand: Demand) -> Choice:
-    """Choose Alg. 4; the error to expect is predicted for the expected events, or else for one a tick.
-
-    Raises:
-        NotDerivable: Gaussian counters, and no delta is granted.
-        UsageError: the relation is not `replace`, the quantity is not 1-sensitive under ~_H, or there is none.
-    """
+    """Choose Alg. 4; the error to expect is predicted for the expected events, or else for one a tick."""
     setting = demand.setting
     if demand.quantity is None:
         raise UsageError("method paper_hss: [HSV] Alg. 4 releases one quantity, not a histogram")
@@ -336,15 +305,14 @@ def paper_hss_choice(demand: Demand) -> Choice:
             "method paper_hss: [HSV] Alg. 4 is made for ~_H, where a row is replaced, and here mechanisms are made for "
             f"{setting.neighbors}; declare `neighbors: replace` with `moves: within_tick`, or use method hss"
         )
-    mechanism, why = _mechanism(demand, demand.quantity), "method: paper_hss"
-    if isinstance(mechanism, GaussianPaperHSS):
-        why = f"{why}, counter: gaussian"
-    why = f"{why}; error predicted for {demand.words}"
-    predicted = _predicted(mechanism, setting, demand.events)
+    mechanism = _paper_hss(demand, demand.quantity)
+    counter = ", counter: gaussian" if isinstance(mechanism, GaussianPaperHSS) else ""
+    why = f"method: paper_hss{counter}; error predicted for {demand.words}"
+    predicted = _paper_error(mechanism, setting, demand.events)
     return Choice(mechanism, why, predicted, supposing=demand.supposing)
 
 
-def _mechanism(demand: Demand, quantity: Quantity) -> PaperHSS:
+def _paper_hss(demand: Demand, quantity: Quantity) -> PaperHSS:
     """Thirds of epsilon, or of rho where the counters are Gaussian."""
     setting = demand.setting
     if demand.counter == "tree":
@@ -354,7 +322,7 @@ def _mechanism(demand: Demand, quantity: Quantity) -> PaperHSS:
     return GaussianPaperHSS(setting.width, quantity, 3 * third, setting.horizon, rho=rho - 2 * paid)
 
 
-def _predicted(mechanism: PaperHSS, setting: Setting, events: int) -> Callable[[int], int]:
+def _paper_error(mechanism: PaperHSS, setting: Setting, events: int) -> Callable[[int], int]:
     """The band expected at a tick, halfway to the next crossing: all events in one column, evenly over the horizon."""
 
     @lru_cache(maxsize=256)

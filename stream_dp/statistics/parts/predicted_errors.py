@@ -31,21 +31,14 @@ from stream_dp.statistics.parts.choice import (
     tree_counter,
 )
 
-# ---
 # Typical errors (RMSE) of counters and of HSS, predicted from the specification alone: what `method: auto` compares.
-#
-# Of a counter it is its noise, as it is drawn. An HSS is followed through its intervals, as many events as they hold
-# on
-# average: public thresholds say when one closes, until then its events go by unseen, and the counter's noise of so
-# many
-# updates is on top. What is published is not below 0, which halves the noise of an empty category. Rules: both use
-# the
-# noise that mechanisms really draw; a profile says how events fall. This file knows no data and no state.
+# That of a counter is its noise, as it is drawn. An HSS is followed through its intervals, as many events as they hold
+# on average: public thresholds say when an interval closes, until then its events go by unseen, and the counter's noise
+# of so many updates is on top. What is published is not below 0, which halves the noise of an empty category.
 
 WATCHING = 2.6  # variance of where an interval closes, in squares of the scale of the sparse vector's noises
-BY_CHANCE = (
-    5 / 3
-)  # the most it adds to the square of what is unseen, in squares of an interval that noise closes
+# the most that is added to the square of what is unseen, in squares of an interval closed by noise
+BY_CHANCE = 5 / 3
 SAMPLED = 90  # numbers of updates, or prefixes, that stand for all
 LEAST = 1e-12
 ROUNDING = 1 / 12  # the variance that rounding adds
@@ -55,7 +48,6 @@ AnyCounter: TypeAlias = Counter | HybridCounter | GaussianCounter
 
 
 def counter_error(counter: AnyCounter, setting: Setting, profile: Profile) -> float:
-    """Return the RMSE of the counter's published counts, over the horizon."""
     prefixes, noise = _counter_noise(counter, setting.last + 1)
     counts = profile.counts[:, None] * prefixes[None, :] / prefixes[-1]
     squares = _published(noise[None, :], counts).mean(axis=1)
@@ -63,7 +55,6 @@ def counter_error(counter: AnyCounter, setting: Setting, profile: Profile) -> fl
 
 
 def hss_error(mechanism: HSS | PerBinHSS, setting: Setting, profile: Profile) -> float:
-    """Return the RMSE to expect of all columns, over the horizon."""
     course = _course(mechanism, setting.last + 1)
     followed = _apart if mechanism.closing.apart else _together
     squares = followed(course, profile)
@@ -94,8 +85,8 @@ class Course:
         lift = 1 / math.expm1(1 / self.scale)
         steepness = np.log(np.maximum(rate, LEAST) / self.scale)
         close = self.scale * np.logaddexp(0, (self.gammas + lift) / self.scale + steepness)
-        found: Floats = np.maximum(np.maximum(close, rate), LEAST)
-        return found
+        result: Floats = np.maximum(np.maximum(close, rate), LEAST)
+        return result
 
     def false_starts(self, time: Floats) -> Floats:
         """The mean chance that noise alone has closed the first interval, while it lasts for so much of the time.
@@ -104,12 +95,11 @@ class Course:
         """
         chance = self.ticks * math.exp(-self.gammas[0] / self.scale) / 2
         expected = np.maximum(chance * time, LEAST)
-        found: Floats = 1 + np.expm1(-expected) / expected
-        return found
+        result: Floats = 1 + np.expm1(-expected) / expected
+        return result
 
 
 def _apart(course: Course, profile: Profile) -> Floats:
-    """Squared errors of columns that have intervals of their own."""
     counts = np.maximum(profile.counts, LEAST)[:, None]
     length = course.growth(counts / course.ticks)
     return _squares(course, profile, counts, length, length, np.ones_like(counts))
@@ -157,8 +147,8 @@ def _squares(
     there = counts**2 * (first**2 + first * last + last**2) / 3  # no more goes unseen than there is
     noise = _published(course.noise, counts * (first + last) / 2)
     begun = time[..., 0] * course.false_starts(time[..., 0]) * noise[..., 1]
-    found: Floats = (time * (np.minimum(lag, there) + noise)).sum(axis=-1) + begun
-    return found
+    result: Floats = (time * (np.minimum(lag, there) + noise)).sum(axis=-1) + begun
+    return result
 
 
 def _published(noise: Floats, counts: Floats) -> Floats:
@@ -167,8 +157,8 @@ def _published(noise: Floats, counts: Floats) -> Floats:
     near = np.minimum(counts / deviation, 8.0)
     inside = (1 + ERF(near / math.sqrt(2))) / 2
     density = np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
-    found: Floats = noise * (inside - near * density) + (near * deviation) ** 2 * (1 - inside)
-    return found
+    result: Floats = noise * (inside - near * density) + (near * deviation) ** 2 * (1 - inside)
+    return result
 
 
 @lru_cache(maxsize=32)
@@ -200,20 +190,16 @@ TOLERANCE = 0.05  # what is cheaper may have so much more error
 
 
 def gaussian_fits(setting: Setting) -> bool:
-    """Return whether a Gaussian counter comes into question: not under GDP without a horizon."""
+    """Whether a Gaussian counter comes into question: not under GDP without a horizon."""
     return setting.by_rho and not (setting.gdp and setting.horizon is None)
 
 
 def better_counter(setting: Setting, epsilon: Fraction, tree: Choice) -> Choice:
-    """Choose the given tree or a Gaussian counter: by the typical error (RMSE) over the horizon."""
     if not gaussian_fits(setting):
         return tree
     profile = Profile.of(setting.width, setting.last + 1)
-    counters = {
-        GAUSSIAN: gaussian_counter(setting, epsilon),
-        TREE: tree_counter(setting, epsilon),
-    }
-    errors = {form: (counter_error(one, setting, profile),) for form, one in counters.items()}
+    counters = {GAUSSIAN: gaussian_counter(setting, epsilon), TREE: tree_counter(setting, epsilon)}
+    errors = {form: (counter_error(item, setting, profile),) for form, item in counters.items()}
     form = least_regret(errors, (GAUSSIAN,))
     chosen = tree if form == TREE else by_gaussian(setting, epsilon)
     price = price_words(setting, epsilon, form, errors[form] == min(errors.values()))
@@ -233,10 +219,10 @@ def least_regret(errors: Mapping[str, tuple[float, ...]], cheap: Collection[str]
         >>> least_regret({"dear": (10.0,), "cheap": (10.4,)}, cheap=("cheap",))
         'cheap'
     """
-    smallest = [min(found) for found in zip(*errors.values(), strict=True)]
+    smallest = [min(errors) for errors in zip(*errors.values(), strict=True)]
     worst = {
-        form: max(error / least for error, least in zip(found, smallest, strict=True))
-        for form, found in errors.items()
+        form: max(error / least for error, least in zip(own, smallest, strict=True))
+        for form, own in errors.items()
     }
     enough = min(worst.values()) * (1 + TOLERANCE)
     affordable = [form for form in cheap if worst[form] <= enough]
@@ -244,9 +230,8 @@ def least_regret(errors: Mapping[str, tuple[float, ...]], cheap: Collection[str]
 
 
 def shown(errors: Mapping[str, tuple[float, ...]]) -> str:
-    """Return the errors of all forms, as `plan` shows them."""
     return ", ".join(
-        f"{form} {' / '.join(f'{error:.1f}' for error in found)}" for form, found in errors.items()
+        f"{form} {' / '.join(f'{error:.1f}' for error in own)}" for form, own in errors.items()
     )
 
 

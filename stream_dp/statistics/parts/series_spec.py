@@ -1,8 +1,8 @@
 """What every statistic says of itself: its keys in the file, its rows, its mechanism, its releases, its words.
 
 Rules: a statistic is one subclass of `SeriesSpec` in a file of its own and an entry in `STATISTICS`; nothing else of
-the pipeline, the page or the commands knows it. Models are frozen and refuse unknown keys. What the keys of an entry
-say together and must not is part of its model; `problems` looks at a whole entry beside the whole rest of the file.
+the pipeline, the page or the commands knows it. Models are frozen and refuse unknown keys. Conflicts between the keys
+of an entry are part of its model (`own_problems`); `problems` compares the entry with the rest of the file.
 """
 
 from abc import ABC, abstractmethod
@@ -19,6 +19,7 @@ from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Asking, MadeSeries, Tell
 from stream_dp.errors import NoRoom, UsageError
 from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.quotients import Quotient
 from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.amount_units import Addend
 from stream_dp.records.conditions import Condition, Where, where_problems
@@ -38,20 +39,14 @@ from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting
 
-# ---
-# What series without mechanisms are made of: released series, and the laws of their noises.
-#
-# Rules: a band and a law here are public functions of the tick alone, so that who knows the pipeline file and the
-# releases can make the same. Two series have two mechanisms, and each draws noise of its own: whatever the records
-# are,
-# their noises are independent. This file knows no statistic.
-
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A series of the file that another is made of: its keys and windows, and what 1 in its answers is as a number.
+    """A series of the file that another is made of; 1 in its answers is `unit` as a number.
 
-    `confidence` is that of the pipeline.
+    Its bands are public functions of the tick alone, so that who knows the pipeline file and the releases can make the
+    same. Two series have two mechanisms with noise of their own, so whatever the records are, the noises are
+    independent.
     """
 
     name: str
@@ -63,11 +58,7 @@ class Input:
     _known: dict[str, Bands] = field(default_factory=dict)
 
     def require_by_tick(self, maker: str) -> None:
-        """Do nothing where the band at a tick follows from the file.
-
-        Raises:
-            UsageError: it depends on what the mechanism has decided.
-        """
+        """Raise UsageError where the band at a tick depends on what the mechanism has decided."""
         answer = self.answer(self.windows[0] if self.windows else "")
         if self.mechanism.noise(answer.public(1), answer.place) is None:
             raise UsageError(
@@ -81,7 +72,6 @@ class Input:
         return Answer(self.mechanism, self.windows.index(window) if window else None)
 
     def band(self, tick: int, window: str) -> Fraction:
-        """Return the half-width, as a number, that holds with the pipeline's confidence."""
         if window not in self._known:
             self._known[window] = Bands(self.answer(window), float(self.confidence))
         return self._known[window](tick, None) * self.unit
@@ -95,103 +85,20 @@ class MadeOf:
     why: str
 
 
-# ---
-# How much the live series of one ledger may take at once: so many series, and so many entries together.
-#
-# Rules: what one ledger has decides nothing about another's, and a refusal tells of the ledger that would pay and of
-# no
-# other. It is asked before a creation only: what a journal holds was admitted under the room there was then, and runs
-# on. A refusal depends on public values alone. This file knows no budget and no journal.
-
-MOST_SERIES = 100
-"""Live series that a ledger may have at once, unless a pipeline says otherwise."""
-SHARED_SERIES = 1_000
-"""Live series of which every ledger may have the same share at once, one at least, unless a pipeline says otherwise."""
-SHARED_ENTRIES = 100_000
-"""Entries of which every ledger may have the same share at once, unless a pipeline says otherwise."""
-LETTERS = 50
-"""Of a key; one that is longer counts again for each of so many: a release holds it at every tick."""
-BYTES = 80
-"""Of a release, for each entry; what may be larger counts for more: numbers with ends, names that are listed again."""
-_SHOWN = 5  # series that a refusal names
+RECORDS = "records"  # what counts of records have in `counted`
+WITHIN = "0 to 1"  # what `parameters` say under `within` of a share
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRoom:
-    """What the live series of one ledger may have at once; entries as of `entries_of`.
-
-    `key` of the pipeline file says how many `series`.
-    """
-
-    series: int
-    entries: int
-    key: str = "queries.series"
-
-    @classmethod
-    def of(cls, ledgers: int, series: int, total: int, entries: int | None) -> "LiveRoom":
-        """Return that of each of so many ledgers, which may have so many `series`, and all of them `total`.
-
-        Every ledger has an even share of the total, so nobody's is taken by another; where `entries` is None, so many
-        of these.
-        """
-        share = max(1, total // ledgers)
-        room = SHARED_ENTRIES // ledgers if entries is None else entries
-        if share < series:
-            return cls(share, room, f"an even share of queries.total_series: {total:,}")
-        return cls(series, room)
-
-    def require(self, name: str, entries: int, payer: str, running: Mapping[str, int]) -> None:
-        """Do nothing where one more series has room; `running` has the entries of the payer's, the oldest first.
-
-        Raises:
-            NoRoom: it has none; the text says what was asked, what there is, what would fit, and what to do.
-        """
-        owner = f"analyst {payer}" if payer else "the operator"
-        many, there = len(running), sum(running.values())
-        if many >= self.series:
-            over = many + 1 - self.series
-            which = f"{'one' if over == 1 else f'{over:,}'} of " if many > 1 else ""
-            raise NoRoom(
-                f"live series: {name} is one series more, and {owner} has {many:,} of the {self.series:,} that may run "
-                f"at once ({self.key}), so none fits; halt {which}{_some(list(running))}"
-            )
-        left = max(0, self.entries - there)
-        if entries > left:
-            sizes = sorted(running.items(), key=lambda one: -one[1])
-            halt = f", or halt what is not needed of {_some([f'{n} ({e:,})' for n, e in sizes])}"
-            raise NoRoom(
-                f"live series: {name} has {how_many(entries, 'entry', 'entries')} (keys, or places of a monitor; for "
-                f"each window, and what is long several times), and {owner} has {there:,} of {self.entries:,} at once "
-                f"(queries.entries), so {left:,} {'fits' if left == 1 else 'fit'}; ask for fewer"
-                f"{halt if running and entries <= self.entries else ''}"
-            )
-
-
-def entries_of(places: int, names: Sequence[str], windows: int, told: int) -> int:
-    """Return how many entries so many places of a row are, whose keys have these names, over so many windows (0: none).
-
-    A release of them may have so many bytes: `told`.
-
-    >>> entries_of(3, ["DE", "FR", "other"], 0, 81), entries_of(2, ["DE", "x" * 99], 2, 500)
-    (3, 6)
-    >>> entries_of(3, ["DE", "FR", "other"], 0, 800)
-    10
-    """
-    return max(
-        max(1, windows) * (places + sum(len(name) // LETTERS for name in names)), told // BYTES
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first of these, and how many more there are."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-
-
-RECORDS = "records"
-"""What counts of records have in `counted`."""
-WITHIN = "0 to 1"
-"""What a share's `parameters` say of where it stays, under `within`."""
+def quotient_values(quotients: Sequence[Quotient], names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the part of a release with quotients and their ends, under these names; None: it has a single one."""
+    if names is None:
+        (single,) = quotients
+        return {"value": single.value, "low": single.low, "high": single.high}
+    return {
+        "values": {name: item.value for name, item in zip(names, quotients, strict=True)},
+        "lows": tuple(item.low for item in quotients),
+        "highs": tuple(item.high for item in quotients),
+    }
 
 
 class Rest(NamedTuple):
@@ -203,33 +110,88 @@ class Rest(NamedTuple):
 
 
 class SeriesPart(Protocol):
-    """One of several things that a series counts, each under its name."""
+    """One of several things that a series counts, each under its name.
+
+    `by` None: it has one entry. A record that passes its `where` and the series' own adds its `amount`; None: the
+    series' own.
+    """
 
     @property
-    def name(self) -> str:
-        """Its name within the series."""
-        ...
+    def name(self) -> str: ...
+    @property
+    def by(self) -> By | None: ...
+    @property
+    def where(self) -> Where: ...
+    @property
+    def amount(self) -> Addend | None: ...
+
+
+class Asked:
+    """A series that answers between two ticks, and to which parts are added while it runs: a monitor overrides this."""
+
+    def counts_band(self, mechanism: Any, confidence: float) -> int | None:
+        """Return the half-width of counts that stand beside flags; None where its releases have none."""
+        return None
+
+    def asking(self, keys: Sequence[str], mechanism: Any, counts_band: int | None) -> Asking | None:
+        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release."""
+        return None
+
+    def ask_band(
+        self, mechanism: Any, confidence: float, updates: int, query: Query, state: Any
+    ) -> int | None:
+        """Return the half-width of the mechanism's answer to a query after so many updates; None: it has none."""
+        return None
 
     @property
-    def by(self) -> By | None:
-        """What has an entry for each of its values; None: one entry."""
-        ...
+    def askers(self) -> tuple[str, ...] | None:
+        """The analysts who may ask its mechanism, beside the operator and whose ledger paid for it; None: all."""
+        return ()
+
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> SeriesPart:
+        """Return one more part, from its definition; `asking` is what is asked of those that there are.
+
+        Raises:
+            UsageError: a series of this statistic takes none.
+            ValidationError: every problem of the definition, and of it beside the others.
+        """
+        raise UsageError("series: takes no watches; a monitor does")
+
+    def alarm(self, part: Any, mechanism: Any, step: int, looking: Looking) -> FalseAlarm | None:
+        """Return how likely one of its parts fires by noise on a day; None: it never fires.
+
+        `mechanism` is that of the series; ticks have `step` ms.
+        """
+        return None
+
+
+class Derived:
+    """A series that is made of the releases of others, and has no mechanism: a ratio overrides this."""
 
     @property
-    def where(self) -> Where:
-        """What a record must pass beside the series' own conditions."""
-        ...
+    def inputs(self) -> tuple[str, ...]:
+        """The series of the file that its releases are made of; nothing where it has a mechanism of its own."""
+        return ()
 
-    @property
-    def amount(self) -> Addend | None:
-        """What a record adds to its entries; None: what it adds to those of the series."""
-        ...
+    def knowing(self, others: Mapping[str, "SeriesSpec"]) -> Self:
+        """Return the series as one that knows its inputs among the `others` of the file, by name."""
+        return self
+
+    def made(
+        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
+    ) -> MadeOf:
+        """Return what its releases are made by, of the `inputs`; raise UsageError where nothing can be."""
+        raise UsageError("a series with a mechanism of its own is made of no other")
+
+    def input_problems(self, others: Mapping[str, "SeriesSpec"]) -> list[InitErrorDetails]:
+        """Return its conflicts with the `others` of the file, by name, at places within it."""
+        return []
 
 
-class SeriesSpec(Frozen, ABC):
+class SeriesSpec(Asked, Derived, Frozen, ABC):
     """An entry of `series:`: a statistic of the records that pass all of `where`."""
 
-    shape: ClassVar[Shape]
+    shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ()
     """The keys that came later: at their defaults they are left out of fingerprints."""
     rights: ClassVar[tuple[str, ...]] = ()
@@ -308,33 +270,14 @@ class SeriesSpec(Frozen, ABC):
         """The names of the windows that its releases show, in their order; nothing where they show one thing."""
         return ()
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The series of the file that its releases are made of; nothing where it has a mechanism of its own."""
-        return ()
-
-    def beside(self, others: Mapping[str, "SeriesSpec"]) -> Self:
-        """Return the series as one that knows its inputs among the `others` of the file, by name."""
-        return self
-
     def fitted(self, fields: Mapping[str, Any]) -> Self:
         """Return the series with defaults that fit the schema, where it leaves them out."""
         return self
 
-    def made(
-        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
-    ) -> MadeOf:
-        """Return what its releases are made by, of the `inputs`.
-
-        Raises:
-            UsageError: nothing can be made of these.
-        """
-        raise UsageError(f"{self.name}: has a mechanism of its own")
-
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows.
+        """Return the names of the entries of an answer, or of one window's; `keys` names those of the rows.
 
-        A scalar that is told with a name has those that may be told.
+        A scalar that is released with a name has the names that may be released.
         """
         return tuple(keys) if self.keyed else ("",)
 
@@ -344,24 +287,20 @@ class SeriesSpec(Frozen, ABC):
         return 1
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell | None:
-        """Return what tells the answer, or that of the window at `place`, in its own words; None: its counts are told.
-
-        Its ticks count from the mechanism's first.
-        """
+        """Return what makes an answer, or the window at `place`, public, ticks counted from its first; None: counts."""
         return None
 
     def told_bytes(self, names: Sequence[str]) -> int | None:
-        """Return how many bytes `teller` fills at most, of entries of these names; None: about as many for each."""
+        """Return how many bytes `teller` fills at most for entries of these names; None: about as many for each."""
         return None
 
-    def each(self, confidence: float, width: int) -> float:
+    def entry_confidence(self, confidence: float, width: int) -> float:
         """Return the confidence of the band of one of `width` entries, where a release is to hold with `confidence`."""
         return confidence
 
     @property
     def form(self) -> Shape:
-        """The shape of its releases."""
-        return self.shape
+        return Shape.WINDOWS if self.views else self.shape
 
     @property
     def price(self) -> Fraction:
@@ -380,12 +319,12 @@ class SeriesSpec(Frozen, ABC):
         """Return the most entries of its rows that one event sets, by the schema."""
         return most_ones(fields, self.grouped_by)
 
-    def said(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
-        """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""
+    def conditions_as(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
+        """Return what a fingerprint has in place of conditions: what each is `meant` to say."""
         return {"where": [meant(condition) for condition in self.where]}
 
     def groupings(self) -> Iterator[tuple[Place, By]]:
-        """Return what its keys `by` say, with the place within it of each entry that has one."""
+        """Yield the values of its keys `by`, each with the place within the entry of the key's owner."""
         yield from ()
 
     @property
@@ -400,57 +339,15 @@ class SeriesSpec(Frozen, ABC):
 
     @abstractmethod
     def choose(self, setting: Setting) -> Choice:
-        """Choose the mechanism, from the specification alone."""
+        """Choose the mechanism, from the specification alone; raise UsageError or NotDerivable where none fits."""
 
-    @abstractmethod
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        """Return what an exact release would show after rows that add up to `totals`; None where nothing would.
-
-        For sources declared public only. `totals` has shape (width,), `keys` names its entries.
-        """
-
-    def counts_band(self, mechanism: Any, confidence: float) -> int | None:
-        """Return the half-width of counts that stand beside flags; None where its releases have none."""
-        return None
-
-    def asking(self, keys: Sequence[str], mechanism: Any, counts_band: int | None) -> Asking | None:
-        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release.
-
-        `keys` names the entries of its answers.
-        """
-        return None
-
-    def ask_band(
-        self, mechanism: Any, confidence: float, updates: int, query: Query, state: Any
-    ) -> int | None:
-        """Return the half-width of the mechanism's answer to a query after so many updates; None: it has none."""
-        return None
-
-    @property
-    def askers(self) -> tuple[str, ...] | None:
-        """The analysts who may ask its mechanism, beside the operator and whose ledger paid for it; None: all."""
-        return ()
-
-    def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> SeriesPart:
-        """Return one more part, from its definition; `asking` is what is asked of those that there are.
-
-        Raises:
-            UsageError: a series of this statistic takes none.
-            ValidationError: every problem of the definition, and of it beside the others.
-        """
-        raise UsageError("series: takes no watches; a monitor does")
-
-    def alarm(self, one: Any, mechanism: Any, step: int, looking: Looking) -> FalseAlarm | None:
-        """Return how likely one of its parts fires by noise on a day; None: it never fires.
-
-        `mechanism` is that of the series; ticks have `step` ms.
-        """
+        """Return what an exact release of public data shows, of totals of shape (width,); None where nothing would."""
         return None
 
     @property
     @abstractmethod
-    def about(self) -> str:
-        """What is released, in a few words."""
+    def about(self) -> str: ...
 
     @property
     def meaning(self) -> str | None:
@@ -477,27 +374,23 @@ class SeriesSpec(Frozen, ABC):
             **({"nonnegative": True} if self.nonnegative else {}),
             "about": self.about,
             **({"error_unit": self.error_unit} if self.error_unit else {}),
-            **{word: said for word in self.words if (said := getattr(self, word))},
-            **({"where": [each.text for each in self.where]} if self.where else {}),
+            **{word: text for word in self.words if (text := getattr(self, word))},
+            **({"where": [condition.text for condition in self.where]} if self.where else {}),
             "meaning": self.meaning,
             "parameters": self.parameters,
         }
 
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return what its keys say together and must not, at their places within it."""
+        """Return the conflicts between its keys, at their places within it."""
         return []
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return what it says together with the rest of the file and must not, at places within it."""
+        """Return its conflicts with the rest of the file, at places within it."""
         problems = where_problems((), self.where, rest.fields)
         for place, by in self.groupings():
             problems += by_problems((*place, "by"), by, rest.fields)
             problems += tick_problems((*place, "by"), by, rest.clock)
         return problems
-
-    def input_problems(self, others: Mapping[str, "SeriesSpec"]) -> list[InitErrorDetails]:
-        """Return what it says of the `others` of the file, by name, and must not, at places within it."""
-        return []
 
 
 class GroupedSeries(SeriesSpec):
@@ -507,14 +400,88 @@ class GroupedSeries(SeriesSpec):
 
     @property
     def grouped_by(self) -> By:
-        """What it goes by."""
         return self.by
 
     @property
     def by_text(self) -> str:
-        """What it goes by, in a few words."""
         return f"{grouping_text(self.by)}"
 
     def groupings(self) -> Iterator[tuple[Place, By]]:
-        """Return what it goes by."""
         yield (), self.by
+
+
+# How much the live series of one ledger may take at once. A refusal depends on public values alone, and names the
+# ledger that would pay and no other. It is asked before a creation only: what a journal holds was admitted under the
+# room there was then, and runs on.
+
+MOST_SERIES = 100  # live series that a ledger may have at once, unless a pipeline says otherwise
+SHARED_SERIES, SHARED_ENTRIES = 1_000, 100_000  # of all ledgers together, in even shares
+LETTERS = 50  # of a key: a release holds it at every tick, so one that is longer counts again for each of so many
+BYTES = 80  # of a release, for each entry; what may be larger (numbers with ends, listed names) counts for more
+_SHOWN = 5  # series that a refusal names
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRoom:
+    """What the live series of one ledger may have at once; entries as of `entries_of`.
+
+    `key` of the pipeline file says how many `series`.
+    """
+
+    series: int
+    entries: int
+    key: str = "queries.series"
+
+    @classmethod
+    def of(cls, ledgers: int, series: int, total: int, entries: int | None) -> "LiveRoom":
+        """Return the room of each of so many ledgers: an even share of `total` series, at most `series` of them."""
+        share = max(1, total // ledgers)
+        room = SHARED_ENTRIES // ledgers if entries is None else entries
+        if share < series:
+            return cls(share, room, f"an even share of queries.total_series: {total:,}")
+        return cls(series, room)
+
+    def require(self, name: str, entries: int, payer: str, running: Mapping[str, int]) -> None:
+        """Do nothing where one more series has room; `running` has the entries of the payer's, the oldest first.
+
+        Raises:
+            NoRoom: it has none; the text says what was asked, what there is, what would fit, and what to do.
+        """
+        owner = f"analyst {payer}" if payer else "the operator"
+        many, taken = len(running), sum(running.values())
+        if many >= self.series:
+            over = many + 1 - self.series
+            which = f"{'one' if over == 1 else f'{over:,}'} of " if many > 1 else ""
+            raise NoRoom(
+                f"live series: {name} is one series more, and {owner} has {many:,} of the {self.series:,} that may run "
+                f"at once ({self.key}), so none fits; halt {which}{_some(list(running))}"
+            )
+        left = max(0, self.entries - taken)
+        if entries > left:
+            sizes = sorted(running.items(), key=lambda item: -item[1])
+            halt = f", or halt what is not needed of {_some([f'{n} ({e:,})' for n, e in sizes])}"
+            raise NoRoom(
+                f"live series: {name} has {how_many(entries, 'entry', 'entries')} (keys, or places of a monitor; for "
+                f"each window, and what is long several times), and {owner} has {taken:,} of {self.entries:,} at once "
+                f"(queries.entries), so {left:,} {'fits' if left == 1 else 'fit'}; ask for fewer"
+                f"{halt if running and entries <= self.entries else ''}"
+            )
+
+
+def entries_of(places: int, names: Sequence[str], windows: int, size: int) -> int:
+    """Return how many entries so many places of a row are, whose keys have these names, over so many windows (0: none).
+
+    A release of them has at most `size` bytes.
+
+    >>> entries_of(3, ["DE", "FR", "other"], 0, 81), entries_of(2, ["DE", "x" * 99], 2, 500)
+    (3, 6)
+    >>> entries_of(3, ["DE", "FR", "other"], 0, 800)
+    10
+    """
+    long = sum(len(name) // LETTERS for name in names)
+    return max(max(1, windows) * (places + long), size // BYTES)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

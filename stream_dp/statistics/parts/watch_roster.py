@@ -26,11 +26,9 @@ from stream_dp.statistics.parts.series_spec import BYTES
 _S = TypeVar("_S")
 _TAKEN = ("threshold", "watch")
 _TOLD = ("count", "counts_band")
-SHOWN = 5
-"""How many names a refusal shows."""
-REMEMBERED = 20
-"""How many watches are remembered that were ended by message."""
-ENDED = "(ended)"  # what a place of the definition is called whose watch was ended by message
+SHOWN = 5  # names that a refusal shows
+REMEMBERED = 20  # watches that were ended by message
+ENDED = "(ended)"  # the name of a place of the definition whose watch was ended by message
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,6 @@ class Placed:
     asked: Mapping[str, int] = field(default_factory=dict)
 
     def saw(self, tick: int) -> bool:
-        """Whether it was there in a tick."""
         return (self.start is None or self.start <= tick) and (self.end is None or tick < self.end)
 
 
@@ -104,54 +101,47 @@ class WatchRoster:
 
     @cached_property
     def once(self) -> Mapping[str, Sequence[Placed]]:
-        """The watches that end with their firing, by name; of one name those that were ended by message first."""
-        found: dict[str, list[Placed]] = {}
-        for each in (*self.gone, *self.placed):
-            if not each.watch.rearm:
-                found.setdefault(each.watch.name, []).append(each)
-        return found
+        """The watches that end with their firing, by name; of a name those that were ended by message first."""
+        ending: dict[str, list[Placed]] = {}
+        for placed in (*self.gone, *self.placed):
+            if not placed.watch.rearm:
+                ending.setdefault(placed.watch.name, []).append(placed)
+        return ending
 
     def lives(self, key: str) -> Sequence[Placed]:
-        """Return those of `once` that `key` is one of."""
+        """Return the watches of `once` that `key` belongs to."""
         return self.once.get(key.partition("/")[0], ())
 
     @property
     def watches(self) -> tuple[Any, ...]:
-        """The definitions of the watches that there are."""
-        return tuple(each.watch for each in self.placed)
+        return tuple(placed.watch for placed in self.placed)
 
     def has(self, name: str) -> bool:
-        """Say whether there is a watch of this name."""
-        return any(each.watch.name == name for each in self.placed)
+        return any(placed.watch.name == name for placed in self.placed)
 
     def selections(self, selected: Callable[[Any], _S]) -> list[_S]:
-        """Return what is `selected` by each watch, of which that of one that was there before is known."""
-        found = []
-        for each in self.placed:
-            watch, selection = self._selected.get(each.place, (None, None))
-            if watch is not each.watch:
-                selection = selected(each.watch)
-                self._selected[each.place] = each.watch, selection
-            found.append(selection)
-        return found
+        """Return what each watch selects, by the function `selected` where it is not known from another roster."""
+        selections = []
+        for placed in self.placed:
+            watch, selection = self._selected.get(placed.place, (None, None))
+            if watch is not placed.watch:
+                selection = selected(placed.watch)
+                self._selected[placed.place] = placed.watch, selection
+            selections.append(selection)
+        return selections
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
-        """Return the query that compares a watch with a threshold.
-
-        Raises:
-            UsageError: no watch of the monitor, or no threshold; every problem is named with its key.
-        """
+        """Return the query that compares a watch with a threshold; raise UsageError with every problem by its key."""
         wrong = [f"{key}: is missing" for key in _TAKEN if key not in parameters]
         if others := sorted(parameters.keys() - set(_TAKEN)):
             wrong.append(
                 f"{', '.join(others)}: not taken by a monitor; it takes watch and threshold"
             )
         name, threshold = parameters.get("watch"), parameters.get("threshold")
-        place = self._places.get(name) if isinstance(name, str) else None
+        place = self._place_of(name)
         if "watch" in parameters and place is None:
-            wrong.append(
-                _not_here(name, self._places, "; of one with a `by` the value too: watch/value")
-            )
+            more = "; of one with a `by` the value too: watch/value"
+            wrong.append(_not_here(name, self._places, more))
         units = 1
         if "threshold" in parameters:
             try:
@@ -163,18 +153,18 @@ class WatchRoster:
         return ThresholdQuery(units, place=place)
 
     def begins(self, parameters: Mapping[str, Any]) -> int | None:
-        """Return the first tick that the watch sees that these parameters ask; None: all, or there is no such watch."""
-        name = parameters.get("watch")
-        place = self._places.get(name) if isinstance(name, str) else None
-        asked = (one for one in self.placed if place in range(one.place, one.place + one.places))
-        return next((one.start for one in asked), None)
+        """Return the first tick that the watch named by these parameters sees; None: all, or there is no such watch."""
+        place = self._place_of(parameters.get("watch"))
+        asked = (
+            item for item in self.placed if place in range(item.place, item.place + item.places)
+        )
+        return next((item.start for item in asked), None)
+
+    def _place_of(self, name: object) -> int | None:
+        return self._places.get(name) if isinstance(name, str) else None
 
     def _units(self, threshold: object) -> int:
-        """A threshold that somebody asks, in units.
-
-        Raises:
-            UsageError: it is none.
-        """
+        """Turn a threshold that somebody asks into units; raise UsageError where it is none."""
         if not is_threshold(threshold, negative=self.signed):
             ends = thresholds(negative=self.signed)
             raise UsageError(f"threshold: must be a whole number {ends}")
@@ -186,48 +176,40 @@ class WatchRoster:
         return int(units)
 
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
-        """Return whether the watch fired at this threshold and, where the monitor tells it, its count."""
+        """Return whether the watch fired at this threshold and, where the monitor releases it, its count."""
         fired, *counts = (answer if self.signed else clipped(answer)).tolist()
-        told: dict[str, Any] = {}
+        count: dict[str, Any] = {}
         if counts and fired and self.counts_band is not None:
             numbers = (counts[0], self.counts_band)
-            told = dict(zip(_TOLD, (told_number(each, self.unit) for each in numbers), strict=True))
+            count = dict(zip(_TOLD, (told_number(n, self.unit) for n in numbers), strict=True))
         asked = {"watch": parameters["watch"], "threshold": parameters["threshold"]}
-        return {**asked, "fired": bool(fired), **told}
+        return {**asked, "fired": bool(fired), **count}
 
     def answered(self, content: Mapping[str, Any], at: int) -> "WatchRoster":
         """Return the roster once this answer of the cut before tick `at` is public: what it fired for good has ended.
 
-        A watch that was ended by message since is the last one of its name that was.
+        Of several watches of a name, those that were ended by message too, it is the last one.
         """
         lives = self.lives(content["watch"]) if content.get("fired") else ()
         if not lives:
             return self
-        was = lives[-1]
-        now = replace(was, asked={**was.asked, content["watch"]: at})
+        last = lives[-1]
+        ended = replace(last, asked={**last.asked, content["watch"]: at})
         placed, gone = (
-            tuple(now if each is was else each for each in those)
-            for those in (self.placed, self.gone)
+            tuple(ended if watch is last else watch for watch in watches)
+            for watches in (self.placed, self.gone)
         )
         return replace(self, placed=placed, gone=gone)
 
     def named(self, name: str) -> Placed:
-        """Return the watch of this name.
-
-        Raises:
-            UsageError: there is none.
-        """
-        for each in self.placed:
-            if each.watch.name == name:
-                return each
-        raise UsageError(_not_here(name, [each.watch.name for each in self.placed]))
+        """Return the watch of this name; raise UsageError where there is none."""
+        for placed in self.placed:
+            if placed.watch.name == name:
+                return placed
+        raise UsageError(_not_here(name, [placed.watch.name for placed in self.placed]))
 
     def room(self, places: int) -> int:
-        """Return the first of so many free places in a row.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """Return the first of so many free places in a row; raise UsageError where there are none."""
         free = 0
         for at, name in enumerate(self.names):
             free = 0 if name else free + 1
@@ -239,18 +221,15 @@ class WatchRoster:
         )
 
     def require_short(self) -> None:
-        """Do nothing where what was added leaves a release as large as the places for it were counted.
-
-        Raises:
-            NoRoom: its names are too long for that; all of them may fire at every tick.
-        """
+        """Raise NoRoom where added names are too long for the places of a release that were counted for them."""
         counted = self.counts_band is not None
-        fixed = sum(each.places for each in self.placed if not each.added) + self.names.count(ENDED)
+        placed = [item for item in self.placed if not item.added]
+        fixed = sum(item.places for item in placed) + self.names.count(ENDED)
         added = [
             name
-            for each in self.placed
-            if each.added
-            for name in self.names[each.place : each.place + each.places]
+            for item in self.placed
+            if item.added
+            for name in self.names[item.place : item.place + item.places]
         ]
         left = BYTES * (len(self.names) - fixed) - entry_bytes(added, counted=counted)
         if left < 0:
@@ -266,22 +245,22 @@ class WatchRoster:
         """Return the roster with one more watch of an analyst's, whose entries have these names."""
         behind = place + len(names)
         every = (*self.names[:place], *names, *self.names[behind:])
-        one = Placed(watch, place, len(names), added=True, start=start, analyst=analyst)
-        return replace(self, names=every, placed=(*self.placed, one))
+        added = Placed(watch, place, len(names), added=True, start=start, analyst=analyst)
+        return replace(self, names=every, placed=(*self.placed, added))
 
     def without(self, gone: Placed, end: int = 0) -> "WatchRoster":
         """Return the roster without a watch, which sees no tick from `end` on."""
         behind = gone.place + gone.places
         free = ("" if gone.added else ENDED,) * gone.places
         every = (*self.names[: gone.place], *free, *self.names[behind:])
-        placed = tuple(each for each in self.placed if each != gone)
+        placed = tuple(watch for watch in self.placed if watch != gone)
         ended = (*self.gone, replace(gone, end=end))[-REMEMBERED:]
         return replace(self, names=every, placed=placed, gone=ended)
 
 
 def _not_here(name: object, names: Collection[str], more: str = "") -> str:
-    """What is said of a name that is none of these: some of those that are, the nearest first."""
-    inside = [each for each in names if isinstance(name, str) and each.startswith(f"{name}/")]
+    """Return the end of a refusal of a name that is none of these: some of those that are, the nearest first."""
+    inside = [known for known in names if isinstance(name, str) and known.startswith(f"{name}/")]
     near = [*inside[:SHOWN], *near_names(name, names, SHOWN)]
     shown = list(dict.fromkeys([*near, *islice(names, SHOWN)]))[:SHOWN]
     rest = len(names) - len(shown)

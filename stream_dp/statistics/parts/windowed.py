@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic_core import InitErrorDetails
 
+from stream_dp.core.mechanism import IntArray
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -21,6 +22,7 @@ from stream_dp.statistics.parts.predicted_errors import (
     counter_error,
     least_regret,
     price_words,
+    shown,
 )
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
@@ -37,13 +39,6 @@ from stream_dp.statistics.parts.windows import (
     windows_words,
 )
 
-# ---
-# Choosing between Laplace and Gaussian noise for counts over windows, from the specification alone.
-#
-# What is compared is the typical error (RMSE, over where a window may begin) of each window, by the geometric mean
-# over
-# all of them, which the forests' shapes are chosen by too. This file knows no statistic and no data.
-
 PHASES = 64  # places where a window may begin that stand for all
 
 
@@ -51,6 +46,9 @@ def choose_windows(
     setting: Setting, epsilon: Fraction, declared: Sequence[str], method: str
 ) -> Choice:
     """Choose the forest that `method` names (tree: Laplace noise), or the better one (`auto`).
+
+    What `auto` compares is the typical error (RMSE, over where a window may begin) of each window, by the geometric
+    mean over all of them, which the forests' shapes are chosen by too.
 
     Raises:
         NotDerivable: Gaussian noise, and no delta is granted or the filter adds up Gaussian DP; or the longest window
@@ -62,24 +60,16 @@ def choose_windows(
     if method == TREE or not setting.by_rho or setting.gdp:
         return laplace
     forms = {GAUSSIAN: gaussian_windows(setting, epsilon, declared), TREE: laplace}
-    each = {form: typical_errors(found.mechanism, setting) for form, found in forms.items()}
-    means = {form: (math.prod(found) ** (1 / len(found)),) for form, found in each.items()}
+    errors = {form: typical_errors(choice.mechanism, setting) for form, choice in forms.items()}
+    means = {form: (math.prod(own) ** (1 / len(own)),) for form, own in errors.items()}
     form = least_regret(means, (GAUSSIAN,))
     names = " / ".join(views(declared))
-    shown = ", ".join(
-        f"{one} {' / '.join(f'{error:.1f}' for error in found)}" for one, found in each.items()
-    )
     price = price_words(setting, epsilon, form, means[form] == min(means.values()))
-    why = f"method: auto, typical error (RMSE) of {names}: {shown}{price}"
+    why = f"method: auto, typical error (RMSE) of {names}: {shown(errors)}{price}"
     return forms[form].saying(why)
 
 
 def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
-    """Choose the forest with Gaussian noise, which alone is (steps * epsilon, delta)-DP, as `gaussian_counter` is.
-
-    Raises:
-        NotDerivable: no delta is granted, or the filter adds up Gaussian DP.
-    """
     if setting.gdp:
         raise NotDerivable(
             "method gaussian over windows is zCDP, which filter gdp does not add up: name filter zcdp, or leave method "
@@ -99,7 +89,6 @@ def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str
 
 
 def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
-    """Return the RMSE of each window, and of the count so far where it is shown, of one entry."""
     forest, ever = mechanism.forest, mechanism.ever
     nodes = [float(variance) for variance in forest.node_variances]
     errors = tuple(
@@ -121,36 +110,34 @@ class WindowedSeries(SeriesSpec):
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """The windows that are asked; none: it counts so far."""
         return self.windows if self.window is None else (self.window,)
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The names of what is shown."""
         return views(self.declared)
 
     @property
-    def form(self) -> Shape:
-        """The shape of its releases."""
-        return Shape.WINDOWS if self.declared else self.shape
-
-    @property
     def over(self) -> str:
-        """What is counted over, in a few words."""
         return windows_words(self.declared) if self.declared else "so far"
 
-    def windowed(self, setting: Setting, method: str = "tree") -> Choice:
-        """Choose what answers the windows, as `method` says."""
-        return choose_windows(setting, self.epsilon, self.declared, method)
-
     def own_problems(self) -> list[InitErrorDetails]:
-        """Return those of every series, and those of its windows."""
         return [*super().own_problems(), *window_problems(self.windows, self.window)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        """Return those of every series, and which windows do not go with the rest.clock."""
         lengths = window_lengths(rest.clock, self.windows, self.window)
         return [*super().problems(rest), *lengths]
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
+        if self.declared:  # the totals of a run are those of no window
+            return None
+        numbers = self.shown_totals(totals)
+        if self.grouped_by is None:
+            return numbers[0]
+        return dict(zip(self.entries(keys), numbers, strict=True))
+
+    def shown_totals(self, totals: IntArray) -> list[Any]:
+        numbers: list[Any] = totals.tolist()
+        return numbers
 
 
 class SingleOrKeyed(WindowedSeries):
@@ -160,22 +147,16 @@ class SingleOrKeyed(WindowedSeries):
 
     @property
     def grouped_by(self) -> By | None:
-        """What it goes by, if anything."""
         return self.by
 
     def groupings(self) -> Iterator[tuple[Place, By]]:
-        """Return what it goes by, if anything."""
         if self.by is not None:
             yield (), self.by
 
     @property
     def form(self) -> Shape:
-        """One value, or values by key, or either for each window."""
-        if self.declared:
-            return Shape.WINDOWS
-        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
+        return Shape.HISTOGRAM if self.keyed and not self.declared else super().form
 
     @property
     def keyed(self) -> bool:
-        """Whether it goes by anything."""
         return self.grouped_by is not None

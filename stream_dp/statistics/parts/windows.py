@@ -4,9 +4,8 @@ A window is a duration as the file has it, which is its name in releases, or `ev
 window is a whole number of ticks and not longer than the horizon. This file knows no statistic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
@@ -19,13 +18,12 @@ from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.endpoints import Clock
+from stream_dp.records.groupings import Place
 from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
-from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
+from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
-
-Place: TypeAlias = tuple[str | int, ...]
 
 
 def _window(value: str) -> str:
@@ -41,7 +39,6 @@ def _some(value: object) -> object:
 
 
 def _length(value: str) -> int | None:
-    """A duration in ms; None for what is none."""
     try:
         return milliseconds(value)
     except ValueError:
@@ -63,7 +60,6 @@ def views(declared: Sequence[str]) -> tuple[str, ...]:
 
 
 def windows_words(declared: Sequence[str]) -> str:
-    """Return in a few words what is counted over: each tick, each window, so far."""
     spans = [name for name in declared if name != EVER]
     over = f" and over {', '.join(spans)}" if spans else ""
     return f"per tick{over}{', and so far' if EVER in declared else ''}"
@@ -84,58 +80,75 @@ def window_choice(
     """
     ticks = spans_of(setting, declared)
     share = ever_share(len(ticks)) if EVER in declared else Fraction(0)
-    made = _counting if amounts is None else partial(_summing, amounts=amounts)
     what = "count" if amounts is None else "sum"
-    why = forest_words(best_forest(ticks), share, what)
-    return windowed(made(setting, epsilon, ticks, share), setting, declared, why)
+    mechanism: Any = (
+        counts_over(setting, epsilon, ticks, share)
+        if amounts is None
+        else _sums_over(setting, epsilon, ticks, share, amounts)
+    )
+    words = forest_words(best_forest(ticks), share, what)
+    return windowed(mechanism, setting, declared, words)
+
+
+def amounts_choice(
+    setting: Setting,
+    epsilon: Fraction,
+    declared: Sequence[str],
+    amounts: tuple[int, int],
+    what: str,
+) -> Choice:
+    """Choose what adds up amounts in units: a forest for the windows, or a tree counter where none are declared."""
+    if declared:
+        return window_choice(setting, epsilon, declared, amounts)
+    return steady(sum_counter(setting, epsilon, amounts), f"{what} is a tree counter", setting)
+
+
+def sum_counter(setting: Setting, epsilon: Fraction, amounts: tuple[int, int]) -> SumCounter:
+    horizon, ones = setting.horizon, setting.ones
+    return SumCounter(setting.width, epsilon, setting.neighbors, horizon, *amounts, ones)
 
 
 def spans_of(setting: Setting, declared: Sequence[str]) -> tuple[int, ...]:
-    """Return the lengths of all windows in ticks, the single tick first; without the count so far."""
     return 1, *(milliseconds(name) // setting.step for name in declared if name != EVER)
 
 
 def windowed(mechanism: Any, setting: Setting, declared: Sequence[str], why: str) -> Choice:
     """Choose a mechanism that answers these windows: the band of each is the error to expect."""
-    names = views(declared)
-    bands = [Bands(Answer(mechanism, place), setting.confidence) for place in range(len(names))]
-    expected = {
-        name: lambda tick, band=band: band(tick, None)
-        for name, band in zip(names, bands, strict=True)
-    }
+    expected = bands_of(mechanism, views(declared), setting)
     return Choice(mechanism, why, expected[TICK], expected)
 
 
-def _counting(
+def bands_of(
+    mechanism: Any, names: Sequence[str], setting: Setting
+) -> dict[str, Callable[[int], float]]:
+    """Return the band at a tick of each window that the mechanism answers, by these names."""
+
+    def band_at(place: int) -> Callable[[int], float]:
+        band = Bands(Answer(mechanism, place), setting.confidence)
+        return lambda tick: band(tick, None)
+
+    return {name: band_at(place) for place, name in enumerate(names)}
+
+
+def counts_over(
     setting: Setting, epsilon: Fraction, ticks: tuple[int, ...], share: Fraction
 ) -> WindowForest | WindowsAndEver:
-    """The mechanism where events are counted; `share` of the epsilon is the count so far's."""
-    forest = WindowForest(
-        setting.width,
-        epsilon * (1 - share),
-        setting.neighbors,
-        ticks,
-        best_forest(ticks),
-        setting.ones,
-    )
+    """Return what counts events over windows and, with a `share` of the epsilon, so far."""
+    shape, paid = best_forest(ticks), epsilon * (1 - share)
+    forest = WindowForest(setting.width, paid, setting.neighbors, ticks, shape, setting.ones)
     return WindowsAndEver(forest, tree_counter(setting, epsilon * share)) if share else forest
 
 
-def _summing(
+def _sums_over(
     setting: Setting,
     epsilon: Fraction,
     ticks: tuple[int, ...],
     share: Fraction,
     amounts: tuple[int, int],
 ) -> SumForest | SumsAndEver:
-    """The mechanism where amounts are added up."""
-    rows, neighbors = setting.width, setting.neighbors
-    one = epsilon * (1 - share)
-    forest = SumForest(rows, one, neighbors, ticks, best_forest(ticks), *amounts, setting.ones)
-    if not share:
-        return forest
-    ever = SumCounter(rows, epsilon * share, neighbors, setting.horizon, *amounts, setting.ones)
-    return SumsAndEver(forest, ever)
+    rows, shape, paid = setting.width, best_forest(ticks), epsilon * (1 - share)
+    forest = SumForest(rows, paid, setting.neighbors, ticks, shape, *amounts, setting.ones)
+    return SumsAndEver(forest, sum_counter(setting, epsilon * share, amounts)) if share else forest
 
 
 def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsilon") -> str:
@@ -152,7 +165,6 @@ def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsi
 def window_problems(
     windows: Sequence[str], window: str | None = None, key: str = "windows"
 ) -> list[InitErrorDetails]:
-    """Return what the windows behind `key`, and the one of the key `window`, must not be."""
     problems, seen = [], dict[int | str, str]()
     if window is not None and windows:
         problems.append(problem(("window",), "stands beside windows: name it there instead"))
@@ -169,7 +181,6 @@ def window_problems(
 
 
 def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetails]:
-    """Return that a method is not for the windows that are declared."""
     if not declared or method in ("tree", "auto", "gaussian"):
         return []
     return [problem(("method",), "windows are made by a forest of their own: leave method out")]
@@ -178,7 +189,6 @@ def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetai
 def window_lengths(
     clock: Clock, windows: Sequence[str], window: str | None = None, key: str = "windows"
 ) -> list[InitErrorDetails]:
-    """Return which windows of a series are no whole number of the clock's ticks, or longer than its horizon."""
     named: list[tuple[Place, str]] = [((key, place), name) for place, name in enumerate(windows)]
     named += [] if window is None else [(("window",), window)]
     return [
@@ -187,7 +197,6 @@ def window_lengths(
 
 
 def length_problems(at: Place, window: str, clock: Clock) -> list[InitErrorDetails]:
-    """Return that a duration, which stands `at` this place, is no window of this clock."""
     length, step, horizon = milliseconds(window), clock.step, clock.horizon
     if length % step:
         why = f"is no whole number of ticks: the clock's step is {duration_text(step)}"

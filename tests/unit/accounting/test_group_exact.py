@@ -37,7 +37,6 @@ from stream_dp.core.guarantee import (
     GaussianDP,
     Guarantee,
     Measure,
-    ProbabilisticDP,
     PureDP,
     RenyiCurve,
     RenyiDP,
@@ -48,13 +47,13 @@ from stream_dp.errors import NotDerivable
 from stream_dp.verify.exact_checks.instance import logarithm
 
 Line = list[dict[int, Fraction]]
-ONE, ZERO = Fraction(1), Fraction(0)
+ONE = Fraction(1)
 UP = Fraction(1, 10**6)  # a float's parameter, made a claim that certainly holds
 LINES: dict[str, Callable[[random.Random, int, int], Line]] = {
     "random": random_line,
     "drifting": drifting_line,
 }
-CASES = [(kind, seed, k) for kind in LINES for seed in range(6) for k in (2, 3, 5)]
+CASES = [(kind, seed, k) for kind in LINES for seed in range(2) for k in (2, 3, 5)]
 
 
 def group_of(measure: Measure, k: int) -> Measure:
@@ -75,16 +74,7 @@ def line_of(kind: str, seed: int, k: int) -> Line:
 
 
 def steps(line: Line) -> Iterator[tuple[Law, Law]]:
-    """The neighbouring pairs."""
     return itertools.pairwise(line)
-
-
-@pytest.mark.parametrize(("kind", "seed", "k"), CASES)
-def test_pure_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
-    line = line_of(kind, seed, k)
-    each = max(worst_ratio(p, q) for p, q in steps(line))
-    assert group_of(PureDP(logarithm(each)), k) == PureDP(k * logarithm(each))
-    assert worst_ratio(line[0], line[k]) <= each**k
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -98,7 +88,7 @@ def test_pure_groups_are_met_by_discrete_laplace(k: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seed", "k"), CASES)
-@pytest.mark.parametrize("odds", [ONE, Fraction(11, 10), Fraction(5, 4)])
+@pytest.mark.parametrize("odds", [ONE, Fraction(11, 10)])
 def test_approximate_groups_cover_every_line(kind: str, seed: int, k: int, odds: Fraction) -> None:
     line = line_of(kind, seed, k)
     delta = max(hockey_stick(p, q, odds) for p, q in steps(line))
@@ -127,37 +117,6 @@ def test_approximate_groups_are_met_and_the_twins_are_caught(k: int) -> None:
     assert exact <= found.delta <= exact * (1 + UP)
 
 
-@pytest.mark.parametrize(("kind", "seed", "k"), CASES)
-def test_probabilistic_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
-    """pDP: the loss of one step exceeds the second largest one with probability delta, under either data set."""
-    line = line_of(kind, seed, k)
-    ratios = {max(p[o] / q[o], q[o] / p[o]) for p, q in steps(line) for o in p}
-    odds = sorted(ratios)[-2]
-    delta = max(
-        sum((law[o] for o in law if not 1 / odds <= p[o] / q[o] <= odds), ZERO)
-        for p, q in steps(line)
-        for law in (p, q)
-    )
-    assert 0 < delta < 1
-    if delta * sum(odds**i for i in range(k)) >= 1:
-        with pytest.raises(NotDerivable, match="delta below 1"):
-            group_of(ProbabilisticDP(logarithm(odds), delta), k)
-        return
-    found = group_of(ProbabilisticDP(logarithm(odds), delta), k)
-    assert isinstance(found, ApproxDP)  # pDP of a group is not claimed
-    assert hockey_stick(line[0], line[k], odds**k) <= found.delta
-
-
-@pytest.mark.parametrize(("kind", "seed", "k"), CASES)
-def test_zcdp_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
-    """Bun, Steinke 2016, Prop. 1.9 (xi = 0), for any mechanism: rho is the exact supremum over all orders."""
-    line = line_of(kind, seed, k)
-    rho = max(zcdp_bracket(p, q)[1] for p, q in steps(line))
-    found = group_of(ZCDP(above(rho)), k)
-    assert isinstance(found, ZCDP)
-    assert zcdp_bracket(line[0], line[k])[0] <= found.rho
-
-
 def test_zcdp_groups_as_k_rho_are_caught_by_a_drifting_mechanism() -> None:
     """The twin is below the exact rho; even .9 k^2 rho is."""
     k, line = 5, drifting_line(random.Random(1), 6, 3)
@@ -167,8 +126,8 @@ def test_zcdp_groups_as_k_rho_are_caught_by_a_drifting_mechanism() -> None:
     assert k * rho < exact <= k * k * rho
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("order", [2, 3, 5])
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("order", [2, 5])
 def test_zcdp_groups_are_met_by_the_discrete_gaussian(order: int, k: int) -> None:
     """D_order between shifts 0 and k is order k^2 / (2 sigma^2), exactly: e^(-1/(2 sigma^2)) = 9/10."""
     decay = Fraction(9, 10)
@@ -184,9 +143,16 @@ def test_zcdp_groups_are_met_by_the_discrete_gaussian(order: int, k: int) -> Non
 
 
 @pytest.mark.parametrize(("kind", "seed", "k"), CASES)
-def test_gaussian_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
-    """Dong, Roth, Su 2022, Thm 2.14: mu is exact, from the corners of the trade-off functions."""
+def test_pure_zcdp_and_gaussian_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
+    """Exact ratios; rho by its supremum over all orders (Bun, Steinke 2016, Prop. 1.9); mu from the corners of the
+    trade-off functions (Dong, Roth, Su 2022, Thm 2.14)."""
     line = line_of(kind, seed, k)
+    each = max(worst_ratio(p, q) for p, q in steps(line))
+    assert group_of(PureDP(logarithm(each)), k) == PureDP(k * logarithm(each))
+    assert worst_ratio(line[0], line[k]) <= each**k
+    rho = group_of(ZCDP(above(max(zcdp_bracket(p, q)[1] for p, q in steps(line)))), k)
+    assert isinstance(rho, ZCDP)
+    assert zcdp_bracket(line[0], line[k])[0] <= rho.rho
     mu = max(gdp(p, q) for p, q in steps(line))
     found = group_of(GaussianDP(above(mu)), k)
     assert isinstance(found, GaussianDP)
@@ -226,62 +192,3 @@ def test_a_tiny_epsilon_is_priced_and_not_divided_by() -> None:
         found = group_of(ApproxDP(epsilon, Fraction(1, 1000)), 3)
         assert isinstance(found, ApproxDP)
         assert 3 * Fraction(1, 1000) <= found.delta <= 3 * Fraction(1, 1000) * (1 + UP)
-
-
-# --- adaptive: two rounds, every deterministic adversary, changes in both rounds
-
-
-def strategies(
-    answers: int, changes: int
-) -> Iterator[tuple[tuple[int, int], tuple[tuple[int, int], ...]]]:
-    """A first pair of bits, and a second for each answer; at most `changes` pairs of different bits on a path."""
-    pairs = [(a, b) for a in (0, 1) for b in (0, 1)]
-    for first in pairs:
-        left = changes - (first[0] != first[1])
-        allowed = [p for p in pairs if p[0] == p[1] or left > 0]
-        for second in itertools.product(allowed, repeat=answers):
-            if left >= 0:
-                yield first, second
-
-
-def views(seed: int, answers: int, changes: int) -> Iterator[tuple[Law, Law]]:
-    """The view's two laws under a random two-round mechanism whose second law depends on all that came before."""
-    rng = random.Random(seed)
-
-    def draw() -> list[Fraction]:
-        weights = [rng.randint(4, 9) for _ in range(answers)]
-        return [Fraction(w, sum(weights)) for w in weights]
-
-    early = {bit: draw() for bit in (0, 1)}
-    late = {(a, x, y): draw() for a in range(answers) for x in (0, 1) for y in (0, 1)}
-    for first, second in strategies(answers, changes):
-        laws = [
-            {
-                (a, c): early[first[b]][a] * late[a, first[b], second[a][b]][c]
-                for a in range(answers)
-                for c in range(answers)
-            }
-            for b in (0, 1)
-        ]
-        yield laws[0], laws[1]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_groups_hold_against_every_adaptive_adversary(seed: int) -> None:
-    """One change is measured over all adversaries; the rule covers two changes, in all four measures."""
-    one, two = (list(views(seed, 2, changes)) for changes in (1, 2))
-    ratio = max(worst_ratio(p, q) for p, q in one)
-    assert max(worst_ratio(p, q) for p, q in two) <= ratio**2
-    rho = group_of(ZCDP(above(max(zcdp_bracket(p, q, 1.05)[1] for p, q in one))), 2)
-    assert isinstance(rho, ZCDP)
-    assert max(zcdp_bracket(p, q, 1.05)[0] for p, q in two) <= rho.rho
-    mu = group_of(GaussianDP(above(max(gdp(p, q) for p, q in one))), 2)
-    assert isinstance(mu, GaussianDP)
-    assert max(gdp(p, q) for p, q in two) <= mu.mu
-    for odds in (ONE, Fraction(21, 20)):
-        delta = max(hockey_stick(p, q, odds) for p, q in one)
-        exact = max(hockey_stick(p, q, odds**2) for p, q in two)
-        assert exact > 0
-        assert max(hockey_stick(p, q, odds) for p, q in two) >= delta  # two may be one
-        epsilon = logarithm(odds)
-        assert exact <= differential_privacy(group_of(ApproxDP(epsilon, delta), 2)).delta

@@ -63,14 +63,6 @@ def test_a_refusal_changes_nothing_says_everything_and_a_smaller_ask_fits() -> N
     assert ledger.left == UNITS // 2  # a ledger is a value
 
 
-def test_thirds_do_not_fit_three_times_into_one() -> None:
-    ledger, third = Ledger.of(Fraction(1)), Entry("t", cost_units(Fraction(1, 3)), 0, "r")
-    for _ in range(2):
-        ledger = ledger.charge(third)
-    with pytest.raises(BudgetRefused):
-        ledger.charge(third)  # rounded up, three thirds are more than one
-
-
 def test_a_pure_ledger_takes_pure_positive_charges_only() -> None:
     with pytest.raises(BudgetRefused, match="delta"):
         Ledger.of(Fraction(1)).charge(Entry("delta", 1, 1, "r"))

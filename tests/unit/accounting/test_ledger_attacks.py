@@ -1,12 +1,11 @@
-"""Attacks on ledgers: groups behind a filter that frees ticks, and amounts around one unit of 10^-12.
+"""Attacks on ledgers: amounts around one unit of 10^-12.
 
 What was admitted is added up here from the parameters as they were asked, in exact numbers, and compared with the
 budget as it was stated; nothing of the ledger's own sums is trusted. The twin rounds costs down.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -14,101 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.accounting.amounts import UNITS
-from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Alive, Ticks
-from stream_dp.accounting.subledgers import Subledgers
-from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Guarantee, PureDP, RenyiDP
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
-from stream_dp.verify.exact.exact_delta import worst_ratio
-from stream_dp.verify.exact.finite import DifferAtMost, Law
-from stream_dp.verify.exact.randomized_response import noisy_bit
+from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.errors import BudgetRefused, InvalidCost
 
 ONE, UNIT = Fraction(1), Fraction(1, UNITS)
-THREE = Fraction(3)
-
-
-# --- a user's events lie at many ticks
-
-
-@dataclass(frozen=True)
-class AnyEvent:
-    """Two mechanisms, one after the other, two ticks each: did any event come in my ticks? By RR of these odds.
-
-    One alone costs ln(odds) for any number of events of one user: its guarantee for a group is that for one event.
-    """
-
-    odds: Fraction
-
-    def initial(self) -> Mapping[tuple[int, int], Fraction]:
-        """(tick, whether an event came)."""
-        return {(0, 0): ONE}
-
-    def step(self, state: tuple[int, int], row: int) -> Law[tuple[int, int]]:
-        """Take a tick's row; answer at the end of each mechanism."""
-        tick, seen = state[0] + 1, state[1] | row
-        if tick % 2:
-            return {("", (tick, seen)): ONE}
-        return {(bit, (tick, 0)): chance for bit, chance in noisy_bit(seen, self.odds).items()}
-
-
-def user_level(name: str, group: int) -> Derivation:
-    """What one of the two guarantees a user with so many events."""
-    return leaf(name, Guarantee(PureDP(ONE), Neighbors.ADD_REMOVE, group), "its proof")
-
-
-def test_a_ledger_that_frees_ticks_takes_no_groups() -> None:
-    """A halt frees ticks for one event only. Twin: the ledger that charges what a group costs and forgets the group.
-
-    Exact: two events of one user, one in each mechanism's ticks, lose odds^2 where the twin has room for odds once.
-    """
-    events = DifferAtMost((0,), ((0, 1), (1, 0)), times=2)
-    one_mechanism, both = (worst_ratio(AnyEvent(THREE), events, ticks) for ticks in (2, 4))
-    assert one_mechanism == THREE
-    assert both == THREE**2
-    twin = Ledger.of(ONE)
-    entry = twin.ask("first", PureDP(ONE), "its proof")
-    twin = twin.charge(entry).halt(entry, end=2)
-    assert twin.charge(replace(entry, name="second"), start=2).peak.amount == UNITS
-    both_events = user_level("first", 2).guarantee.protected
-    for ledger in (Ledger.of(ONE, both_events), Ledger.of(5 * ONE, both_events)):
-        with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
-            ledger.price(user_level("first", 2))
-    subledgers = Subledgers.open(PureFilter.of(3 * ONE), {"ann": PureFilter.of(ONE)}, both_events)
-    with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
-        subledgers.price(user_level("first", 2), "ann")
-    with pytest.raises(NotDerivable, match="a user has many ticks"):
-        derive((user_level("first", 2),), Ticks("ticks", (Alive(0, 1),)))
-
-
-@pytest.mark.parametrize(
-    "filter_",
-    [
-        TightApproximateFilter.of(2 * THREE, Fraction(1, 100), Fraction(0)),
-        ZCDPFilter.of(THREE),
-        RenyiFilter.of(RenyiDP(Fraction(2), THREE)),
-    ],
-)
-def test_a_ledger_that_frees_nothing_may_count_users(filter_: Filter) -> None:
-    """All charges count for ever there, so that a group's guarantee adds up like any other."""
-    users = user_level("first", 2)
-    ledger = Ledger.under(filter_, protected=users.guarantee.protected)
-    entry = ledger.price(users)
-    charged = ledger.charge(entry)
-    assert charged.halt(entry, end=2) == charged
-
-
-# --- amounts around one unit
 
 
 def root_sum(parts: list[Fraction]) -> Fraction:
-    """The squares."""
     return sum((part**2 for part in parts), Fraction(0))
 
 

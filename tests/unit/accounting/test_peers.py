@@ -4,7 +4,6 @@ Tolerances: relative, as stated at each comparison. Where a peer searches a grid
 result may only be above ours, by what its grid costs; where both evaluate one formula they agree to 10^-9.
 """
 
-import contextlib
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -16,26 +15,15 @@ import pytest
 from dp_accounting import rdp
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
-from opendp.mod import OpenDPException
-from oracles.compositions import brute_force, closed_form
 
-from stream_dp.accounting.conversions import (
-    pure_to_renyi,
-    pure_to_zcdp,
-    renyi_epsilon,
-    zcdp_epsilon,
-)
+from stream_dp.accounting.conversions import pure_to_renyi, renyi_epsilon, zcdp_epsilon
 from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.ledger import (
-    truncated_odometer as bound,
-)
-from stream_dp.accounting.ledger import (
-    truncated_odometer_at as bound_at,
-)
+from stream_dp.accounting.ledger import truncated_odometer as bound
+from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Measure, PureDP, RenyiDP
 
 MILLIONTH = Fraction(1, 10**6)
@@ -52,7 +40,7 @@ def charged(filter_: Filter, measures: list[Measure]) -> Spend:
     return ledger.used
 
 
-@pytest.mark.parametrize("rhos", [(0.1,), (0.01, 0.02, 0.3), (0.001,) * 50])
+@pytest.mark.parametrize("rhos", [(0.01, 0.02, 0.3), (0.001,) * 50])
 def test_zcdp_ledgers_agree_with_the_rdp_accountant(rhos: tuple[float, ...]) -> None:
     """Its grid of 256 orders costs at most 10^-3."""
     accountant = rdp.RdpAccountant(ORDERS)
@@ -66,7 +54,7 @@ def test_zcdp_ledgers_agree_with_the_rdp_accountant(rhos: tuple[float, ...]) -> 
     assert ours == pytest.approx(theirs, rel=1e-3)
 
 
-@pytest.mark.parametrize("alpha", [1.5, 3.0, 8.0, 64.0])
+@pytest.mark.parametrize("alpha", [1.5, 64.0])
 def test_renyi_ledgers_agree_with_the_rdp_accountant(alpha: float) -> None:
     """One order, one formula: randomized response with odds 3 and 7, three times each."""
     accountant = rdp.RdpAccountant([alpha], REPLACE_ONE)
@@ -85,7 +73,7 @@ def test_renyi_ledgers_agree_with_the_rdp_accountant(alpha: float) -> None:
     assert float(renyi_epsilon(found, MILLIONTH)) == pytest.approx(theirs, rel=1e-9)
 
 
-@pytest.mark.parametrize("mus", [(0.5,), (0.5, 0.25, 1.0), (0.1,) * 12])
+@pytest.mark.parametrize("mus", [(0.5, 0.25, 1.0), (0.1,) * 12])
 def test_gaussian_ledgers_agree_with_privacy_loss_distributions(mus: tuple[float, ...]) -> None:
     """Discretised losses are rounded up: theirs is above ours, by at most 10^-3."""
     composed = pld.from_gaussian_mechanism(1 / mus[0], value_discretization_interval=STEP)
@@ -109,30 +97,8 @@ def test_gaussian_ledgers_agree_with_privacy_loss_distributions(mus: tuple[float
 
 
 def discretised(epsilon: float, delta: float) -> pld.PrivacyLossDistribution:
-    """RR_(epsilon, delta)."""
     parameters = common.DifferentialPrivacyParameters(epsilon, delta)
     return pld.from_privacy_parameters(parameters, value_discretization_interval=STEP)
-
-
-@pytest.mark.parametrize(
-    ("e", "d", "k", "target"),
-    [
-        (0.1, 1e-6, 30, 1.5),
-        (0.1, 0.0, 100, 3.0),
-        (0.25, 1e-3, 12, 2.0),
-        (0.5, 1e-8, 20, 5.0),
-        (0.05, 1e-7, 1000, 6.0),
-    ],
-)
-def test_the_closed_formula_of_kov_is_the_exact_composition(
-    e: float, d: float, k: int, target: float
-) -> None:
-    """Losses that are multiples of the step are not rounded: 10^-9."""
-    kov = closed_form(e, d, k, target)
-    theirs = discretised(e, d).self_compose(k).get_delta_for_epsilon(target)
-    assert theirs == pytest.approx(kov, rel=1e-9)
-    if k == 12:
-        assert brute_force([(e, d)] * k, target) == pytest.approx(kov, rel=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 2)])
@@ -158,7 +124,6 @@ def opendp() -> Iterator[None]:
 
 
 def space() -> tuple[dp.Domain, dp.Metric]:
-    """One integer."""
     return dp.atom_domain(T=int), dp.absolute_distance(T=int)
 
 
@@ -203,34 +168,3 @@ def test_their_zcdp_odometer_and_conversion_agree_with_ours() -> None:
         assert float(found.rho) == pytest.approx(asked.privacy_loss(1), rel=1e-9)
         theirs = at_distance_one(dp.c.make_zCDP_to_approxDP(gaussian)).epsilon(1e-6)
         assert float(zcdp_epsilon(ZCDP(rho), MILLIONTH)) == pytest.approx(theirs, rel=1e-9)
-
-
-@pytest.mark.usefixtures("opendp")
-def test_our_zcdp_cost_of_pure_dp_is_below_theirs() -> None:
-    """They take epsilon^2 / 2 of the paper's, we the exact cost of randomized response."""
-    for scale in (0.5, 1.0, 4.0):
-        laplace = dp.m.make_laplace(*space(), scale=scale)
-        theirs = at_distance_one(dp.c.make_pureDP_to_zCDP(laplace))
-        ours = pure_to_zcdp(PureDP(1 / Fraction(scale))).rho
-        assert theirs == pytest.approx(1 / (2 * scale**2))
-        assert float(ours) == pytest.approx(math.tanh(1 / (2 * scale)) / scale)
-        assert ours < theirs
-
-
-@pytest.mark.usefixtures("opendp")
-@pytest.mark.parametrize("number", [10, 1000])
-def test_their_filter_admits_what_ours_does_but_for_float_error(number: int) -> None:
-    """A budget of 1 for mechanisms at 1/number: ours admits exactly that many, theirs at most one less."""
-    odometer = dp.c.make_fully_adaptive_composition(*space(), output_measure=dp.max_divergence())
-    asked = dp.c.make_privacy_filter(odometer, d_in=1, d_out=1.0)(0)
-    laplace = dp.m.make_laplace(*space(), scale=float(number))
-    theirs = 0
-    with contextlib.suppress(OpenDPException):  # "would exceed privacy budget"
-        while theirs <= number:
-            asked(laplace)
-            theirs += 1
-    filter_ = PureFilter.of(Fraction(1))
-    entry = filter_.entry("m", PureDP(Fraction(1, number)), "r")
-    ours = filter_.capacity.amount // filter_.cost(entry).amount
-    assert ours == number
-    assert number - 1 <= theirs <= number

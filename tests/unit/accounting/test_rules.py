@@ -26,7 +26,6 @@ EPSILON = Fraction(7, 9)
 
 
 def pure(epsilon: Fraction, relation: Neighbors = ADD) -> Derivation:
-    """A pure leaf."""
     return leaf("leaf", Guarantee(PureDP(epsilon), relation), "proof")
 
 
@@ -59,7 +58,6 @@ def test_what_is_derived_is_what_is_claimed(which: int, width: int, relation: Ne
 
 
 def nodes(derivation: Derivation) -> list[Derivation]:
-    """The whole tree."""
     return [derivation, *(n for premise in derivation.premises for n in nodes(premise))]
 
 
@@ -69,7 +67,6 @@ class Boasts(Counter):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Half of what it costs."""
         return Guarantee(PureDP(self.epsilon / 2), self.neighbors)
 
     def derivation(self) -> Derivation:

@@ -8,7 +8,6 @@ import pytest
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.filters.filter import Entry
 from stream_dp.accounting.filters.linear import PureFilter
-from stream_dp.accounting.filters.squares import TightApproximateFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.guarantee import PureDP
@@ -90,16 +89,6 @@ def test_halts_in_any_order_free_no_past_tick() -> None:
     with pytest.raises(BudgetRefused, match="free from tick 10 on"):
         ledger.charge(entry("whole", UNITS), start=7)
     assert ledger.charge(entry("whole", UNITS), start=10).spent == UNITS
-
-
-def test_under_another_filter_a_halt_frees_nothing() -> None:
-    filter_ = TightApproximateFilter.of(Fraction(1), Fraction(1, 10**6), Fraction(0))
-    subledgers = Subledgers.open(filter_)
-    subledgers.charge(entry("a", UNITS // 10))
-    before = subledgers.main.used
-    subledgers.halt("a", 3)
-    assert subledgers.main.used == before
-    assert subledgers.main.freed == 0
 
 
 def test_a_name_is_halted_once_and_charged_while_it_does_not_run() -> None:

@@ -8,18 +8,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from oracles.filtered import (
-    Counts,
-    Filtered,
-    FilteredComposition,
-    Rule,
-    SecretBit,
-    always,
-    below_log,
-    least_epsilon,
-)
+from oracles.filtered import Counts, Filtered, Rule, SecretBit, always, below_log, least_epsilon
 from scipy.stats import norm
 
 from stream_dp.accounting.amounts import UNITS
@@ -27,28 +16,12 @@ from stream_dp.accounting.filters.filter import Entry, Filter, Spend
 from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.ledger import (
-    truncated_odometer as bound,
-)
-from stream_dp.accounting.ledger import (
-    truncated_odometer_at as bound_at,
-)
-from stream_dp.core.guarantee import (
-    ZCDP,
-    ApproxDP,
-    GaussianDP,
-    Measure,
-    ProbabilisticDP,
-    PureDP,
-    RenyiDP,
-)
+from stream_dp.accounting.ledger import truncated_odometer as bound
+from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP, RenyiDP
 from stream_dp.errors import NotDerivable
 from stream_dp.verify.exact.exact_delta import exact_delta
-from stream_dp.verify.exact.finite import FirstPair, SparsePairs
-from stream_dp.verify.exact.randomized_response import (
-    InteractiveRandomizedResponse,
-    RandomizedResponse,
-)
+from stream_dp.verify.exact.randomized_response import RandomizedResponse
 
 ONE = Fraction(1)
 DELTA = Fraction(1, 20)
@@ -73,11 +46,6 @@ def spend(filter_: Filter, counts: Counts, odds: tuple[Fraction, ...] = MENU) ->
         cost = filter_.cost(filter_.entry("rr", PureDP(least_epsilon(o)), "leaf"))
         total = total + Spend(number * cost.amount, number * cost.delta)
     return total
-
-
-def shown(filter_: Filter, counts: Counts) -> ApproxDP:
-    """The odometer."""
-    return bound_at(filter_, spend(filter_, counts), DELTA)
 
 
 def until(filter_: Filter, epsilon: Fraction, odds: tuple[Fraction, ...] = MENU) -> Rule:
@@ -163,77 +131,6 @@ def test_the_pure_odometer_is_met_exactly() -> None:
         assert exact(rule, ratio, rounds=n) == 0
         assert exact(rule, ratio * (1 - third / 100), rounds=n) > 0
         assert exact(lagging(rule), ratio, rounds=n + 1) > 0
-
-
-def test_interleaved_interactive_mechanisms_are_covered_too() -> None:
-    """Creations and both queries of each in any order; the answers to one decide what is created next."""
-    kinds = (InteractiveRandomizedResponse(MENU[0]), InteractiveRandomizedResponse(MENU[1]))
-    asks = (FirstPair(((0, 1),), ("q*",)),) * 2
-    pairs = SparsePairs(asks, creations=(2, 2), sparsity=4)
-    for ratio in (MENU[0], MENU[0] * MENU[1]):
-        rule = until(FILTERS["pure"], sum(least_epsilon(o) for o in MENU if o <= ratio) * ONE)
-        made = [c for c in ((1, 0), (0, 1), (1, 1), (2, 0)) if rule(c)]
-        assert made
-        rounds = 8 if ratio > MENU[1] else 4
-        assert exact_delta(FilteredComposition(kinds, rule), pairs, ratio, rounds) == 0
-    assert exact_delta(FilteredComposition(kinds, always), pairs, MENU[0], 4) > 0  # the twin
-
-
-def closed_forms(n: int, e: float) -> dict[str, float]:
-    """The epsilon that each odometer shows after n mechanisms that are e-DP, in floats."""
-    bits, r = math.log(20), n * e * math.tanh(e / 2)
-    orders = [1 + math.exp(x / 1000) for x in range(-6000, 12000)]
-
-    def gain(a: float) -> float:
-        return (bits + a * math.log1p(-1 / a) - math.log(a - 1)) / (a - 1)
-
-    best = min(a * r + gain(a) for a in orders)
-    one = n * math.log(math.cosh(2.5 * e) / math.cosh(e / 2)) / 2 + gain(3)
-    return {
-        "pure": n * e,
-        "tight approximate": best,
-        "zCDP": best,
-        "RDP": one,
-    }
-
-
-@pytest.mark.parametrize("name", FILTERS)
-@pytest.mark.parametrize("n", [1, 3, 9])
-def test_what_is_shown_is_the_closed_form_rounded_up(name: str, n: int) -> None:
-    filter_, e = FILTERS[name], Fraction(1, 4)
-    cost = filter_.cost(filter_.entry("m", PureDP(e), "r"))
-    used = Spend(n * cost.amount)
-    found = bound_at(filter_, used, DELTA)
-    expected = closed_forms(n, float(e))[name]
-    assert float(found.epsilon) == pytest.approx(expected, rel=1e-6)
-    assert found.epsilon >= Fraction(expected) * (1 - Fraction(1, 10**6))
-    assert found.delta == (0 if name == "pure" else DELTA)
-
-
-@pytest.mark.parametrize("name", FILTERS)
-@given(share=st.fractions(0, 1))
-def test_it_grows_with_what_is_spent_up_to_the_promise(name: str, share: Fraction) -> None:
-    filter_ = FILTERS[name]
-    capacity = filter_.capacity
-    used = Spend(int(capacity.amount * share), int(capacity.delta * share))
-    here, full = bound(filter_, used), bound(filter_, capacity)
-    assert main(here) <= main(full) <= main(filter_.promise)
-    assert float(main(full)) == pytest.approx(float(main(filter_.promise)), rel=1e-9)
-    if isinstance(full, ApproxDP) and isinstance(filter_.promise, ApproxDP):
-        assert full.delta == filter_.promise.delta
-
-
-def main(measure: Measure) -> Fraction:
-    """The parameter that grows."""
-    match measure:
-        case ZCDP(rho):
-            return rho
-        case GaussianDP(mu):
-            return mu
-        case PureDP() | ApproxDP() | ProbabilisticDP() | RenyiDP():
-            return measure.epsilon
-        case _:
-            raise AssertionError(measure)
 
 
 def test_nothing_is_lost_before_the_first_charge_and_deltas_count_as_they_are_spent() -> None:

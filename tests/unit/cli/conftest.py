@@ -15,6 +15,8 @@ from stream_dp.operate.run.running import Run
 from stream_dp.server.server import PageServer
 
 HORIZON = 6
+HIDDEN, GOOD, BROKEN = "hunter2", 1237, 389
+"""What stands in every record of `secretive`, and how many of its records are good and broken."""
 YAML = """\
 version: 1
 name: clicks
@@ -51,22 +53,18 @@ class LiveSeriesService:
 
     @property
     def pipeline(self) -> Path:
-        """The pipeline file."""
         return self.folder / "clicks.yaml"
 
     @property
     def journal(self) -> Path:
-        """The journal's file."""
         return self.folder / "clicks.journal"
 
     @property
     def releases(self) -> list[str]:
-        """The lines of the file of releases."""
         path = self.folder / "clicks.releases.jsonl"
         return path.read_text().splitlines() if path.exists() else []
 
     def write(self, old: str = "", new: str = "", key: bytes = bytes(range(32))) -> None:
-        """Write everything, with a change in the pipeline file."""
         assert old in YAML
         self.pipeline.write_text(YAML.replace(old, new) if old else YAML)
         (self.folder / "clicks.csv").write_text("\n".join(["time,page", *ROWS, ""]))
@@ -75,13 +73,11 @@ class LiveSeriesService:
         path.chmod(0o600)
 
     def command(self, name: str, *arguments: str) -> Said:
-        """Run a command on the pipeline with its key."""
         return self.say(name, str(self.pipeline), *arguments)
 
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
-    """Run a command line; however slow the machine is, it says nothing of its progress."""
     monkeypatch.setenv("COLUMNS", "200")
     for name in ("QUIET_S", "EVERY_S"):
         monkeypatch.setattr(progress_line, name, math.inf)
@@ -122,3 +118,13 @@ def page_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(PageServer, "start", starting)
     monkeypatch.setattr(Run, "until_end", ending)
+
+
+@pytest.fixture
+def secretive(live_series: LiveSeriesService) -> LiveSeriesService:
+    """Records that all hold a secret; some are of no page, some no records at all."""
+    good = [f"2024-05-01T0{at % 6}:{at % 60:02}:00Z,{HIDDEN}" for at in range(GOOD)]
+    broken = [f"{HIDDEN}{at},{HIDDEN}" for at in range(BROKEN)]
+    text = "\n".join(["time,page", *sorted(good), *broken, ""])
+    (live_series.folder / "clicks.csv").write_text(text)
+    return live_series

@@ -1,14 +1,14 @@
-"""`check` on files: what fits, what does not and why; and a first start on records of which none fits."""
+"""`check` on files, a first start on records of which none fits, and `dead-letters`: exact, for the operator alone."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from unit.cli.conftest import HORIZON, ROWS, LiveSeriesService
 
-from stream_dp.cli.main import code_of
-from stream_dp.testing.__main__ import app as kit
+from stream_dp.journal.commit import DeadLetter
+from stream_dp.operate.audit import journal_access
+from stream_dp.operate.audit.journal_access import _Kind
 
 
 def table(service: LiveSeriesService, rows: list[str], header: str = "time,page") -> None:
@@ -51,14 +51,6 @@ def test_a_sample_that_fits(
     assert checked(live_series, "--sample", "4", code=0)["records"] == 4
 
 
-def test_a_source_that_holds_nothing_is_named(live_series: LiveSeriesService) -> None:
-    """A table of zeros alone looks like a fault."""
-    table(live_series, [])
-    said = live_series.command("check")
-    assert said.code == 0
-    assert "There is nothing in clicks.csv yet, so nothing was learnt.\n" in said.out
-
-
 def test_times_without_an_offset(live_series: LiveSeriesService) -> None:
     """All of them: nothing begins. Without the check the whole budget is spent on noise, exit 0."""
     table(live_series, [row.replace("Z,", ",") for row in ROWS])
@@ -82,13 +74,9 @@ def test_times_without_an_offset(live_series: LiveSeriesService) -> None:
     noise = live_series.command("run", "--until-end", "--no-check")
     assert (noise.code, len(live_series.releases)) == (0, 3 * HORIZON)
     assert live_series.command("run", "--until-end").code == 0  # it has begun, so it goes on
-
-
-def test_what_the_hint_says_helps(live_series: LiveSeriesService) -> None:
-    live_series.write("time: {type: time}", "time: {type: time, zone: Etc/UTC}")
-    table(live_series, [row.replace("Z,", ",") for row in ROWS])
-    assert checked(live_series, code=0)["dead"] == 0
-    assert live_series.command("run", "--until-end").code == 0
+    (live_series.folder / "clicks.csv").unlink()
+    missing = live_series.command("check", "--data", "no.csv")
+    assert (missing.code, "no.csv: no such file" in missing.err) == (2, True)
 
 
 def test_one_record_that_fits_is_enough_to_begin(
@@ -106,15 +94,6 @@ def test_one_record_that_fits_is_enough_to_begin(
     assert checked(live_series, "--sample", "100", code=2)["dead"] == 24
 
 
-def test_a_declared_share(live_series: LiveSeriesService) -> None:
-    live_series.write("path: clicks.csv", "path: clicks.csv, warn_dead: 0.5")
-    table(live_series, [*ROWS, *["junk"] * 24])
-    assert checked(live_series, code=0)["dead"] == 24
-    assert "Warning" not in live_series.command("run", "--until-end").err
-    live_series.write("path: clicks.csv", "path: clicks.csv, warn_dead: 2")
-    assert "warn_dead: must lie between 0 and 1" in live_series.command("check").err
-
-
 def test_the_end_of_a_run_names_records_on_request(live_series: LiveSeriesService) -> None:
     table(live_series, [*ROWS, "junk"])
     said = live_series.command("run", "--until-end", "--verbose")
@@ -123,16 +102,6 @@ def test_the_end_of_a_run_names_records_on_request(live_series: LiveSeriesServic
     again = live_series.command("run", "--until-end").err
     assert "clicks: all its ticks are public already" in again
     assert "24" not in again.replace(str(live_series.folder), "")
-
-
-def test_a_run_says_from_when_on_it_counts(live_series: LiveSeriesService) -> None:
-    first = "clicks: a new ledger; counts what clicks.csv holds from 2024-05-01T00:00:00Z to 2024-05-01T06:00:00Z"
-    assert first in live_series.command("run", "--until-end").err
-
-
-def test_public_data_needs_no_request(live_series: LiveSeriesService) -> None:
-    live_series.write("name: clicks\n", "name: clicks\npublic_data: true\n")
-    assert "counted in this run: 24 records" in live_series.command("run", "--until-end").err
 
 
 def test_what_a_person_reads(live_series: LiveSeriesService) -> None:
@@ -148,35 +117,6 @@ def test_what_a_person_reads(live_series: LiveSeriesService) -> None:
         assert text in said.out
 
 
-def test_how_likely_false_alarms_are_is_said_as_by_plan(live_series: LiveSeriesService) -> None:
-    busy = "{name: busy, statistic: alerts, by: page, threshold: 3, epsilon: 0.25}"
-    watches = "[{name: all, above: 9}, {name: by, by: page, above: 9}]"
-    live_series.write(busy, f"{{name: m, statistic: monitor, epsilon: 0.25, watch: {watches}}}")
-    planned = live_series.command("plan", "--json").out
-    (monitor,) = [each for each in json.loads(planned)["series"] if each["name"] == "m"]
-    assert checked(live_series, code=0)["false_alarms"] == monitor["false_alarms"]
-    said = live_series.command("check").out
-    assert "  all: a false alarm per day with a chance of at most" in said
-    assert "  by: a false alarm per key and day with a chance of at most" in said
-    assert nothing_was_made(live_series)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("--data", "no.csv"), 2, "no.csv: no such file"),
-        (("--data", "no.csv", "--topic", "t"), 2, "exclude each other"),
-        (("--topic", "t"), 2, "--topic: this pipeline reads a file"),
-    ],
-)
-def test_what_cannot_be_checked(
-    live_series: LiveSeriesService, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    said = live_series.command("check", *arguments)
-    assert (said.code, said.out) == (code, "")
-    assert says in said.err
-
-
 def test_a_column_with_another_name(live_series: LiveSeriesService) -> None:
     table(live_series, ROWS, header="Time,page")
     for command in (("check",), ("run", "--until-end")):
@@ -188,7 +128,64 @@ def test_a_column_with_another_name(live_series: LiveSeriesService) -> None:
     assert says == ["page: there is a 'Page '; did you mean that?"]
 
 
-def test_the_kit_refuses_as_well(live_series: LiveSeriesService, tmp_path: Path) -> None:
-    table(live_series, ["junk"])
-    assert code_of(["run", str(live_series.pipeline), "--until-end"], kit) == 2
-    assert nothing_was_made(live_series)
+JUNK = ["too,many,cells", "too,few,cells", "2024-05-01T00:30:00Z,", "2030-05-01T00:30:00Z,home", "one"]  # fmt: skip
+
+
+def test_what_was_refused_is_listed(live_series: LiveSeriesService) -> None:
+    data = live_series.folder / "clicks.csv"
+    first = len(data.read_text().splitlines()) + 1
+    data.write_text(data.read_text() + "".join(f"{line}\n" for line in JUNK))
+    assert live_series.command("run", "--until-end").code == 0
+    shown = json.loads(live_series.command("dead-letters", "--json").out)
+    assert shown == {
+        "pipeline": "clicks", "private": False, "places": "lines", "records": 24, "late": 0, "capped": 0,
+        "dead": 5,
+        "dead_letters": [
+            {"partition": 0, "reason": "time_out_of_range", "field": "time", "records": 1,
+             "ranges": [[first + 3, first + 3]], "elsewhere": 0},
+            {"partition": 0, "reason": "wrong_type", "field": None, "records": 3,
+             "ranges": [[first, first + 1], [first + 4, first + 4]], "elsewhere": 0},
+            {"partition": 0, "reason": "wrong_type", "field": "page", "records": 1,
+             "ranges": [[first + 2, first + 2]], "elsewhere": 0},
+        ],
+    }  # fmt: skip
+    said = live_series.command("dead-letters")
+    assert said.code == 0
+    assert said.out.count("NOT PRIVATE") == 2
+    assert f"{first}-{first + 1}, {first + 4}" in said.out
+    assert "24 records counted, 0 of them late; 5 could not be used." in said.out
+
+
+def test_too_long_lists_are_refused_and_counted(live_series: LiveSeriesService) -> None:
+    data, pipeline = live_series.folder / "clicks.csv", live_series.pipeline
+    first = len(data.read_text().splitlines()) + 1
+    listed = 'page: {type: list, domain: [home, help], most: 2, separator: "|"}'
+    category = "page: {type: category, domain: [home, help]}"
+    pipeline.write_text(pipeline.read_text().replace(category, listed))
+    lists = ["home|help", "home|home", "home|help|elsewhere", "home|home|home", ""]
+    lines = "".join(f"2024-05-01T00:30:00Z,{each}\n" for each in lists)
+    data.write_text(data.read_text() + lines)
+    assert live_series.command("run", "--until-end").code == 0
+    shown = json.loads(live_series.command("dead-letters", "--json").out)
+    assert (shown["records"], shown["dead"]) == (24 + 3, 2)
+    assert shown["dead_letters"] == [
+        {"partition": 0, "reason": "too_many_entries", "field": "page", "records": 2,
+         "ranges": [[first + 2, first + 3]], "elsewhere": 0},
+    ]  # fmt: skip
+
+
+def test_no_journal_and_a_damaged_one(live_series: LiveSeriesService) -> None:
+    said = live_series.command("dead-letters")
+    assert (said.code, "no journal here" in said.err) == (2, True)
+    live_series.command("run", "--until-end")
+    assert json.loads(live_series.command("dead-letters", "--json").out)["dead_letters"] == []
+    live_series.journal.write_bytes(live_series.journal.read_bytes()[:5000])
+    assert live_series.command("dead-letters").code == 4
+
+
+def test_the_newest_ranges_are_kept_and_all_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_access, "RANGES", 2)
+    kind = _Kind()
+    for ranges in (((1, 2), (4, 4)), ((5, 9),), ((20, 20),)):
+        kind.take(DeadLetter(0, "not_json", None, 10, ranges))
+    assert kind.shown == {"records": 30, "ranges": [[4, 9], [20, 20]], "elsewhere": 23}

@@ -19,15 +19,6 @@ Say = Callable[..., Any]
 COUNTRIES = ("DE", "FR", "PL")
 
 
-def visits() -> str:
-    """An emergency room's: a few times are dates alone, a few waits are `n/a`."""
-    rows = [
-        f"p{n % 40},2024-05-{1 + n % 9:02}{'' if n == 7 else f'T{n % 24:02}:00:00-02:00'},{'n/a' if n == 9 else n}"
-        for n in range(120)
-    ]
-    return "\n".join(["patient_id,arrived_at,wait_minutes", *rows, ""])
-
-
 def orders() -> str:
     """A shop's orders: times with an offset, people, categories, amounts."""
     rows = [
@@ -36,15 +27,6 @@ def orders() -> str:
         for n in range(120)
     ]
     return "\n".join(["placed_at,order_id,customer_id,country,amount,gift", *rows, ""])
-
-
-def sensors() -> str:
-    """Readings: epoch seconds, a place, a number that is missing now and then."""
-    rows = [
-        f"{1714521600 + 60 * n},{('attic', 'cellar')[n % 2]},{'' if n % 7 == 0 else f'{n}.25'},{n % 2}"
-        for n in range(90)
-    ]
-    return "\n".join(["ts,sensor,celsius,ok", *rows, ""])
 
 
 def awkward() -> str:
@@ -65,16 +47,6 @@ KINDS: Mapping[str, tuple[Callable[[], str], Mapping[str, str], list[str]]] = {
             "amount": "number", "gift": "boolean",
         },
         ["domain of country", "start of the clock", "horizon of the clock"],
-    ),
-    "sensors": (
-        sensors,
-        {"ts": "time", "sensor": "category", "celsius": "number", "ok": "integer"},
-        ["domain of sensor", "start of the clock", "horizon of the clock"],
-    ),
-    "visits": (
-        visits,
-        {"patient_id": "text", "arrived_at": "time", "wait_minutes": "integer"},
-        ["start of the clock", "horizon of the clock"],
     ),
     "awkward": (
         awkward,
@@ -103,7 +75,6 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(say: Say, kind: str, *more: str) -> tuple[Any, str]:
-    """What is said, and the file."""
     Path(f"{kind}.csv").write_text(KINDS[kind][0](), encoding="utf-8")
     said = say("init", "--csv", f"{kind}.csv", *more)
     assert said.code == 0, said.err
@@ -111,9 +82,7 @@ def made(say: Say, kind: str, *more: str) -> tuple[Any, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_file_proposes_types_and_is_refused_for_what_is_marked_alone(
-    say: Say, kind: str
-) -> None:
+def test_the_file_is_refused_for_what_is_marked_alone(say: Say, kind: str) -> None:
     _, types, open_places = KINDS[kind]
     said, text = made(say, kind)
     fields = yaml.safe_load(text)["schema"]
@@ -142,7 +111,7 @@ def test_a_file_that_is_completed_runs_on_the_data(say: Say, kind: str) -> None:
     assert say("key").code == 0
     checked = json.loads(say("check", str(path), "--json").out)
     assert checked["records"] >= 40
-    bad = 1 if kind in ("awkward", "visits") else 0
+    bad = 1 if kind == "awkward" else 0
     assert (checked["dead"], checked["late"]) == (bad, 0)
     run = say("run", str(path), "--until-end", "--key-file", "stream-dp.key")
     assert run.code == 0, run.err
@@ -158,24 +127,17 @@ def _core(text: str) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_of_the_data_is_written(say: Say, kind: str) -> None:
     said, text = made(say, kind)
-    values = {"c7", "attic", "cellar", 'a "b"', "1,7", "007", "2024-05-07T", "1714521"}
+    values = {"c7", 'a "b"', "1,7", "007", "2024-05-07T"}
     assert [value for value in values if value in text or value in said.out] == []
     assert re.search(r"(?<![A-Z])(PL)(?![A-Z])", text + said.out) is None
-
-
-def test_values_are_shown_where_they_are_asked_for_and_never_written(say: Say) -> None:
-    said, text = made(say, "orders", "--show-values")
-    assert "DE, FR, PL" in said.out
-    assert "NOT PRIVATE" in said.out
-    assert "PL" not in text
-    assert "c7" not in said.out  # nobody lists customers
-
-
-def test_what_cannot_be_a_field_is_told(say: Say) -> None:
-    said, text = made(say, "awkward")
-    assert "NOT PRIVATE: left out: 1 line or record that is no row" in said.out
-    assert "left out: 3 columns without a name" in said.out
-    assert '# "say \\"hi\\"" has a name that no field can have' in text
+    if kind == "awkward":
+        assert "NOT PRIVATE: left out: 1 line or record that is no row" in said.out
+        assert "left out: 3 columns without a name" in said.out
+        assert '# "say \\"hi\\"" has a name that no field can have' in text
+        return
+    asked, text = made(say, kind, "--show-values", "--out", "shown.yaml")
+    assert ("DE, FR, PL" in asked.out, "PL" in text) == (True, False)
+    assert "c7" not in asked.out  # nobody lists customers
 
 
 def test_a_file_that_is_there_stays(say: Say) -> None:
@@ -222,37 +184,17 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
     assert "declare the most of tags" in say("plan", "events.yaml").err
 
 
-def test_cells_that_hold_several_entries_are_lists(say: Say) -> None:
-    cells = ["", "x9", "y9", "x9;y9", "z9;x9", "y9;z9;x9", "z9"]
-    lines = [f"2024-05-01T00:00:0{n}Z,{cell}" for n, cell in enumerate(cells)]
-    Path("events.csv").write_text("\n".join(["at,tags", *lines]))
-    said = say("init", "--csv", "events.csv")
-    text = Path("events.yaml").read_text()
-    assert yaml.safe_load(text)["schema"]["tags"] == {
-        "type": "list", "domain": [], "most": "declare this", "separator": ";",
-    }  # fmt: skip
-    assert "y9" not in text + said.out
-    text = text.replace("[]", "[x9, y9, z9]").replace("most: declare this", "most: 3")
-    text = text.replace("start: declare this", "start: 2024-05-01T00:00:00Z")
-    Path("events.yaml").write_text(text.replace("horizon: declare this", "horizon: 9"))
-    assert say("plan", "events.yaml").code == 0
-    assert "0 dead (0.0%), 0 late (0.0%), 0 other (0.0%)" in say("check", "events.yaml").out
-
-
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
         ((), "name a sample"),
-        (("--csv", "a.csv", "--jsonl", "b.jsonl"), "name a sample"),
         (("--csv", "nowhere.csv"), "no such file"),
         (("--csv", "a.txt"), "must end in .csv"),
         (("--csv", "empty.csv"), "there is no record to look at"),
         (("--topic", "t"), "where is Kafka?"),
     ],
 )
-def test_samples_that_are_none_are_refused(
-    say: Say, arguments: tuple[str, ...], wrong: str
-) -> None:
+def test_bad_samples_are_refused(say: Say, arguments: tuple[str, ...], wrong: str) -> None:
     Path("empty.csv").write_text("a,b\n")
     said = say("init", *arguments)
     assert said.code == 2
@@ -268,48 +210,20 @@ def test_samples_that_are_none_are_refused(
         ("a", ["01", "02"] * 9, True, "category"),
         ("a", ["TRUE", "false"], True, "boolean"),
         ("a", ["x", "y", "z"], True, "text"),
-        ("a", ["x"] * 9 + [None], True, "category"),
         ("email", ["x"] * 9, True, "text"),
         ("price", [1714521600] * 3, False, "integer"),
         ("ts", [1714521600] * 3, False, "time"),
-        ("ts", [17] * 3, False, "integer"),
-        ("a", ["2024-05-01T00:00:00+02:00"], False, "time"),
-        ("a", [True, False], False, "boolean"),
-        ("a", [1, 2.5], False, "number"),
         ("a", [["x"], []], False, "list"),
         ("a", [["x"], [1]], False, ""),
-        ("a", [{}], False, ""),
         ("a", [1, "x"], False, ""),
-        ("a", [None], False, "text"),
         ("a", ["9" * 400, "1"], True, "text"),
-        ("a", ["\ud800"] * 4, True, "category"),
-        ("a", ["x", "y", "x;y", "y;x", "z;x;y", "z", None], True, "list"),
         ("a", ["x", "y", "x|y", "y|x", "z|x|y", "z"] * 3, True, "list"),
-        ("a", ["x", "y", "x;y", "y;x", "z;x;y", "z"] * 3, False, "category"),
         ("a", ["x;y", "u;v", "x", "z"] * 9, True, "category"),
-        ("a", ["x, y, and so on", "then z; or not"], True, "text"),
         ("user", ["x", "y", "x;y", "y;x", "z;x;y", "z"], True, "text"),
         ("a", ["1"] * 19 + ["n/a"], True, "integer"),
         ("a", ["1"] * 18 + ["n/a"], True, "category"),
-        ("a", ["1"] * 38 + ["2.5", "n/a"], True, "number"),
         ("a", ["2024-05-01T00:00:00Z"] * 19 + ["2024-05-01"], True, "time"),
-        ("a", [1] * 19 + ["n/a"], False, "integer"),
-        ("a", ["x"] * 19 + [1], False, "category"),
-        ("a", [["x"]] * 19 + [["x", 1]], False, "list"),
     ],
-)  # fmt: skip
+)
 def test_types(name: str, values: list[object], cells: bool, kind: str) -> None:
     assert Column(name, len(values), values).proposal(cells=cells).type == kind
-
-
-@pytest.mark.parametrize("bootstrap", ["", "localhost:9093"])
-def test_the_next_steps_begin_a_broker_where_none_is_named(say: Say, bootstrap: str) -> None:
-    Path("orders.csv").write_text(orders())
-    address = ["--bootstrap", bootstrap] if bootstrap else []
-    lines = say("init", "--csv", "orders.csv", "--topic", "orders", *address).out.splitlines()
-    steps = [line.split() for line in lines if line.startswith("  stream-dp")]
-    assert [step[1] for step in steps] == ["plan", "key", "broker", "topic", "send", "check", "run"]
-    port = bootstrap.partition(":")[2] or "9092"
-    broker, send = " ".join(steps[2]), " ".join(steps[4])
-    assert broker == f"stream-dp broker --port {port} & # or your own Kafka, named in orders.yaml"
-    assert send.endswith("# for `check` to see; what counts is sent once `run` has started")

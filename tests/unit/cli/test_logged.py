@@ -3,28 +3,29 @@
 A secret stands in every record, and numbers of records that occur nowhere else; the twins log a count and a value.
 """
 
+import asyncio
 import json
 import logging
+import os
 import re
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
 from io import StringIO
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from unit.cli.conftest import LiveSeriesService, Said
+from unit.cli.conftest import BROKEN, GOOD, HIDDEN, LiveSeriesService, Said
 
 import stream_dp.operate.run.run_pipeline as run_module
-from stream_dp.cli.options import LogForm, logged
-from stream_dp.errors import WorldError
+from stream_dp.errors import FailClosed, Outage
 from stream_dp.journal.commit import Commit
-from stream_dp.operate.observe import lifecycle_log
+from stream_dp.operate.export import exporting
+from stream_dp.operate.observe import lifecycle_log, topic_page
 from stream_dp.operate.observe.lifecycle_log import ALWAYS, EVENTS, UnlistedEvent, warnings_told
 from stream_dp.operate.observe.operator_figures import OperatorFigures
 
-HIDDEN = "hunter2"
-GOOD, BROKEN = 1237, 389
 NUMBERED = frozenset(
     {"time", "version", "file", "url", "tick", "origin", "releases", "exit_code", "error"}
 )
@@ -32,7 +33,6 @@ NUMBERED = frozenset(
 
 
 def lines(said: Said | str) -> list[dict[str, Any]]:
-    """What was logged."""
     text = said if isinstance(said, str) else said.err
     return [json.loads(line) for line in text.splitlines()]
 
@@ -58,17 +58,6 @@ def events(logged_lines: list[dict[str, Any]]) -> list[str]:
     return [each for at, each in enumerate(found) if each != "tick published" or at == first]
 
 
-@pytest.fixture
-def secretive(live_series: LiveSeriesService) -> LiveSeriesService:
-    """Records that all hold a secret; some are late, some of no page, some no records at all."""
-    live_series.write()
-    good = [f"2024-05-01T0{at % 6}:{at % 60:02}:00Z,{HIDDEN}" for at in range(GOOD)]
-    broken = [f"{HIDDEN}{at},{HIDDEN}" for at in range(BROKEN)]
-    text = "\n".join(["time,page", *sorted(good), *broken, ""])
-    (live_series.folder / "clicks.csv").write_text(text)
-    return live_series
-
-
 def test_a_run_logs_its_phases_and_nothing_of_its_records(secretive: LiveSeriesService) -> None:
     said = secretive.command("run", "--until-end", "--log-format", "json")
     found = lines(said)
@@ -90,32 +79,17 @@ def test_a_run_logs_its_phases_and_nothing_of_its_records(secretive: LiveSeriesS
     assert (ledger["ledger"], ledger["tick"]) == ("goes on", 6)
 
 
-def test_people_get_the_lines_that_they_had(secretive: LiveSeriesService) -> None:
-    said = secretive.command("run", "--until-end")
-    assert "clicks: a new ledger; counts what clicks.csv holds" in said.err
-    assert "Warning: more of the records than `warn_dead` allows" in said.err
-    assert '"event"' not in said.err
-
-
 @pytest.mark.usefixtures("page_first")
 def test_the_addresses_are_logged(secretive: LiveSeriesService) -> None:
-    found = lines(
-        secretive.command(
-            "run", "--until-end", "--serve", "--port", "0", "--operator-port", "0", "--log-format", "json",
-        )
-    )  # fmt: skip
+    ports = ("--serve", "--port", "0", "--operator-port", "0")
+    found = lines(secretive.command("run", "--until-end", *ports, "--log-format", "json"))
     require_clean(found)
     assert {"ready", "operator port"} <= {line["event"] for line in found}
 
 
 @pytest.mark.parametrize(
     ("wrong", "code"),
-    [
-        (("--verbose",), 2),
-        (("--operator-token-file", "nowhere"), 2),
-        (("--operator-host", "127.0.0.2"), 2),
-        (("--standby",), 2),
-    ],
+    [(("--verbose",), 2), (("--operator-token-file", "nowhere"), 2), (("--standby",), 2)],
 )
 def test_an_error_is_the_last_line(
     secretive: LiveSeriesService, wrong: tuple[str, ...], code: int
@@ -141,21 +115,6 @@ def test_a_bug_is_logged_without_what_it_held(
     assert "ValueError" in lines(said)[-1]["error"]
 
 
-def test_a_standby_and_an_outage_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    def lived() -> None:
-        with logged(Path("orders.yaml"), LogForm.JSON) as tell:
-            for event in ("standing by", "catching up", "taken over", "stopping"):
-                tell(event)
-            raise WorldError("the brokers at localhost:9092 do not answer")
-
-    with pytest.raises(typer.Exit):
-        lived()
-    found = lines(capsys.readouterr().err)
-    require_clean(found)
-    assert [line["level"] for line in found] == ["info", "warning", "warning", "info", "error"]
-    assert found[-1]["exit_code"] == 5
-
-
 def test_what_libraries_log_is_named_and_not_repeated() -> None:
     out = StringIO()
     with warnings_told(lifecycle_log.lifecycle_log("f", out)):
@@ -171,11 +130,7 @@ def test_what_libraries_log_is_named_and_not_repeated() -> None:
 
 @pytest.mark.parametrize(
     ("event", "fields"),
-    [
-        ("tick published", {"tick": 3, "records": GOOD}),
-        ("commit", {}),
-        ("running", {"lag": 4}),
-    ],
+    [("tick published", {"tick": 3, "records": GOOD}), ("commit", {}), ("running", {"lag": 4})],
 )
 def test_what_is_on_no_list_is_not_logged(event: str, fields: Mapping[str, int]) -> None:
     out = StringIO()
@@ -185,7 +140,6 @@ def test_what_is_on_no_list_is_not_logged(event: str, fields: Mapping[str, int])
 
 
 def leaking(monkeypatch: pytest.MonkeyPatch, field: str, what: Callable[[Commit], Any]) -> None:
-    """Have a run log something of each commit, as if a list said that it may."""
     take = OperatorFigures.take
     tells: list[Any] = []
     made = lifecycle_log.lifecycle_log
@@ -217,3 +171,63 @@ def test_a_run_that_logs_a_count_is_caught(
         return
     with pytest.raises(AssertionError):
         require_clean(lines(said))
+
+
+JSON = ("--log-format", "json")
+
+
+def test_an_export_logs_what_it_wrote(live_series: LiveSeriesService) -> None:
+    assert live_series.command("run", "--until-end").code == 0
+    said = live_series.command("export", "--to", f"csv:{live_series.folder}/rows", *JSON)
+    found = lines(said)
+    require_clean(found)
+    assert [line["event"] for line in found] == ["starting", "exported", "stopped"]
+    assert (found[1]["releases"], found[2]["exit_code"]) == (len(live_series.releases), 0)
+    assert said.out.startswith("18 releases, ")
+    again = lines(live_series.command("export", "--to", f"csv:{live_series.folder}/rows", *JSON))
+    assert [line["event"] for line in again] == ["starting", "stopped"]
+
+
+def test_a_page_logs_its_phases(
+    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(3))
+
+    async def published(*_: object) -> AsyncIterator[list[bytes]]:
+        yield []
+        yield []
+        if next(times) < 2:
+            raise Outage("the brokers are away")
+        raise FailClosed("the topic was made anew")
+
+    monkeypatch.setattr(topic_page, "published", published)
+    monkeypatch.setattr(topic_page, "backing_off", lambda _: repeat(0))
+    said = live_series.command("page", "--port", "0", *JSON)
+    found = lines(said)
+    require_clean(found)
+    again = ["catching up", "running"]
+    assert events(found) == ["starting", "ready", "running", *again, *again, "stopped"]
+    assert found[1]["url"].startswith("http://127.0.0.1:")
+    assert (said.code, found[-1]["error"]) == (4, "the topic was made anew")
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [(("page", "--port", "0"), signal.SIGINT), (("export", "--follow"), signal.SIGTERM)],
+)
+def test_a_signal_ends_it_well(
+    live_series: LiveSeriesService,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    number: signal.Signals,
+) -> None:
+    async def published(*_: object) -> AsyncIterator[list[bytes]]:
+        yield []
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+
+    for module in (topic_page, exporting):
+        monkeypatch.setattr(module, "published", published)
+    to = () if command[0] == "page" else ("--to", f"csv:{live_series.folder}/rows")
+    found = lines(said := live_series.command(*command, *to, *JSON))
+    assert (said.code, found[-1]["event"], found[-1]["exit_code"]) == (0, "stopped", 0)

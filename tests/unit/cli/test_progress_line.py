@@ -3,24 +3,24 @@
 import asyncio
 import fcntl
 import os
+import re
 import struct
 import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
-from typing import TextIO
+from typing import TextIO, cast
 
 import pytest
 from unit.cli.conftest import HORIZON, LiveSeriesService
 
 import stream_dp.cli.progress_line as module
-from stream_dp.cli.main import code_of
+from stream_dp.broker.process import LocalKafka
+from stream_dp.cli.commands import broker as command
 from stream_dp.cli.progress_line import EVERY_S, QUIET_S, Line, progress
 from stream_dp.core.progress import percent
-from stream_dp.operate.observe.topic_page import READING, TopicPage
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
+from stream_dp.errors import WorldError
 
 REDRAW = "\r\x1b[K"
 
@@ -106,9 +106,7 @@ def test_a_terminal_has_one_line_that_is_gone_at_the_end() -> None:
     line.hide()
     drawn = ["", "Opening: 3 s", "Feeding clicks: 1,200 of 40,000 ticks, 0 s", "Warning\n"]
     drawn += ["Feeding clicks: 1,200 of 40,000 ticks, 1 s", ""]
-    assert screen.getvalue() == REDRAW.join(drawn).replace(
-        "Warning\n" + REDRAW, "Warning\n" + REDRAW
-    )
+    assert screen.getvalue() == REDRAW.join(drawn)
 
 
 def test_what_is_followed_is_for_terminals_and_the_step_after_it_is_quiet_first() -> None:
@@ -131,35 +129,19 @@ def test_what_is_followed_is_for_terminals_and_the_step_after_it_is_quiet_first(
             assert out.getvalue() == "Catching up: 11 s\n"
 
 
-def test_where_there_is_nothing_to_wait_for_nothing_is_said() -> None:
-    clock, log = Clock(), StringIO()
-    line = Line(log, clock)
-    line("Standing by")
-    line("")
+@pytest.mark.parametrize(
+    ("out", "step", "silent"), [(Screen, "Reading", True), (StringIO, "", False)]
+)
+def test_lines_without_a_step_say_nothing(
+    out: Callable[[], StringIO], step: str, silent: bool
+) -> None:
+    clock, screen = Clock(), out()
+    line = Line(screen, clock, silent=silent)
+    line(step)
     clock.seconds += 3600
     line.look()
-    assert log.getvalue() == ""
-
-
-def test_a_silent_line_says_nothing() -> None:
-    clock, screen = Clock(), Screen()
-    line = Line(screen, clock, silent=True)
-    line("Reading")
-    clock.seconds += 60
-    line.look()
-    line.say("Warning")
     line.hide()
     assert screen.getvalue() == ""
-
-
-def test_a_dumb_terminal_is_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    clock, screen = Clock(), Screen()
-    line = Line(screen, clock)
-    line("Reading")
-    clock.seconds += 60
-    line.look()
-    assert screen.getvalue() == "Reading: 60 s\n"
 
 
 def test_a_line_is_cut_to_its_terminal() -> None:
@@ -170,32 +152,6 @@ def test_a_line_is_cut_to_its_terminal() -> None:
         clock.seconds += 60
         line.look()
         assert written() == f"{REDRAW}A long name of a st"
-
-
-def test_a_command_on_a_terminal(
-    live_series: LiveSeriesService,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    live_series.command("run", "--until-end")
-    called = Line.__call__
-
-    def call(self: Line, *told: object) -> None:
-        called(self, *told)  # type: ignore[arg-type]
-        self.look()
-
-    monkeypatch.setattr(Line, "__call__", call)
-    with pseudo_terminal(columns=200) as (terminal, written):
-        monkeypatch.setattr(module, "QUIET_S", 0)
-        monkeypatch.setattr(sys, "stderr", terminal)
-        assert code_of(["ledger", str(live_series.pipeline), "--json"]) == 0
-        screen = written()
-    steps = [each for each in screen.split(REDRAW) if each]
-    assert steps[0].startswith(f"Reading {live_series.pipeline}: ")
-    assert any(each.startswith("Reading the journal: 0 %, ") for each in steps)
-    assert steps[-1].startswith("Deriving its charges again: ")
-    assert screen.endswith(REDRAW)
-    assert capsys.readouterr().out.startswith('{"pipeline": "clicks"')
 
 
 @pytest.mark.parametrize("command", [("run", "--until-end"), ("dead-letters",)])
@@ -233,23 +189,46 @@ def test_an_error_leaves_the_terminal_clean(monkeypatch: pytest.MonkeyPatch) -> 
         assert written().endswith(REDRAW)
 
 
-def test_a_page_without_an_engine_says_how_much_it_read_until_it_has_read_all(
-    live_series: LiveSeriesService,
+BEGINS = "Starting Kafka: "
+
+
+class Slow:
+    """A Kafka that is ready once `lines` lines were said, and then dies."""
+
+    bootstrap = "127.0.0.1:1"
+
+    def __init__(self, said: pytest.CaptureFixture[str], lines: int) -> None:
+        self._said = said
+        self._lines = lines
+        self.errors = ""
+        self.stopped = False
+
+    async def start(self) -> None:
+        async with asyncio.timeout(120):
+            while self.errors.count(BEGINS) < self._lines:
+                await asyncio.sleep(0)
+                self.errors += self._said.readouterr().err
+
+    async def watch(self) -> None:
+        raise WorldError("died")
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize("lines", [0, 3])
+async def test_a_slow_start_tells_its_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: int
 ) -> None:
-    live_series.command("run", "--until-end")
-    told: list[tuple[object, ...]] = []
-    page = TopicPage(build(load(live_series.pipeline)))
-
-    async def followed() -> None:
-        def progress(*each: object) -> None:
-            told.append(each)
-            if each == ("",):
-                following.cancel()
-
-        following = asyncio.create_task(page.follow(progress=progress))
-        async with asyncio.timeout(60):
-            await asyncio.wait({following})
-
-    asyncio.run(followed())
-    assert told[0] == (READING, 18, 0, "release")
-    assert told[-1] == ("",)
+    if lines:
+        for name in ("QUIET_S", "EVERY_S", "LOOK_S"):
+            monkeypatch.setattr(module, name, 0.001)
+    slow = Slow(capsys, lines)
+    with pytest.raises(WorldError, match="died"):
+        await command._run(cast("LocalKafka", slow))
+    out, last = capsys.readouterr()
+    said = (slow.errors + last).splitlines()
+    assert said[-1] == "Kafka is ready; Ctrl-C stops it"
+    assert len(said) - 1 >= lines
+    assert all(re.fullmatch(rf"{BEGINS}\d+ s", line) for line in said[:-1])
+    assert (out, slow.stopped) == ("127.0.0.1:1\n", True)

@@ -15,7 +15,6 @@ from unit.server import public_world as world
 from unit.server.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
-from stream_dp.cli.printing import answer_text
 from stream_dp.client import live_series as client
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.query import remote_series
@@ -32,7 +31,6 @@ Ask = Callable[..., Any]
 
 @contextmanager
 def served(view: PublicView) -> Iterator[str]:
-    """The address of a page server in a thread of its own."""
     loop, server, ready = asyncio.new_event_loop(), PageServer(view), threading.Event()
 
     async def start() -> None:
@@ -58,20 +56,17 @@ def served(view: PublicView) -> Iterator[str]:
 def view_of(
     live_series: FakeLiveSeries | None, name: str = "clicks", key: bytes = KEY
 ) -> PublicView:
-    """What an engine of this pipeline with this key would serve."""
     token = Sealer(key, "clicks").query_token()
     return PublicView(lambda: world.pipeline(name), dict, dict, ReleaseLog(), live_series, token)
 
 
 @pytest.fixture
 def engine() -> FakeLiveSeries:
-    """What the engine's live_series is asked."""
     return FakeLiveSeries()
 
 
 @pytest.fixture
 def ask(live_series: Any, engine: FakeLiveSeries) -> Iterator[Ask]:
-    """Run `stream-dp query` on the pipeline file against that engine."""
     with served(view_of(engine)) as url:
         yield lambda name, *more: live_series.say(
             "query", name, str(live_series.pipeline), "--url", url, *more
@@ -124,15 +119,10 @@ def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("list")
     assert said.code == 0
     (late,) = [line for line in said.out.splitlines() if "late" in line]
-    assert [cell.strip() for cell in late.strip("│").split("│")] == [
-        "late",
-        "count",
-        "ann",
-        "0.1",
-        f"17 ({TIME})",
-        f"40 ({TIME})",
-    ]
+    cells = [cell.strip() for cell in late.strip("│").split("│")]
+    assert cells == ["late", "count", "ann", "0.1", f"17 ({TIME})", f"40 ({TIME})"]
     assert "runs" in next(line for line in said.out.splitlines() if "total" in line)
+    assert ask("halt", "nobody").err == "stream-dp: nobody: no query of this name runs\n"
 
 
 def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSeries) -> None:
@@ -153,23 +143,14 @@ def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSerie
         for line in said.out.splitlines()
         if line.startswith("│")
     ]
+    where = "watch: above 1,000, once, where country equals FR and size one_of 1, 2"
     assert rows[1:] == [
-        [
-            "fr",
-            "watch: above 1,000, once, where country equals FR and size one_of 1, 2",
-            "ann",
-            "",
-            "3",
-            "7, fired",
-        ],
+        ["fr", where, "ann", "", "3", "7, fired"],
         ["quiet", "watch: below 3 in a tick for each of country", "", "", "3", "9"],
         ["and 1,200 older watches", "", "", "", "", ""],
     ]
     (found,) = json.loads(ask("list", "--json").out)["queries"]
     assert (found["watches"], found["more_watches"]) == ([fr, quiet], 1200)
-    del engine.series[0]["watches"], engine.series[0]["more_watches"]
-    (found,) = json.loads(ask("list", "--json").out)["queries"]
-    assert "watches" not in found
 
 
 PREVIEWED = (
@@ -178,71 +159,17 @@ PREVIEWED = (
 )
 
 
-def test_preview_shows_price_error_and_promise_in_two_lines(
-    ask: Ask, engine: FakeLiveSeries
-) -> None:
+def test_preview_shows_price_error_and_promise(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("preview", "--series", LATE)
     assert (said.code, said.err) == (0, "")
     assert said.out == f"{PREVIEWED}; `--proof` shows why.\n"
-    assert len(engine.series) == 1
-
-
-def test_the_proof_of_a_preview_is_shown_on_demand(ask: Ask) -> None:
-    said = ask("preview", "--series", LATE, "--proof")
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(f"{PREVIEWED}.\nthe query  eps 0.1, delta 0")
-    assert "holds pure: no delta" in said.out
-
-
-@pytest.mark.parametrize("command", ["preview", "create"])
-def test_what_an_error_is_for_is_said_with_it(
-    ask: Ask, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    answered = getattr(engine, command)
-
-    async def supposing(*asked: Any) -> dict[str, Any]:
-        return {**await answered(*asked), "supposing": "for 1,000 records"}
-
-    monkeypatch.setattr(engine, command, supposing)
-    said = ask(command, "--series", LATE)
-    assert f"{ERROR.removesuffix('.')}, for 1,000 records." in said.out
-
-
-def test_a_preview_that_does_not_fit_is_3(ask: Ask, engine: FakeLiveSeries) -> None:
+    proof = ask("preview", "--series", LATE, "--proof").out
+    assert proof.startswith(f"{PREVIEWED}.\nthe query  eps 0.1, delta 0")
+    assert "holds pure: no delta" in proof
     said = ask("preview", "--series", LATE.replace("0.1", "0.9"))
     assert (said.code, said.err) == (3, "")
     assert said.out.startswith("It does not fit: asked epsilon 0.9")
     assert len(engine.series) == 1
-
-
-def test_a_refused_creation_is_3_and_a_smaller_one_succeeds(
-    ask: Ask, engine: FakeLiveSeries
-) -> None:
-    said = ask("create", "--series", LATE.replace("0.1", "0.9"))
-    assert said.code == 3
-    assert said.out == ""
-    assert "asked 0.9, spent 0.5, left 0.5, largest that fits 0.5" in said.err
-    assert len(engine.series) == 1
-    assert ask("create", "--series", LATE.replace("0.1", "0.5")).code == 0
-
-
-@pytest.mark.parametrize("command", ["create", "preview"])
-def test_json_is_one_line(ask: Ask, command: str) -> None:
-    said = ask(command, "--series", LATE, "--json")
-    assert (said.code, said.err, said.out.count("\n")) == (0, "", 1)
-    assert json.loads(said.out)["left"]
-
-
-def test_json_of_halt_and_list(ask: Ask) -> None:
-    assert json.loads(ask("halt", "total", "--json").out)["end"] == 17
-    assert json.loads(ask("list", "--json").out)["queries"][0]["name"] == "total"
-
-
-def test_a_definition_from_a_file(ask: Ask, engine: FakeLiveSeries, tmp_path: Path) -> None:
-    path = tmp_path / "late.json"
-    path.write_text(LATE)
-    assert ask("create", "--series", f"@{path}").code == 0
-    assert engine.asked[0][1] == LATE.encode()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +177,6 @@ def test_a_definition_from_a_file(ask: Ask, engine: FakeLiveSeries, tmp_path: Pa
     [
         ("@none.json", "--series: none.json cannot be read: No such file"),
         ("x" * 65_537, "--series: must not be larger than 65536 bytes"),
-        ("late.yaml", "--series: must be JSON or YAML, or @ and the name of a file"),
         ("{}", "--series:1:1: statistic: is missing"),
         (
             '{"name":"x","statistic":"median","epsilon":1}',
@@ -265,46 +191,48 @@ def test_a_bad_definition_is_2(ask: Ask, series: str, named: str) -> None:
     assert named in said.err
 
 
-@pytest.mark.parametrize("name", ["nobody", "a/b", "..", "a?b#c", "total/", "é"])
+@pytest.mark.parametrize("name", ["a/b", "..", "a?b#c", "total/"])
 def test_an_unknown_name_is_2(ask: Ask, engine: FakeLiveSeries, name: str) -> None:
     said = ask("halt", name)
     assert said.code == 2
     assert engine.series[0]["end"] is None
 
 
-def test_an_unknown_name_is_said(ask: Ask) -> None:
-    assert ask("halt", "nobody").err == "stream-dp: nobody: no query of this name runs\n"
-
-
-def test_a_bad_analyst_is_2(ask: Ask) -> None:
-    said = ask("create", "--series", LATE, "--analyst", "Ann B&x=1")
-    assert said.code == 2
-    assert "analyst:" in said.err
-
-
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code"),
     [
-        errors.UsageError("a"),
-        errors.NotDerivable("b"),
-        errors.InvalidCost("c"),
-        errors.BudgetRefused("d"),
-        errors.FailClosed("e"),
-        errors.WorldError("f"),
-        errors.StreamDPError("g"),
-        ValueError("h"),
+        (errors.NotDerivable("a"), 2),
+        (errors.BudgetRefused("b"), 3),
+        (errors.FailClosed("c"), 4),
+        (errors.WorldError("d"), 5),
+        (ValueError("e"), 1),
     ],
     ids=lambda e: type(e).__name__,
 )
 def test_errors_of_the_engine_keep_their_exit_code(
-    ask: Ask, engine: FakeLiveSeries, error: Exception
+    ask: Ask, engine: FakeLiveSeries, error: Exception, code: int
 ) -> None:
     engine.error = error
     said = ask("create", "--series", LATE)
-    assert said.code == getattr(error, "exit_code", 1)
-    known = str(error) if said.code != 1 else "a bug of ours"
-    assert f"stream-dp: {known}" in said.err
-    assert said.out == ""
+    known = str(error) if code != 1 else "a bug of ours"
+    assert (said.code, said.out, f"stream-dp: {known}" in said.err) == (code, "", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said_"),
+    [
+        ({"key": bytes(32)}, "--key-file or STREAM_DP_KEY_FILE"),
+        ({"name": "views"}, "does not run clicks but another pipeline"),
+        ({"live_series": None}, "takes no queries"),
+    ],
+)
+def test_an_engine_of_another_key_or_pipeline_is_not_asked(
+    live_series: Any, engine: FakeLiveSeries, change: dict[str, Any], said_: str
+) -> None:
+    with served(view_of(**{"live_series": engine, **change})) as url:
+        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
+    assert (said.code, said_ in said.err) == (2, True)
+    assert engine.asked == []
 
 
 def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,64 +246,19 @@ def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyP
     assert "stream-dp run PIPELINE.yaml --serve" in said.err
 
 
-def test_another_key_is_refused(live_series: Any, engine: FakeLiveSeries) -> None:
-    with served(view_of(engine, key=bytes(32))) as url:
-        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
-    assert said.code == 2
-    assert "--key-file or STREAM_DP_KEY_FILE" in said.err
-    assert engine.asked == []
-
-
-def test_an_engine_of_another_pipeline_is_not_asked(
-    live_series: Any, engine: FakeLiveSeries
-) -> None:
-    with served(view_of(engine, name="views")) as url:
-        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
-    assert said.code == 2
-    assert "does not run clicks but another pipeline" in said.err
-    assert engine.asked == []
-
-
-def test_an_engine_without_a_live_series(live_series: Any) -> None:
-    with served(view_of(None)) as url:
-        for command, more in (("halt", ("total",)), ("create", ("--series", LATE))):
-            said = live_series.say("query", command, str(live_series.pipeline), *more, "--url", url)
-            assert said.code == 2
-            assert "takes no queries" in said.err
-
-
-def test_the_list_needs_no_key(live_series: Any, engine: FakeLiveSeries, tmp_path: Path) -> None:
-    (tmp_path / "operator.key").unlink()
-    with served(view_of(engine)) as url:
-        assert live_series.say("query", "list", str(live_series.pipeline), "--url", url).code == 0
-        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
-    assert said.code == 2
-    assert said.err.endswith("takes no key but the one it was started with\n")
-
-
-def test_the_token_is_made_from_the_key_and_the_name(live_series: Any) -> None:
-    said = live_series.say("query", "token", str(live_series.pipeline))
-    assert (said.code, said.err) == (0, "")
-    assert said.out == Sealer(KEY, "clicks").query_token() + "\n"
-
-
 @pytest.mark.parametrize(
     ("url", "named"),
     [
         ("http://stats.example:8765", "http reaches this machine only"),
         ("http://10.0.0.7", "http reaches this machine only"),
         ("ftp://127.0.0.1", "must be like"),
-        ("127.0.0.1:8765", "must be like"),
-        ("http://", "must be like"),
-        ("http://127.0.0.1:port", "must be like"),
         ("http://127.0.0.1:99999", "must be like"),
         ("http://127.0.0.1/api?x", "must be like"),
     ],
 )
 def test_a_bad_address_is_2(live_series: Any, url: str, named: str) -> None:
     said = live_series.say("query", "list", str(live_series.pipeline), "--url", url)
-    assert said.code == 2
-    assert f"--url: {named}" in said.err
+    assert (said.code, f"--url: {named}" in said.err) == (2, True)
 
 
 class Odd(BaseHTTPRequestHandler):
@@ -385,7 +268,6 @@ class Odd(BaseHTTPRequestHandler):
     seen: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        """Answer."""
         self.seen.append(self.path + str(self.headers))
         status, body = self.answers[self.path]
         self.send_response(status)
@@ -395,39 +277,32 @@ class Odd(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
-        """Answer."""
         self.do_GET()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        pass
 
 
 @pytest.mark.parametrize(
-    ("answers", "code"),
+    ("status", "body", "code"),
     [
-        ({"/api/pipeline": (200, b"<html>")}, 5),
-        ({"/api/pipeline": (200, b"[]")}, 5),
-        ({"/api/pipeline": (302, b"{}")}, 5),
-        ({"/api/pipeline": (500, b'{"detail":"x"}')}, 5),
-        ({"/api/pipeline": (404, b"")}, 2),
-        ({"/api/pipeline": (200, b'{"name":"views"}')}, 2),
+        (200, b"<html>", 5),
+        (200, b"[]", 5),
+        (302, b"{}", 5),
+        (404, b"", 2),
+        (200, b'{"name":"views"}', 2),
     ],
 )
 def test_a_server_that_is_no_engine_never_sees_the_token(
-    live_series: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: dict[str, tuple[int, bytes]],
-    code: int,
+    live_series: Any, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, code: int
 ) -> None:
-    monkeypatch.setattr(Odd, "answers", answers)
+    monkeypatch.setattr(Odd, "answers", {"/api/pipeline": (status, body)})
     monkeypatch.setattr(Odd, "seen", [])
     with HTTPServer(("127.0.0.1", 0), Odd) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        said = live_series.say(
-            "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
-        )
+        to = (str(live_series.pipeline), "--url", f"http://127.0.0.1:{server.server_port}")
+        said = live_series.say("query", "create", *to, "--series", LATE)
         server.shutdown()
         thread.join()
     assert said.code == code, said.err
@@ -461,24 +336,7 @@ def test_an_engine_that_does_not_answer(
     assert "what was asked may still happen" in said.err
 
 
-def test_proxies_of_the_environment_are_not_asked(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert ask("list").code == 0
-
-
-@pytest.mark.parametrize("name", ["create", "preview", "halt", "list", "token", "watch", "unwatch"])
-def test_help(say: Callable[..., Any], name: str) -> None:
-    said = say("query", name, "--help")
-    assert (said.code, said.err) == (0, "")
-    assert "PIPELINE.yaml" in said.out
-
-
-def test_ask_is_a_message_and_its_answer_is_the_line_on_record(
-    ask: Ask, engine: FakeLiveSeries
-) -> None:
+def test_an_answer_to_ask_is_the_line_on_record(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("ask", "total", "--id", "q-1", "--json")
     assert (said.code, said.err) == (0, "")
     assert said.out.encode() == engine.answer + b"\n"
@@ -493,7 +351,6 @@ WATCH = '{"name": "fr", "above": 4}'
 
 
 def answering(engine: FakeLiveSeries, **said: Any) -> None:
-    """Let the engine answer this."""
     engine.answer = engine.answer.replace(b'"answer":{}', f'"answer":{json.dumps(said)}'.encode())
 
 
@@ -512,54 +369,12 @@ def test_watches_come_and_go_by_message(ask: Ask, engine: FakeLiveSeries, tmp_pa
     texts = [text for _, text, _ in engine.asked]
     assert WATCH.encode() in texts[0]  # word for word
     first, second, third = map(json.loads, texts)
-    assert (first["id"], first["analyst"], first["do"], first["series"]) == (
-        "w-1",
-        "ann",
-        "watch",
-        "m",
-    )
+    assert [first[key] for key in ("id", "analyst", "do", "series")] == ["w-1", "ann", "watch", "m"]
     assert second["watch"] == {"name": "fr", "above": "4", "rearm": "false"}
     assert (third["do"], third["series"], third["watch"]) == ("unwatch", "m", "fr")
 
 
-@pytest.mark.parametrize(
-    ("watch", "named"),
-    [
-        ("@none.json", "--watch: none.json cannot be read: No such file"),
-        ("fr", "--watch: must be JSON or YAML, or @ and the name of a file"),
-        ("name: [", "--watch:1:8: not valid YAML"),
-        ("x" * 65_537, "--watch: must not be larger than 65536 bytes"),
-    ],
-)
-def test_a_bad_watch_is_2_before_anything_is_sent(
-    ask: Ask, engine: FakeLiveSeries, watch: str, named: str
-) -> None:
-    said = ask("watch", "m", "--watch", watch)
-    assert (said.code, engine.asked) == (2, [])
-    assert named in said.err
-
-
-@pytest.mark.parametrize("command", ["ask", "halt", "unwatch"])
-def test_over_http_a_name_alone_is_told_what_is_missing(live_series: Any, command: str) -> None:
-    said = live_series.say("query", command, "clicks", "m", *(["w"] * (command == "unwatch")))
-    assert said.code == 2
-    assert (
-        "clicks: there is no such file. Over HTTP the pipeline file is needed: name it here"
-        in said.err
-    )
-    assert "--via kafka" in said.err
-
-
-def test_a_refusal_on_record_is_the_engines_error(ask: Ask, engine: FakeLiveSeries) -> None:
-    head = '"v":1,"number":1,"id":"a","do":"ask","tick":null,"end":"2026-01-01T00:00:00Z"'
-    for kind, code in (("budget", 3), ("room", 2), ("usage", 2), ("unknown", 2)):
-        refused = f'"refused":{{"kind":"{kind}","exit_code":{code},"detail":"why not"}}'
-        engine.answer = f"{{{head},{refused}}}".encode()
-        said = ask("ask", "total")
-        assert (said.code, said.out, said.err) == (code, "", "stream-dp: why not\n")
-
-
-def test_an_analysts_token_counts_over_http_too(
+def test_analysts_tokens_count_here(
     live_series: Any, engine: FakeLiveSeries, tmp_path: Path
 ) -> None:
     token = tmp_path / "ann.token"
@@ -577,48 +392,25 @@ def test_an_analysts_token_counts_over_http_too(
     assert [sender.signer for sender in engine.senders] == ["ann"]
 
 
-def test_whose_a_token_is_need_not_be_said(
-    live_series: Any, engine: FakeLiveSeries, tmp_path: Path
-) -> None:
+def test_a_token_names_its_holder(live_series: Any, engine: FakeLiveSeries, tmp_path: Path) -> None:
     """The engine says it: a message names who asks."""
-    token, text = (
-        tmp_path / "ann.token",
-        Sealer(KEY, "clicks").issued_token("0123456789ab", "ann", TIME),
-    )
+    token, text = tmp_path / "ann.token", Sealer(KEY, "clicks").issued_token("0" * 12, "ann", TIME)
     token.write_text(text)
     token.chmod(0o600)
-    holder = TokenHolder("ann", "0123456789ab", TIME)
-    account = {"total": "1", "spent": "0", "left": "1"}
+    holder = TokenHolder("ann", "0" * 12, TIME)
+    account = {"name": "ann", "epsilon": {"total": "1", "spent": "0", "left": "1"}}
     view = replace(
         view_of(engine),
-        budget=lambda: {"analysts": [{"name": "ann", "epsilon": account}]},
+        budget=lambda: {"analysts": [account]},
         issued=lambda shown: holder if shown == text else None,
     )
     with served(view) as url:
         more = ("--token-file", str(token), "--url", url)
-        for command in (("ask", "total"), ("unwatch", "total", "w")):
-            verb, *names = command
-            live_series.say("query", verb, str(live_series.pipeline), *names, *more)
-        named = ("query", "ask", str(live_series.pipeline), "total", "--analyst", "bob", *more)
-        live_series.say(*named)
+        for verb, *words in (
+            ("ask", "total"),
+            ("unwatch", "total", "w"),
+            ("ask", "total", "--analyst", "bob"),
+        ):
+            live_series.say("query", verb, str(live_series.pipeline), *words, *more)
     assert [json.loads(said)["analyst"] for _, said, _ in engine.asked] == ["ann", "ann", "bob"]
     assert [sender.signer for sender in engine.senders] == ["ann", "ann", "ann"]
-
-
-def test_an_answer_with_windows_or_ranks_has_a_line_for_each() -> None:
-    ranks = [{"name": "DE", "value": 3, "tied": ["FR"]}, {"name": "FR", "value": 2, "tied": ["DE"]}]
-    windows = {"tick": {"ranks": ranks, "band": 9}, "1h": {"values": {"DE": 4, "FR": 5}, "band": 8}}
-    assert answer_text(
-        "top", TIME, {"series": "top", "tick": 4, "windows": windows}
-    ).splitlines() == [
-        f"top at {TIME}: tick 4",
-        "  windows:",
-        "    tick: band 9",
-        "      ranks:",
-        "        1: name DE, value 3, tied FR",
-        "        2: name FR, value 2, tied DE",
-        "    1h: band 8",
-        "      values: DE 4, FR 5",
-    ]
-    flat = {"values": {"DE": 4}, "fired": ["DE", "FR"], "band": 8}
-    assert answer_text("h", TIME, flat) == f"h at {TIME}: values DE 4, fired DE, FR, band 8"

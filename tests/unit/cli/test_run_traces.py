@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otlp_collector import Collected, collector, values
-from unit.cli.conftest import LiveSeriesService
+from unit.cli.conftest import BROKEN, GOOD, HIDDEN, LiveSeriesService
 
 from stream_dp.engine.gate import Gate
 from stream_dp.errors import WorldError
@@ -20,8 +20,6 @@ from stream_dp.journal.commit import Commit
 from stream_dp.operate.observe import traces
 from stream_dp.operate.observe.traces import ERROR, NAMED, OUTCOME, SPANS
 
-HIDDEN = "hunter2"
-GOOD, BROKEN = 1237, 389
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 RUN = ("run", "--until-end")
 SENDERS = ("the last traces", "OtelBatchSpan")
@@ -50,16 +48,6 @@ def parents(spans: list[Span]) -> Counter[tuple[str, str]]:
     return Counter((span.name, by_id.get(span.parent_span_id, "")) for span in spans)
 
 
-@pytest.fixture
-def secretive(live_series: LiveSeriesService) -> LiveSeriesService:
-    """Records that all hold a secret; some are of no page, some no records at all."""
-    good = [f"2024-05-01T0{at % 6}:{at % 60:02}:00Z,{HIDDEN}" for at in range(GOOD)]
-    broken = [f"{HIDDEN}{at},{HIDDEN}" for at in range(BROKEN)]
-    text = "\n".join(["time,page", *sorted(good), *broken, ""])
-    (live_series.folder / "clicks.csv").write_text(text)
-    return live_series
-
-
 @pytest.fixture(autouse=True)
 def senders() -> Iterator[None]:
     """A thread that outlives its run says nothing in the logs of other tests' runs."""
@@ -72,19 +60,15 @@ def senders() -> Iterator[None]:
 
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
-    """A collector that the environment names; however slow the machine is, the last spans come."""
     monkeypatch.setattr(traces, "LAST_S", 100.0)
     with collector() as found:
         monkeypatch.setenv(ENDPOINT, found.url)
         yield found
 
 
-def test_a_variable_alone_switches_nothing_on(
-    secretive: LiveSeriesService, collected: Collected
-) -> None:
+def test_a_variable_alone_is_nothing(secretive: LiveSeriesService, collected: Collected) -> None:
     said = secretive.command(*RUN)
-    assert said.code == 0
-    assert "Traces" not in said.err
+    assert (said.code, "Traces" in said.err) == (0, False)
     assert not collected.asked.is_set()
 
 
@@ -112,14 +96,6 @@ def test_a_run_tells_its_work_and_nothing_of_its_records(
     assert {values(one.attributes)[OUTCOME] for one in spans} == {"done"}
     assert {one["stream_dp.pipeline"] for one in collected.resources} == {"clicks"}
     assert {one["service.name"] for one in collected.resources} == {"stream-dp"}
-
-
-def test_the_operator_names_the_service(
-    secretive: LiveSeriesService, collected: Collected, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "clicks-blue")
-    assert secretive.command(*RUN, "--traces").code == 0
-    assert {one["service.name"] for one in collected.resources} == {"clicks-blue"}
 
 
 def test_what_fails_is_told_by_the_class_of_its_error(
@@ -150,11 +126,9 @@ def test_json_lines_say_where_traces_go(
 
 
 def leaking(monkeypatch: pytest.MonkeyPatch, what: Callable[[Commit], str | int]) -> None:
-    """Have the gate tell something of each commit."""
-
     async def commit(self: Gate, commit: Commit, sealed: bytes) -> None:
-        with self._ports.spans("commit", tick=what(commit)):
-            await self._ports.journal.append(commit, sealed)
+        with self.ports.spans("commit", tick=what(commit)):
+            await self.ports.journal.append(commit, sealed)
         self.durable += 1
         await self.publish(commit.releases)
 
@@ -183,19 +157,6 @@ def test_a_run_that_is_allowed_to_tell_more_is_caught(
         require_clean(collected)
 
 
-def test_a_collector_that_is_gone_costs_nothing_but_spans(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with collector() as found:
-        gone = found.url
-    monkeypatch.setenv(ENDPOINT, gone)
-    said = secretive.command(*RUN, "--traces")
-    assert said.code == 0
-    assert len(secretive.releases) == 18
-    assert "Connection refused" not in said.err
-    assert "Traceback" not in said.err
-
-
 def test_a_collector_that_hangs_holds_up_nothing(
     secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,18 +181,7 @@ def test_without_the_extra_it_says_what_to_install(
     said = secretive.command(*RUN, "--traces")
     assert said.code == 2
     assert "pip install 'stream_dp[otel]'" in said.err
-    assert secretive.releases == []
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [(ENDPOINT, "collector:4318"), (ENDPOINT, "unix:/tmp/it"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
-)  # fmt: skip
-def test_an_address_that_is_none_is_refused(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
-) -> None:
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv(ENDPOINT, "unix:/tmp/it")
     said = secretive.command(*RUN, "--traces")
-    assert said.code == 2
-    assert "--traces: " in said.err
+    assert (said.code, "--traces: " in said.err) == (2, True)
     assert secretive.releases == []

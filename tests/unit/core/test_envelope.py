@@ -30,7 +30,6 @@ def test_a_message_comes_out_as_it_went_in(text: str) -> None:
 
 
 def test_the_signature_is_that_of_the_page() -> None:
-    """By the formula of docs/messages.md, written with nothing of ours."""
     signed = b"stream-dp message 1\n" + b"orders" + b"\n" + b'{"id": "a"}'
     assert (
         sign(TOKEN, NAME, '{"id": "a"}')
@@ -63,9 +62,7 @@ def test_what_is_no_signature_is_none(signature: str) -> None:
 HOSTILE = {
     "nothing": b"",
     "null": b"null",
-    "a list": b"[]",
     "not UTF-8": b'{"v":1,"message":"\xff","signature":"x"}',
-    "UTF-16": '{"v":1}'.encode("utf-16"),
     "half a pair": rb'{"v":1,"message":"\ud800","signature":"x"}',
     "brackets": b"[" * 100_000,
     "brackets in an unknown key": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"v":1}',
@@ -73,8 +70,6 @@ HOSTILE = {
     "no signature": b'{"v":1,"message":"a"}',
     "a message that is no text": b'{"v":1,"message":{},"signature":"b"}',
     "a version that is no number": b'{"v":"1","message":"a","signature":"b"}',
-    "a version of 5,000 digits": b'{"v":' + b"9" * 5_000 + b"}",
-    "NUL bytes": bytes(1000),
 }
 
 

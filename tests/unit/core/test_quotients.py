@@ -19,17 +19,14 @@ FINE = [Fraction(n, 8) for n in range(-8 * FAR, 8 * FAR + 1)]
 
 
 def widths(*pairs: tuple[int, int]) -> Widths:
-    """Of halves."""
     return Widths(tuple((Fraction(a, 2), Fraction(b, 2)) for a, b in pairs))
 
 
 def divided(of: int, over: int, wide: Widths, digits: int = 3, *, signed: bool = False) -> Quotient:
-    """The quotient of two integers."""
     return quotient(Fraction(of), Fraction(over), wide, digits, signed=signed)
 
 
 def at(end: Decimal | None) -> Fraction:
-    """An end that there is."""
     assert end is not None
     return Fraction(end)
 
@@ -43,7 +40,7 @@ SHAPES = [
 ]
 CASES = [
     (of, over, wide, signed)
-    for of, over in product((-30, -7, -1, 0, 1, 5, 9, 31), (0, 1, 4, 12, 31))
+    for of, over in product((-30, -1, 0, 5, 31), (0, 1, 12))
     for wide in SHAPES
     for signed in (False, True)
     if signed or of >= 0
@@ -75,7 +72,7 @@ def test_the_ends_are_those_of_all_quotients_that_the_numbers_do_not_speak_again
         assert found.high is None or found.high >= found.value
 
 
-@pytest.mark.parametrize(("of", "over"), [*product((-31, -2, 0, 1, 7, 45), (0, 1, 5, 12))])
+@pytest.mark.parametrize(("of", "over"), [*product((-31, 0, 7, 45), (0, 5))])
 @pytest.mark.parametrize("wide", SHAPES)
 def test_within_bounds_the_interval_holds_what_it_held_there(
     of: int, over: int, wide: Widths
@@ -93,21 +90,6 @@ def test_within_bounds_the_interval_holds_what_it_held_there(
             assert inside[0] - at(found.low) < Fraction(1, 8) + UNIT
         if inside and at(found.high) < most:
             assert at(found.high) - inside[-1] < Fraction(1, 8) + UNIT
-
-
-@pytest.mark.parametrize(
-    ("of", "low", "high"),
-    [(3, -3, 2), (-2, -3, 2), (Fraction(-5, 2), -3, Fraction(-5, 2))],
-)
-def test_far_quotients_count_as_far_as_the_bounds_go_and_no_farther(
-    of: Fraction, low: Fraction, high: Fraction
-) -> None:
-    """Over nothing, with a noise of 1: the quotients from |of| on, on both sides, as far as they are within."""
-    wide = Widths(((Fraction(0), Fraction(1)),))
-    found = quotient(Fraction(of), Fraction(0), wide, 3, signed=True, within=CENTRED)
-    assert (at(found.low), at(found.high)) == (low, high)
-    moved = quotient(Fraction(of), Fraction(0), wide, 3, signed=True, within=CENTRED, plus=UNIT)
-    assert (at(moved.low), at(moved.high)) == (at(found.low) + UNIT, at(found.high) + UNIT)
 
 
 def test_an_end_is_open_only_where_the_denominator_may_be_0() -> None:
@@ -150,7 +132,4 @@ def test_no_digit_is_lost_in_large_numbers() -> None:
 
 def test_widths_of_units_are_widths_of_numbers() -> None:
     wide = widths((4, 3), (1, 7)).scaled(Fraction(1, 100), Fraction(5))
-    assert wide.pairs == (
-        (Fraction(2, 100), Fraction(15, 2)),
-        (Fraction(1, 200), Fraction(35, 2)),
-    )
+    assert wide.pairs == ((Fraction(2, 100), Fraction(15, 2)), (Fraction(1, 200), Fraction(35, 2)))

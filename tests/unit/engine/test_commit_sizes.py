@@ -112,7 +112,7 @@ async def test_a_reader_that_begins_again_without_the_bound_is_seen(
     again = Reader.again
 
     async def all_at_once(self: Reader, cut: Cut) -> None:
-        self._group = lambda: 100
+        self.group = lambda: 100
         await again(self, cut)
 
     monkeypatch.setattr(Reader, "again", all_at_once)

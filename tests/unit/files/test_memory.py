@@ -7,19 +7,13 @@ import pytest
 
 from stream_dp.engine.ports import Batch, Journal, Sink, Source
 from stream_dp.errors import FailClosed
-from stream_dp.files.memory import (
-    MemoryJournal,
-    MemorySink,
-    MemorySource,
-    MemoryStore,
-)
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, Release
 from stream_dp.testing.port_checks import (
     check_journal,
     check_journal_order,
     check_sink,
     check_sink_versions,
-    sample_commit,
     sample_releases,
 )
 
@@ -75,23 +69,6 @@ async def test_a_broken_sink_is_caught() -> None:
         await check_sink_versions(lambda: _Repeating(bodies))
 
 
-async def test_second_engine_fences_the_first() -> None:
-    store = MemoryStore()
-    first, second = MemoryJournal(store), MemoryJournal(store)
-    await first.open()
-    await first.append(*sample_commit(0))
-    await second.open()
-    with pytest.raises(FailClosed, match="another engine"):
-        await first.append(*sample_commit(1))
-    await second.append(*sample_commit(1))
-    assert len(store.commits) == 2
-    assert store.positions == {0: 2, 1: 3}
-
-
-def test_a_store_shows_nothing() -> None:
-    assert "sealed" not in repr(MemoryStore(commits=[b"sealed"]))
-
-
 async def test_sink_refuses_disorder_and_foreign_bodies() -> None:
     with pytest.raises(FailClosed, match="order"):
         await MemorySink().publish(sample_releases(0, 3)[::-1])
@@ -116,13 +93,3 @@ async def test_source_seeks_behind_a_position() -> None:
     await source.seek({0: 4, 1: 3})
     assert await _payloads(source) == []
     await source.close()
-
-
-async def test_source_gives_a_mark_again_that_moved_nothing() -> None:
-    batches = [_batch(2, b"a"), _batch(2, mark=0), _batch(2, mark=1), _batch(3, b"b", mark=2)]
-    source = MemorySource(batches, name="clicks", partitions=[0, 1])
-    assert source.name == "clicks"
-    assert await source.open(0) == (0, 1)
-    await source.seek({0: 2})
-    marks = [batch.mark for _ in range(3) for batch in await source.read()]
-    assert marks == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The SQLite journal: durable, one writer, and never anything but a sound journal of ours."""
+"""SQLite files: a journal that is durable, has one writer and is sound; messages and answers of such a pipeline."""
 
 # ruff: noqa: ASYNC220, ASYNC240 - tests look at files while nothing else wants the loop
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -16,10 +17,24 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from stream_dp.engine.ports import Journal
-from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.files.sqlite import SqliteJournal, read_sealed
+from stream_dp.engine.ports import Journal, Question
+from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
+from stream_dp.files.memory import MemoryAnswers, MemoryQuestions
+from stream_dp.files.sqlite import (
+    SqliteAnswers,
+    SqliteJournal,
+    SqliteQuestions,
+    put_question,
+    read_sealed,
+)
 from stream_dp.testing.port_checks import check_journal, check_journal_order, sample_commit
+from stream_dp.testing.sequence_checks import (
+    check_answers,
+    check_answers_versions,
+    check_questions,
+    check_questions_hostile,
+    sample_answers,
+)
 
 ENGINE = """
 import asyncio, sys
@@ -149,12 +164,11 @@ async def test_a_missing_commit_is_noticed(path: Path) -> None:
     await _refused(path, "damaged")
     with pytest.raises(FailClosed, match="damaged"):
         read_sealed(path)
-
-
-async def test_a_missing_start_is_noticed(path: Path) -> None:
-    await _write(path, 2)
-    _sql(path, "DELETE FROM commits WHERE sequence = 0")
+    _sql(path, "DELETE FROM commits WHERE sequence < 3")
     await _refused(path, "damaged")
+    _sql(path, "PRAGMA user_version = 9")
+    await _refused(path, "tables of version 9, .* reads 2: use the version that wrote it")
+    await _refused(path.parent / "no" / "journal.sqlite", "No such file", WorldError)
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "zeros"])
@@ -176,7 +190,6 @@ async def test_damage_is_refused_and_left_alone(path: Path, damage: str) -> None
     [
         ("CREATE TABLE notes (text)", "another program"),
         ("PRAGMA application_id = 5", "another program"),
-        ("PRAGMA user_version = 9", "another program"),
     ],
 )
 async def test_foreign_files_are_refused(path: Path, statement: str, match: str) -> None:
@@ -184,12 +197,6 @@ async def test_foreign_files_are_refused(path: Path, statement: str, match: str)
     before = path.read_bytes(), path.stat().st_mode
     await _refused(path, match)
     assert (path.read_bytes(), path.stat().st_mode) == before
-
-
-async def test_another_version_is_refused(path: Path) -> None:
-    await _write(path, 1)
-    _sql(path, "PRAGMA user_version = 9")
-    await _refused(path, "tables of version 9, .* reads 2: use the version that wrote it")
 
 
 async def test_a_replaced_file_is_noticed(path: Path) -> None:
@@ -216,24 +223,6 @@ async def test_a_full_disk_is_the_worlds_and_keeps_what_was(path: Path) -> None:
     assert len(read_sealed(path)) == 2
 
 
-async def test_folders(tmp_path: Path) -> None:
-    await _refused(tmp_path / "no" / "journal.sqlite", "No such file", WorldError)
-    (tmp_path / "folder").mkdir()
-    await _refused(tmp_path / "folder", "SQLITE_CANTOPEN", WorldError)
-
-
-async def test_closed_journals(path: Path) -> None:
-    journal = SqliteJournal(path)
-    await journal.close()
-    with pytest.raises(FailClosed, match="not open"):
-        await journal.append(*sample_commit(0))
-    await journal.open()
-    await journal.close()
-    await journal.close()
-    with pytest.raises(FailClosed, match="not open"):
-        await journal.append(*sample_commit(0))
-
-
 async def test_readers_need_no_lock_and_leave_nothing(path: Path) -> None:
     with pytest.raises(UsageError, match="no journal here"):
         read_sealed(path)
@@ -248,3 +237,71 @@ async def test_readers_need_no_lock_and_leave_nothing(path: Path) -> None:
     _sql(path.with_name("notes"), "CREATE TABLE notes (text)")
     with pytest.raises(FailClosed, match="another program"):
         read_sealed(path.with_name("notes"))
+
+
+@pytest.mark.parametrize("check", [check_answers, check_answers_versions])
+async def test_answers(check: object, tmp_path: Path) -> None:
+    await check(lambda: SqliteAnswers(tmp_path / "file"))  # type: ignore[operator]
+    bodies: list[bytes] = []
+    await check(lambda: MemoryAnswers(bodies))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("check", [check_questions, check_questions_hostile])
+async def test_questions(check: object, tmp_path: Path) -> None:
+    async def put(value: bytes) -> None:
+        put_question(tmp_path / "file", value)
+
+    await check(lambda: SqliteQuestions(tmp_path / "file"), put)  # type: ignore[operator]
+    queue: list[Question] = []
+
+    async def remember(value: bytes) -> None:
+        MemoryQuestions(queue).put(value, 5)
+
+    await check(lambda: MemoryQuestions(queue), remember)  # type: ignore[operator]
+
+
+async def test_no_file_before_there_is_something_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    answers = SqliteAnswers(path)
+    await answers.open()
+    assert (await answers.last(), path.exists()) == (None, False)
+    await answers.publish(sample_answers(1, 2))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    await answers.close()
+
+
+async def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t (x)")
+    before = path.read_bytes()
+    with pytest.raises(FailClosed, match="another program"):
+        put_question(path, b"x")
+    path.write_bytes(b"no database at all, but long enough to look at " * 100)
+    with pytest.raises(FailClosed, match="damaged"):
+        put_question(path, b"x")
+    path.unlink()
+    put_question(path, b"x")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 2")
+    with pytest.raises(UnknownFormat, match="tables of version 2"):
+        put_question(path, b"x")
+    assert before
+    with pytest.raises(WorldError, match="check the folder"):
+        put_question(tmp_path / "none" / "file", b"x")
+
+
+async def test_a_row_that_others_wrote_badly_is_an_empty_message(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    put_question(path, b"first")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO questions (value, stamp) VALUES (?, ?)", (b"x", "noon"))
+        database.execute("INSERT INTO questions (value, stamp) VALUES (?, ?)", ("text", 7))
+        database.commit()
+    questions = SqliteQuestions(path)
+    await questions.open()
+    await questions.seek(0)
+    found = await questions.read()
+    assert [(each.value, each.stamp) for each in found[1:]] == [(b"", 0), (b"", 0)]
+    assert found[0].value == b"first"
+    await questions.close()

@@ -41,11 +41,9 @@ class Router:
     width = WIDTH
 
     def decode(self, batch: Batch) -> Batch:
-        """Leave that to `route`."""
         return batch
 
     def route(self, batch: Batch) -> Routed:
-        """Route one batch."""
         routed = Routed({}, (), {})
         refused = []
         for payload, label in zip(batch.payloads, batch.labels, strict=True):
@@ -61,7 +59,6 @@ class Router:
 
 
 def series(name: str, mechanism: Any, keys: tuple[str, ...], shape: Shape) -> Series:
-    """A series whose band is 7."""
     rows = slice(0, 1) if shape is Shape.SCALAR else slice(1, WIDTH)
     return Series(name, mechanism, rows, keys, shape, lambda tick, state: 7, 0.95)
 
@@ -74,12 +71,7 @@ def plan(horizon: int = HORIZON, block: int = 1, group: int = 1) -> RunConfig:
     e = Fraction(1, 1000)
     every = (
         series("total", Counter(1, e, RELATION, horizon), ("",), Shape.SCALAR),
-        series(
-            "by_key",
-            HSS(len(KEYS), None, e, e, e, RELATION, horizon),
-            KEYS,
-            Shape.HISTOGRAM,
-        ),
+        series("by_key", HSS(len(KEYS), None, e, e, e, RELATION, horizon), KEYS, Shape.HISTOGRAM),
         series("alerts", Alerts(len(KEYS), e, RELATION, 1), KEYS, Shape.FLAGS),
     )
     charge = Charge("all", 10**12, 0, "a rule")
@@ -114,7 +106,6 @@ class Fuse:
     left: int = -1
 
     def burn(self) -> None:
-        """Pass a place."""
         self.left -= 1
         if self.left == 0:
             raise Crash
@@ -128,7 +119,6 @@ class CrashingJournal(MemoryJournal):
         self._fuse = fuse
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Append between two places."""
         self._fuse.burn()
         await super().append(commit, sealed)
         self._fuse.burn()
@@ -142,7 +132,6 @@ class CrashingSink(MemorySink):
         self._fuse = fuse
 
     async def publish(self, releases: Sequence[Release]) -> None:
-        """Publish one by one."""
         for release in releases:
             self._fuse.burn()
             await super().publish([release])
@@ -163,12 +152,10 @@ class World:
     make_noise: NoiseMaker = NoiseStream
 
     def noise(self, seed: bytes, stream: int) -> Any:
-        """Noise, noted."""
         self.drawn.append((seed, stream))
         return self.make_noise(seed, stream)
 
     def ports(self, fuse: Fuse | None = None, source: Source | None = None) -> Ports:
-        """Ports over what is kept."""
         fuse = fuse or Fuse()
         return Ports(
             source or MemorySource(self.batches, partitions=(0, 1)),
@@ -186,23 +173,19 @@ class World:
         source: Source | None = None,
         journal: MemoryJournal | None = None,
     ) -> Engine:
-        """A new engine over what is kept."""
         ports = self.ports(fuse, source)
         ports = ports if journal is None else replace(ports, journal=journal)
         self.told.clear()
         return Engine(self.plan, Router(), ports, self.noise, Audience(self.told.append))
 
     async def run(self, fuse: Fuse | None = None, **ports: Any) -> None:
-        """Run an engine to its end."""
         await self.engine(fuse, **ports).run()
 
     def commits(self) -> list[Commit]:
-        """What the journal holds."""
         sealed = enumerate(self.store.commits)
         return [decode(self.sealer.open(number, each)) for number, each in sealed]
 
     async def summary(self) -> JournalSummary:
-        """What the journal says of itself."""
         return await read_summary(self._sealed(), self.sealer, self.plan.pipeline)
 
     async def _sealed(self) -> AsyncIterator[bytes]:
@@ -220,7 +203,6 @@ class Waiting(MemorySource):
         self.closed = False
 
     async def read(self) -> Sequence[Batch]:
-        """The next batch."""
         if read := await super().read():
             return read
         self.reached.set()
@@ -228,7 +210,6 @@ class Waiting(MemorySource):
         return ()
 
     async def close(self) -> None:
-        """Note it."""
         self.closed = True
 
 
@@ -243,7 +224,6 @@ class HeldJournal(MemoryJournal):
         self.cancelled = self.closed = False
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Append, when told to."""
         if commit.sequence == self.number:
             self.attempts.append(commit)
             self.reached.set()
@@ -257,6 +237,5 @@ class HeldJournal(MemoryJournal):
         await super().append(commit, sealed)
 
     async def close(self) -> None:
-        """Note it."""
         self.closed = True
         await super().close()

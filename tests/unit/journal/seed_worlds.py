@@ -67,7 +67,6 @@ class Lives:
         )
 
     def _noise(self, seed: bytes, number: int) -> Any:
-        """Noise, noted."""
         self.lives[-1].uses.append((seed, number))
         return NoiseStream(seed, number)
 
@@ -110,7 +109,6 @@ class Lives:
 
 
 def definition(name: str, **more: Any) -> bytes:
-    """The definition of a live count."""
     return json.dumps({"name": name, "statistic": "count", "epsilon": "0.3"} | more).encode()
 
 

@@ -32,12 +32,10 @@ def refused(partition_lots: Sequence[tuple[int, dict[int, Any]]]) -> Lots:
 
 
 def oracle(lots: Lots) -> dict[tuple[int, int], tuple[str, str | None]]:
-    """The cause of each record, one by one."""
     return {(p, place): (reason, name) for p, lot in lots for place, reason, name in lot}
 
 
 def made(lots: Lots, kind: type[DeadLetters], parts: int) -> DeadLetters:
-    """The lots dealt out to `parts` accumulators in turn, then merged."""
     each = [kind() for _ in range(parts)]
     for n, (partition, lot) in enumerate(lots):
         each[n * parts // len(lots)].add(partition, as_spans(lot))
@@ -133,11 +131,3 @@ def test_a_million_junk_records_in_a_row_are_one_range() -> None:
     for batch in range(1000):
         letters.add(3, [Span(NOT_JSON, None, 1000 * batch, 1000 * batch + 999)])
     assert letters.sealed() == (DeadLetter(3, NOT_JSON, None, 10**6, ((0, 10**6 - 1),)),)
-
-
-def test_memory_has_a_bound() -> None:
-    letters = DeadLetters()
-    for place in range(0, 300_000, 2):
-        letters.add(0, [Span(NOT_JSON, None, place, place)])
-    (kind,) = letters.kinds.values()
-    assert (kind.records, len(kind.edges)) == (150_000, 2 * DETAIL)

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import stat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
+from stream_dp.journal.commit import (
+    Answer,
+    Asked,
+    Charge,
+    Commit,
+    Created,
+    DeadLetter,
+    Halted,
+    Header,
+    Refused,
+    Release,
+    SavedStates,
+    Unwatched,
+    Watched,
+    decode,
+    encode,
+)
 from stream_dp.journal.keys import Sealed, Sealer, make_key, read_key, read_token
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -33,18 +51,13 @@ def test_the_same_plain_is_never_sealed_alike() -> None:
 def test_every_flipped_bit_is_found() -> None:
     sealed = SEALER.seal(3, b"twelve bytes")
     for at in range(len(sealed)):
+        with pytest.raises(FailClosed, match="commit 3 of the journal of clicks is damaged"):
+            SEALER.open(3, sealed[:at])
         for bit in range(8):
             changed = bytearray(sealed)
             changed[at] ^= 1 << bit
             with pytest.raises(FailClosed):
                 SEALER.open(3, bytes(changed))
-
-
-def test_every_cut_is_found() -> None:
-    sealed = SEALER.seal(3, b"twelve bytes")
-    for stop in range(len(sealed)):
-        with pytest.raises(FailClosed, match="commit 3 of the journal of clicks is damaged"):
-            SEALER.open(3, sealed[:stop])
 
 
 def test_another_place_or_pipeline() -> None:
@@ -64,10 +77,8 @@ def test_another_version_of_the_seal_is_refused_whatever_follows() -> None:
     assert sealed[0] == 1
     for version in (0, 2, 255):
         for rest in (sealed[1:], b"", b"anything"):
-            with pytest.raises(
-                UnknownFormat,
-                match=f"commit 3 .* clicks has a seal of version {version}, .* use the",
-            ):
+            why = f"commit 3 .* clicks has a seal of version {version}, .* use the"
+            with pytest.raises(UnknownFormat, match=why):
                 SEALER.open(3, bytes([version]) + rest)
 
 
@@ -89,15 +100,6 @@ def test_the_key_of_marks_is_an_hmac_and_one_for_all_pipelines() -> None:
     assert Sealer(OTHER, "clicks").mark_key() != expected
 
 
-def test_the_query_token_is_an_hmac_of_the_pipelines_name() -> None:
-    expected = hmac.new(KEY, b"stream-dp query\nclicks", hashlib.sha256).hexdigest()
-    assert SEALER.query_token() == expected
-    others = {Sealer(KEY, "views").query_token(), Sealer(OTHER, "clicks").query_token()}
-    assert expected not in others
-    assert expected not in repr(SEALER)
-    assert SEALER.key_id not in expected
-
-
 def test_a_made_key_is_private_and_new(tmp_path: Path) -> None:
     path = tmp_path / "keys" / "clicks.key"
     key = make_key(path)
@@ -105,29 +107,11 @@ def test_a_made_key_is_private_and_new(tmp_path: Path) -> None:
     assert len(key) == 32
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert make_key(tmp_path / "other.key") != key
-
-
-def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
-    key = make_key(tmp_path / "a.key")
-    with pytest.raises(WorldError, match=r"a\.key"):
-        make_key(tmp_path / "a.key")
-    assert read_key(tmp_path / "a.key") == key
-
-
-def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(WorldError, match=r"clicks\.key"):
+        make_key(path)
+    assert read_key(path) == key
     with pytest.raises(UsageError, match=r"no operator key at .*`stream-dp key "):
         read_key(tmp_path / "none.key")
-    with pytest.raises(UsageError, match="no operator key"):
-        read_key(tmp_path)
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
-def test_a_key_that_others_can_use(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "a.key"
-    make_key(path)
-    path.chmod(mode)
-    with pytest.raises(UsageError, match="chmod 600"):
-        read_key(path)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])
@@ -140,69 +124,127 @@ def test_a_key_of_another_length(tmp_path: Path, length: int) -> None:
     assert "\xab" not in str(caught.value)
 
 
-def test_a_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.key"
-    make_key(path)
-
-    def refuse(_: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(UsageError, match=r"a\.key cannot be read: Permission denied"):
-        read_key(path)
-
-
-def test_each_analyst_has_a_token_of_her_own() -> None:
-    expected = hmac.new(KEY, b"stream-dp query\nclicks\nann", hashlib.sha256).hexdigest()
-    assert SEALER.query_token("ann") == expected
-    assert SEALER.query_token("ann") == expected  # making one changes nothing
-    made = [
-        sealer.query_token(analyst)
-        for sealer in (SEALER, Sealer(KEY, "views"), Sealer(OTHER, "clicks"))
-        for analyst in ("", "ann", "bob")
-    ]
+def test_the_tokens_are_hmacs_of_pipeline_and_analyst() -> None:
+    for name, text in (("", b"clicks"), ("ann", b"clicks\nann")):
+        expected = hmac.new(KEY, b"stream-dp query\n" + text, hashlib.sha256).hexdigest()
+        assert SEALER.query_token(name) == expected
+        assert expected not in repr(SEALER)
+    sealers = (SEALER, Sealer(KEY, "views"), Sealer(OTHER, "clicks"))
+    made = [sealer.query_token(analyst) for sealer in sealers for analyst in ("", "ann", "bob")]
     assert len(set(made)) == len(made)
 
 
-@pytest.mark.parametrize("written", ["{}", "{}\n", "  {}\r\n"])
-def test_a_token_is_read_as_it_was_printed(tmp_path: Path, written: str) -> None:
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
     path = tmp_path / "ann.token"
-    path.write_text(written.format(SEALER.query_token("ann")))
-    path.chmod(0o600)
-    assert read_token(path) == SEALER.query_token("ann")
+    path.touch(mode=0o600)
+    return path
 
 
-def test_a_token_that_was_made_for_a_time_is_read_too(tmp_path: Path) -> None:
-    path, token = (
-        tmp_path / "ann.token",
-        SEALER.issued_token("0" * 12, "ann", "2026-01-01T00:00:00Z"),
-    )
-    path.write_text(f"{token}\n")
-    path.chmod(0o600)
-    assert read_token(path) == token
+ISSUED = SEALER.issued_token("0" * 12, "ann", "2026-01-01T00:00:00Z")
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
-def test_a_token_that_others_can_use(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "ann.token"
-    path.write_text(SEALER.query_token("ann"))
-    path.chmod(mode)
+@pytest.mark.parametrize("text", [SEALER.query_token("ann"), ISSUED])
+@pytest.mark.parametrize("written", ["{}", "  {}\r\n"])
+def test_a_token_is_read_as_it_was_printed(token: Path, text: str, written: str) -> None:
+    token.write_text(written.format(text))
+    assert read_token(token) == text
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o610])
+def test_a_key_or_token_that_others_can_use_is_refused(token: Path, mode: int) -> None:
+    token.write_text(SEALER.query_token("ann"))
+    token.chmod(mode)
     with pytest.raises(UsageError, match=r"the token .* `chmod 600"):
-        read_token(path)
+        read_token(token)
+    token.write_bytes(KEY)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_key(token)
 
 
-@pytest.mark.parametrize("content", ["", "sardine", "0" * 63, "0" * 65, "g" * 64, "0" * 64 + "\n1"])
-def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "ann.token"
-    path.write_text(content)
-    path.chmod(0o600)
+@pytest.mark.parametrize("content", ["", "sardine", "0" * 63, "g" * 64, "0" * 64 + "\n1"])
+def test_what_is_no_token_is_refused_and_not_shown(token: Path, content: str) -> None:
+    token.write_text(content)
     with pytest.raises(UsageError, match="64 hexadecimal digits") as caught:
-        read_token(path)
+        read_token(token)
     assert not content or content not in str(caught.value)
+    with pytest.raises(UsageError, match=r"no token at .*`stream-dp token PIPELINE"):
+        read_token(token.with_name("none"))
 
 
-def test_a_missing_token_says_who_makes_one(tmp_path: Path) -> None:
+FROZEN = {
+    "answer": "[] number id digest until body analyst='' do='' series=''",
+    "asked": "number parameters at answer",
+    "charge": "name epsilon delta rule measure='DP' analyst=''",
+    "commit": (
+        "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
+        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
+        "capped=0 parts={} version=4"
+    ),
+    "created": "number definition start column mechanism=''",
+    "halted": "number end",
+    "header": (
+        "pipeline fingerprint source partitions origin private key_id parts={} accepted='' identity=''"
+    ),
+    "snapshot": "states",
+    "unwatched": "number name at",
+    "watched": "number definition place at analyst=''",
+    "dead-letter": "[] partition reason field records ranges",
+    "refused": "reason detail records places last",
+    "release": "[] sequence series tick body",
+}
+HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"}, "", "id")
+FULL = Commit(
+    3, b"before", HEADER, (Charge("c", 5, 0, "r"),), (7,), ((1, 2),), (bytes(32),),
+    (Release(4, "s", 7, b"{}"),), {0: 9}, {0: 7}, {8: {0: 1}}, (DeadLetter(0, "not_json", None, 5, ((3, 6),)),),
+    1, 4, SavedStates({0: b"state"}),
+    (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1), Watched(1, b"{}", 4, 8), Unwatched(1, "w", 8)),
+    (2,),
+    {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5, {2: bytes(20)}, 3,
+    refused=(Refused("rate", "why", 3, (4, 5), 6),),
+)  # fmt: skip
+
+
+def shown(struct: type[Any]) -> tuple[str, str]:
+    """The kind, and the fields with their defaults."""
+    info: Any = msgspec.inspect.type_info(struct)
+    parts = ["[]"] * info.array_like
+    for field in info.fields:
+        made = field.default_factory is not msgspec.NODEFAULT
+        default = field.default_factory() if made else field.default
+        parts.append(field.name + ("" if default is msgspec.NODEFAULT else f"={default!r}"))
+    return info.tag, " ".join(parts)
+
+
+EVERY = (
+    Answer, Asked, Charge, Commit, Created, DeadLetter, Halted, Header, Refused, Release, SavedStates,
+    Unwatched, Watched,
+)  # fmt: skip
+
+
+def test_kinds_fields_and_defaults_are_frozen() -> None:
+    assert dict(map(shown, EVERY)) == FROZEN, __doc__
+
+
+def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
+    assert decode(encode(FULL)) == FULL
+    assert not any(
+        struct.__name__.encode() in encode(FULL) for struct in EVERY if struct is not Refused
+    )
+    plain = msgspec.msgpack.decode(encode(FULL), strict=False)
+    assert (plain["kind"], plain["version"]) == ("commit", 4)
+    kinds = [plain[part]["kind"] for part in ("header", "snapshot")]
+    kinds += [part["kind"] for name in ("charges", "changes") for part in plain[name]]
+    kinds += [part[0] for name in ("releases", "dead_letters", "answers") for part in plain[name]]
+    assert kinds == [
+        "header", "snapshot", "charge", "created", "halted", "asked", "watched", "unwatched", "release",
+        "dead-letter", "answer",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("plain", [b"", b"\x80", b"\xff\xff"])
+def test_what_is_no_commit(plain: bytes) -> None:
     with pytest.raises(
-        UsageError, match=r"no token at .*`stream-dp token PIPELINE\.yaml --analyst NAME`"
+        UnknownFormat, match=r"commit 5 of the journal of p has .*: use the version"
     ):
-        read_token(tmp_path / "none")
+        decode(plain, "commit 5 of the journal of p")

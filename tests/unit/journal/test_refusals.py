@@ -1,6 +1,5 @@
 """The engine stops rather than go on with a journal, a sink or a source that do not belong together."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ from unit.journal.runtime_worlds import HORIZON, NAME, SEALER, Crash, Fuse, Worl
 
 from stream_dp.errors import FailClosed
 from stream_dp.files.memory import MemorySource
-from stream_dp.journal.commit import Commit, decode, encode
+from stream_dp.journal.commit import decode, encode
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import release_of
 
@@ -58,33 +57,17 @@ async def test_another_pipeline(world: World, field: str, value: object, named: 
 
 
 @pytest.mark.parametrize(
-    ("source", "named"),
+    ("name", "partitions", "named"),
     [
-        (
-            MemorySource((), name="other", partitions=(0, 1)),
-            "the source: then 'memory', now 'other'",
-        ),
-        (MemorySource((), partitions=(0, 1, 2)), r"partitions: then \(0, 1\), now \(0, 1, 2\)"),
-        (MemorySource((), partitions=(0,)), r"partitions: then \(0, 1\), now \(0,\)"),
+        ("other", (0, 1), "the source: then 'memory', now 'other'"),
+        ("memory", (0, 1, 2), r"partitions: then \(0, 1\), now \(0, 1, 2\)"),
+        ("other", (0,), "the source: then .*; the source's partitions: then"),
     ],
 )
-async def test_another_source(world: World, source: MemorySource, named: str) -> None:
-    await refused(world, named, source)
-
-
-async def test_all_differences_are_named_at_once(world: World) -> None:
-    await refused(
-        world,
-        "the source: then .*; the source's partitions: then",
-        MemorySource((), name="other", partitions=(5,)),
-    )
-    world.plan = replace(world.plan, fingerprint="0", private=False)
-    await refused(world, "whether its noise is private: then .*; in the pipeline file: its meaning")
-
-
-async def test_another_set_of_series_is_named_before_anything_is_replayed(world: World) -> None:
-    world.plan = replace(world.plan, series=world.plan.series[:1] * 5, fingerprint="0")
-    await refused(world, "in the pipeline file: its meaning")
+async def test_another_source(
+    world: World, name: str, partitions: tuple[int, ...], named: str
+) -> None:
+    await refused(world, named, MemorySource((), name=name, partitions=partitions))
 
 
 async def test_a_wrong_key(world: World) -> None:
@@ -97,14 +80,7 @@ async def test_a_journal_older_than_what_is_public(world: World) -> None:
     await refused(world, "is older than, or differs from.*Restore the newest journal")
 
 
-async def test_no_journal_though_something_is_public(world: World) -> None:
-    world.store.commits.clear()
-    await refused(world, "is older than, or differs from")
-
-
-@pytest.mark.parametrize(
-    "head", [b"hello", b"\xff", b"[]", b"{}", b'{"sequence":"4"}', b'{"sequence":1.5}']
-)
+@pytest.mark.parametrize("head", [b"hello", b"\xff", b"{}", b'{"sequence":1.5}'])
 async def test_a_sink_that_ends_with_something_else(world: World, head: bytes) -> None:
     world.bodies.append(head)
     text = await refused(world, "no release; bring it back")
@@ -123,29 +99,22 @@ async def test_an_emptied_sink_gets_the_same_bytes_again(world: World) -> None:
     assert world.bodies[: len(before)] == before
 
 
-def _reseal(world: World, number: int, change: Callable[[Commit], Commit]) -> None:
-    commit = decode(SEALER.open(number, world.store.commits[number]))
-    world.store.commits[number] = SEALER.seal(number, encode(change(commit)))
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("number", "field", "value", "message"),
     [
-        (lambda commit: msgspec.structs.replace(commit, late=99), "not one unbroken chain"),
-        (lambda commit: msgspec.structs.replace(commit, previous=b"x"), "not one unbroken chain"),
-        (lambda commit: msgspec.structs.replace(commit, sequence=7), "not one unbroken chain"),
+        (4, "late", 99, "not one unbroken chain"),
+        (4, "previous", b"x", "not one unbroken chain"),
+        (4, "sequence", 7, "not one unbroken chain"),
+        (0, "header", None, "does not begin with its header"),
     ],
 )
 async def test_a_broken_chain(
-    world: World, change: Callable[[Commit], Commit], message: str
+    world: World, number: int, field: str, value: Any, message: str
 ) -> None:
-    _reseal(world, 4, change)
+    commit = decode(SEALER.open(number, world.store.commits[number]))
+    changed = msgspec.structs.replace(commit, **{field: value})
+    world.store.commits[number] = SEALER.seal(number, encode(changed))
     await refused(world, message)
-
-
-async def test_a_journal_without_its_header(world: World) -> None:
-    _reseal(world, 0, lambda commit: msgspec.structs.replace(commit, header=None))
-    await refused(world, "does not begin with its header")
 
 
 async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> None:
@@ -165,19 +134,10 @@ async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"version": 4},
-            "commit 2 of the journal of .* has version 4, .* reads version 3: use the",
-        ),
-        (
-            {"version": 4, "rows": "by column", "sequence": "two"},
-            "has version 4, .* version 3: use",
-        ),
+        ({"version": 4, "rows": "by column"}, "commit 2 .* has version 4, .* version 3: use the"),
         ({"kind": "checkpoint"}, "has no kind that is known, .* use the version that wrote it"),
         ({"refund": 5}, "has a content of another version, .* use the version that wrote it"),
-        ({"sequence": "two"}, "has a content of another version, .* use the version that wrote it"),
         ({"changes": [{"kind": "moved"}]}, "has a content of another version"),
-        ({"charges": [{"kind": "refund"}]}, "has a content of another version"),
     ],
 )
 async def test_a_commit_of_the_future(world: World, changes: dict[str, Any], message: str) -> None:

@@ -53,7 +53,7 @@ async def test_a_seed_from_elsewhere_or_used_twice_is_caught(
 
 
 @pytest.mark.parametrize("twin", [broken.FirstNoiseOfZeros, broken.OtherSeedsAfterARestart])
-async def test_noise_from_another_seed_than_the_recorded_one_is_caught_by_recovery(
+async def test_recovery_catches_another_seed(
     twin: type[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_series_worlds, "Engine", twin)

@@ -1,4 +1,4 @@
-"""Forests of sums that are broken in one known way each; test_sum_forest_exact and test_small_sum_forests show it."""
+"""Forests of sums that are broken in one known way each; test_sum_forest_exact shows it."""
 
 from fractions import Fraction
 from functools import cached_property

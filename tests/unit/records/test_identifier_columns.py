@@ -13,7 +13,7 @@ from unit.pipeline.routing.seen_worlds import specification
 from unit.pipeline.routing.user_worlds import SEALER, hashed, payload
 
 from stream_dp.engine import identifiers
-from stream_dp.engine.identifiers import Came, each_once
+from stream_dp.engine.identifiers import Arrivals, each_once
 from stream_dp.engine.ports import Batch
 from stream_dp.pipeline.layout import Slot
 from stream_dp.pipeline.router import OpenRouter
@@ -82,7 +82,7 @@ def test_parts_of_one_tick_are_not_looked_through_for_each(
         return len(one)
 
     monkeypatch.setattr(identifiers, "len", length, raising=False)
-    came, every = Came(), np.arange(10_000, dtype=np.uint64).reshape(-1, 2)
+    came, every = Arrivals(), np.arange(10_000, dtype=np.uint64).reshape(-1, 2)
     for at in range(len(every)):
         came.add({0: every[at : at + 1]})
     assert np.array_equal(came.once()[0], every)

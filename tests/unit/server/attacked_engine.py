@@ -36,18 +36,17 @@ class Held(Dawdling):
         return await super().read()
 
 
+def seeded(*opened: Any) -> Ports:
+    numbers = count()
+    return replace(open_ports(*opened), seeds=lambda: sha256(b"%d" % next(numbers)).digest())
+
+
 def held(*opened: Any) -> Ports:
-    """The product's ports, with that source and seeds that are known."""
-    ports, numbers = open_ports(*opened), count()
-    return replace(
-        ports,
-        source=Held(ports.source, PAUSE),
-        seeds=lambda: sha256(b"%d" % next(numbers)).digest(),
-    )
+    ports = seeded(*opened)
+    return replace(ports, source=Held(ports.source, PAUSE))
 
 
 def main(pipeline: str, files: str) -> None:
-    """Run to the end."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), hard))
     setup = Setup(private=False, adapters=held, group=1)

@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import ASGIApp
 from unit.server import public_world as world
+from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
@@ -18,12 +20,8 @@ MakeRelease = Callable[..., Release]
 
 def _release(sequence: int, series: str = "total", tick: int | None = None, **more: Any) -> Release:
     content = more or {"value": 10 * sequence, "band": 37}
-    body = {
-        "v": 1,
-        "sequence": sequence,
-        "series": series,
-        "tick": sequence if tick is None else tick,
-    }
+    at = sequence if tick is None else tick
+    body = {"v": 1, "sequence": sequence, "series": series, "tick": at}
     whole = {**body, "end": "2013-01-18T06:00:00Z", **content, "confidence": 0.95}
     return release_of(json.dumps(whole).encode())
 
@@ -36,7 +34,6 @@ def release() -> MakeRelease:
 
 @pytest.fixture
 def log() -> ReleaseLog:
-    """A log with five releases of `total` and one of `by_key`."""
     made = ReleaseLog()
     for sequence in range(5):
         made.append(_release(sequence))
@@ -46,14 +43,23 @@ def log() -> ReleaseLog:
 
 @pytest.fixture
 def view(log: ReleaseLog) -> PublicView:
-    """A view of that log."""
     entries = [world.series(name) for name in ("total", "by_key", "silent")]
     return PublicView(lambda: world.pipeline("flights", *entries), world.plan, world.budget, log)
 
 
+def connected(view: PublicView | ASGIApp, *, raises: bool = True) -> httpx.AsyncClient:
+    """A client that calls the server of a view, or an application, `localhost`; with `raises`, bugs reach the test."""
+    app = create_app(view, frozenset({"localhost"})) if isinstance(view, PublicView) else view
+    transport = httpx.ASGITransport(app, raise_app_exceptions=raises)
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost:8765")
+
+
 @pytest.fixture
 async def client(view: PublicView) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that calls the server `localhost`."""
-    transport = httpx.ASGITransport(create_app(view, frozenset({"localhost"})))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as made:
+    async with connected(view) as made:
         yield made
+
+
+@pytest.fixture
+def live_series() -> FakeLiveSeries:
+    return FakeLiveSeries()

@@ -30,7 +30,6 @@ class FakeLiveSeries:
         ]
 
     async def create(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
-        """Refuse or add."""
         self.senders.append(sender)
         wanted, cost = self._read("create", definition, analyst)
         if self.noise and not sender.accept_noise:
@@ -49,7 +48,6 @@ class FakeLiveSeries:
         return {**entry, **told, **error}
 
     async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
-        """End one."""
         self.senders.append(sender)
         self.asked.append(("halt", name, ""))
         if self.error is not None:
@@ -57,22 +55,15 @@ class FakeLiveSeries:
         for entry in self.series:
             if entry["name"] == name and entry["end"] is None:
                 entry |= {"end": self.now, "end_time": TIME}
-                return {
-                    "name": name,
-                    "end": self.now,
-                    "end_time": TIME,
-                    "left": self._left,
-                    "events": SECRET_COUNT,
-                }
+                told = {"name": name, "end": self.now, "end_time": TIME, "left": self._left}
+                return {**told, "events": SECRET_COUNT}
         raise UnknownMechanism("no query of this name runs")
 
     async def message(self, text: bytes, signer: str) -> bytes:
-        """Answer what `answer` says."""
         self.senders.append(Sender(signer))
         return self._answered("message", text)
 
     async def ask(self, name: str, parameters: bytes, sender: Sender) -> bytes:
-        """Answer what `answer` says."""
         self.senders.append(sender)
         return self._answered(name, parameters)
 
@@ -83,7 +74,6 @@ class FakeLiveSeries:
         return self.answer
 
     async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
-        """Say whether it would fit."""
         self.senders.append(sender)
         _, cost = self._read("preview", definition, analyst)
         leaf = {
@@ -96,22 +86,15 @@ class FakeLiveSeries:
             "premises": [],
         }
         amounts = {"asked": str(cost / 100), "spent": str(1 - self.left / 100), "left": self._left}
+        error = {"error": 17, "error_tick": 99, "error_unit": "events", "confidence": 0.95}
         return {
-            "fits": cost <= self.left,
-            **amounts,
-            "largest": self._left,
-            "unit": "epsilon",
-            "error": 17,
-            "error_tick": 99,
-            "error_unit": "events",
-            "confidence": 0.95,
+            "fits": cost <= self.left, **amounts, "largest": self._left, "unit": "epsilon", **error,
             **({"noise": self.noise, "false_alarms": ALARMS} if self.noise else {}),
             "derivation": {**leaf, "subject": "the query", "premises": [leaf]},
             "events": SECRET_COUNT,
-        }
+        }  # fmt: skip
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """All."""
         return self.series
 
     @property
@@ -142,20 +125,12 @@ class FakeLiveSeries:
         name: str, statistic: str, analyst: str, cost: int, start: int, *, created: bool
     ) -> dict[str, Any]:
         return {
-            "name": name,
-            "statistic": statistic,
-            "analyst": analyst,
-            "epsilon": str(cost / 100),
-            "start": start,
-            "start_time": TIME,
-            "end": None,
-            "end_time": None,
-            "created": created,
-        }
+            "name": name, "statistic": statistic, "analyst": analyst, "epsilon": str(cost / 100), "start": start,
+            "start_time": TIME, "end": None, "end_time": None, "created": created,
+        }  # fmt: skip
 
 
 def mapping_errors() -> list[tuple[StreamDPError, int]]:
-    """Each kind of error of a server of live series and its status."""
     from stream_dp import errors
 
     return [

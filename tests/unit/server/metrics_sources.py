@@ -20,7 +20,6 @@ class Sourceless(Exception):
 
 
 def samples(text: bytes) -> list[Sample]:
-    """Every line of an answer in OpenMetrics, read by the library's strict reader."""
     families = text_string_to_metric_families(text.decode())  # type: ignore[no-untyped-call]
     return [sample for family in families for sample in family.samples]
 
@@ -45,7 +44,6 @@ def require_sources(text: bytes, view: PublicView, since: int = LATEST) -> int:
 
 
 def source(name: str, labels: Mapping[str, str], view: PublicView, since: int) -> Any:
-    """Return the number that a line must say."""
     labels = dict(labels)
     if labels.pop("pipeline") != view.pipeline()["name"]:
         raise ValueError("another pipeline")
@@ -62,7 +60,6 @@ def source(name: str, labels: Mapping[str, str], view: PublicView, since: int) -
 
 
 def released(what: str, labels: dict[str, str], body: dict[str, Any]) -> Any:
-    """Return what a release says."""
     key = labels.get("key", "")
     match what:
         case "tick" | "confidence" | "not_private":
@@ -80,7 +77,6 @@ def released(what: str, labels: dict[str, str], body: dict[str, Any]) -> Any:
 
 
 def numbers(what: str, key: str, part: dict[str, Any]) -> Any:
-    """Return a number of a release, or of a window."""
     if what == "rank_band":
         return part["band"] if "quantiles" in part else None
     if "quantiles" in part:
@@ -101,7 +97,6 @@ def numbers(what: str, key: str, part: dict[str, Any]) -> Any:
 
 
 def configured(what: str, labels: dict[str, str], view: PublicView) -> Any:
-    """Return what configuration and budget say."""
     pipeline, budget, kind = view.pipeline(), view.budget(), labels.pop("kind", "")
     match what:
         case "pipeline_info":
@@ -123,7 +118,6 @@ def configured(what: str, labels: dict[str, str], view: PublicView) -> Any:
 
 
 def budgeted(what: str, kind: str, labels: dict[str, str], budget: Mapping[str, Any]) -> Any:
-    """Return what the budget says."""
     match what:
         case "budget_filter" if labels["unit"] == budget["unit"]:
             return budget["epsilon"]["spent"] if kind == "spent" else budget[kind]

@@ -7,14 +7,8 @@ from typing import Any
 
 
 def clock() -> dict[str, Any]:
-    """A replay of a year of hours."""
-    return {
-        "kind": "replay",
-        "start": "2013-01-01T10:00:00Z",
-        "step": 3600.0,
-        "delay": None,
-        "horizon": 8760,
-    }
+    start = "2013-01-01T10:00:00Z"
+    return {"kind": "replay", "start": start, "step": 3600.0, "delay": None, "horizon": 8760}
 
 
 def series(name: str, **more: Any) -> dict[str, Any]:
@@ -29,21 +23,13 @@ def series(name: str, **more: Any) -> dict[str, Any]:
 
 
 def pipeline(name: str = "flights", *entries: dict[str, Any]) -> dict[str, Any]:
-    """A public configuration."""
     return {
-        "name": name,
-        "public_data": False,
-        "unit": "event",
-        "neighbors": "add_remove",
-        "fingerprint": "f1",
-        "over": False,
-        "clock": clock(),
-        "series": list(entries),
-    }
+        "name": name, "public_data": False, "unit": "event", "neighbors": "add_remove", "fingerprint": "f1",
+        "over": False, "clock": clock(), "series": list(entries),
+    }  # fmt: skip
 
 
 def derivation(subject: str = "one counter", *premises: dict[str, Any]) -> dict[str, Any]:
-    """A node of a derivation."""
     return {
         "subject": subject,
         "rule": "proven mechanism",
@@ -56,31 +42,17 @@ def derivation(subject: str = "one counter", *premises: dict[str, Any]) -> dict[
 
 
 def plan() -> dict[str, Any]:
-    """A plan with one series."""
     tree = derivation("everything", derivation())
+    error = {"tick": 8759, "error": 160, "confidence": 0.95}
+    total = {"name": "total", "mechanism": "Counter", "why": "", "epsilon": 0.5, "delta": 0}
     return {
-        "epsilon": 0.5,
-        "delta": 0,
-        "unit": "event",
-        "neighbors": "add_remove",
-        "horizon": 8760,
-        "series": [
-            {
-                "name": "total",
-                "mechanism": "Counter",
-                "why": "",
-                "epsilon": 0.5,
-                "delta": 0,
-                "predicted_error": [{"tick": 8759, "error": 160, "confidence": 0.95}],
-            }
-        ],
-        "derivation": tree,
+        "epsilon": 0.5, "delta": 0, "unit": "event", "neighbors": "add_remove", "horizon": 8760,
+        "series": [{**total, "predicted_error": [error]}], "derivation": tree,
         "promise": {"epsilon": 1, "delta": 0, "filter": "pure", "derivation": tree},
-    }
+    }  # fmt: skip
 
 
 def budget() -> dict[str, Any]:
-    """A budget half spent, with an analyst."""
     return {
         "epsilon": {"total": "1", "spent": "0.5", "left": "0.5"},
         "delta": {"total": "0", "spent": "0", "left": "0"},

@@ -1,8 +1,6 @@
 """The HTTP contract: exact bytes, no echo of what was sent, only our hosts, nothing cached."""
 
-import json
 from importlib.resources import files
-from typing import Any
 
 import httpx
 import pytest
@@ -13,39 +11,12 @@ SECRET = "s3cr3t-" + "x" * 20
 
 
 @pytest.mark.parametrize("name", ["pipeline", "plan", "budget"])
-async def test_configuration_is_served_as_it_is(
+async def test_configuration_is_served(
     client: httpx.AsyncClient, view: PublicView, name: str
 ) -> None:
-    expected: dict[str, Any] = {
-        "pipeline": view.pipeline(),
-        "plan": view.plan(),
-        "budget": view.budget(),
-    }
     answer = await client.get(f"/api/{name}")
-    assert answer.json() == expected[name]
+    assert answer.json() == getattr(view, name)()
     assert answer.headers["cache-control"] == "no-store"
-
-
-async def test_series_lists_the_latest_bytes(client: httpx.AsyncClient, view: PublicView) -> None:
-    answer = await client.get("/api/series")
-    found = answer.json()
-    assert found["sequence"] == 5
-    assert [entry["name"] for entry in found["series"]] == ["by_key", "silent", "total"]
-    assert found["series"][1]["latest"] is None
-    assert view.log.latest()["by_key"].body in answer.content
-
-
-async def test_a_series_is_its_exact_bytes_joined(
-    client: httpx.AsyncClient, view: PublicView
-) -> None:
-    answer = await client.get("/api/series/total?from=1&to=2")
-    bodies = [release.body for release in view.log.series_between("total", 1, 2)]
-    assert answer.content == b'{"series":"total","releases":[' + b",".join(bodies) + b"]}"
-
-
-async def test_a_silent_series_is_empty(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/series/silent")
-    assert answer.json() == {"series": "silent", "releases": []}
 
 
 async def test_health_is_coarse(client: httpx.AsyncClient) -> None:
@@ -57,7 +28,6 @@ async def test_health_is_coarse(client: httpx.AsyncClient) -> None:
     [
         (f"/api/series/{SECRET}", 404),
         (f"/{SECRET}", 404),
-        (f"/api/{SECRET}/", 404),
         (f"/api/plan/?{SECRET}", 404),
         (f"/api/series/total?from={SECRET}", 422),
         (f"/api/series/total?from=-1&to={SECRET}", 422),
@@ -75,12 +45,8 @@ async def test_refusals_do_not_echo(client: httpx.AsyncClient, path: str, status
     everything = answer.text + str(answer.headers)
     assert SECRET not in everything
     assert str(10**30) not in everything
-
-
-async def test_a_bad_last_event_id_is_refused_without_echo(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/stream", headers={"Last-Event-ID": SECRET})
-    assert answer.status_code == 422
-    assert SECRET not in answer.text
+    stream = await client.get("/api/stream", headers={"Last-Event-ID": SECRET})
+    assert (stream.status_code, SECRET in stream.text) == (422, False)
 
 
 @pytest.mark.parametrize(
@@ -97,17 +63,6 @@ async def test_other_hosts_get_nothing(client: httpx.AsyncClient, host: str) -> 
 async def test_two_host_headers_get_nothing(client: httpx.AsyncClient) -> None:
     headers = [("Host", "localhost"), ("Host", "evil.example")]
     assert (await client.get("/healthz", headers=headers)).status_code == 421
-
-
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1"])
-async def test_our_host_is_known_with_any_port(client: httpx.AsyncClient, host: str) -> None:
-    assert (await client.get("/healthz", headers={"Host": host})).status_code == 200
-
-
-async def test_nothing_can_be_written(client: httpx.AsyncClient) -> None:
-    answer = await client.post("/api/series/total", content=json.dumps({"value": SECRET}))
-    assert answer.status_code == 405
-    assert SECRET not in answer.text
 
 
 async def test_the_page_is_whole_and_loads_nothing_from_elsewhere(

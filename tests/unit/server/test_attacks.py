@@ -3,8 +3,8 @@
 Each engine is a process of its own that may open few files, so that few clients are as bad as thousands.
 """
 
+import asyncio
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -14,7 +14,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from unit.server.attacked_engine import seeded
 from unit.server.attackers import DEAF, SLOW, attacking
+
+from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
+from stream_dp.operate.run.running import Setup
 
 HERE = Path(__file__).parent
 FILES = 256
@@ -34,15 +38,18 @@ series:
 """
 
 
-@contextmanager
-def engine(folder: Path, files: int = FILES) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """An engine that waits for a line before it reads, and its port."""
+def furnish(folder: Path) -> None:
     folder.mkdir()
     (folder / "pipeline.yaml").write_text(PIPELINE.replace("HORIZON", str(TICKS)))
     lines = [f"2026-01-01T00:{minute:02}:30Z,{'ab'[minute % 2]}" for minute in range(TICKS)]
     (folder / "clicks.csv").write_text("\n".join(["time,page", *lines * 50]) + "\n")
     (folder / "key").write_bytes(bytes(range(32)))
     (folder / "key").chmod(0o600)
+
+
+@contextmanager
+def engine(folder: Path, files: int = FILES) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    furnish(folder)
     own = {
         "STREAM_DP_KEY_FILE": str(folder / "key"),
         "STREAM_DP_HOME": str(folder / "state"),
@@ -71,16 +78,18 @@ def end(process: "subprocess.Popen[str]") -> str:
 
 
 def files_of(process: "subprocess.Popen[str]") -> int:
-    """How many files it has open."""
     return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The releases of an engine that nobody attacks."""
     folder = tmp_path_factory.mktemp("calm") / "engine"
-    with engine(folder) as (process, _):
-        end(process)
+    furnish(folder)
+    options = RunOptions(until_end=True, key_file=folder / "key")
+    setup = Setup(private=False, adapters=seeded, group=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("STREAM_DP_HOME", str(folder / "state"))
+        asyncio.run(run_pipeline(folder / "pipeline.yaml", options, setup))
     return (folder / "clicks.releases.jsonl").read_bytes()
 
 
@@ -99,35 +108,7 @@ def test_clients_change_nothing_but_their_own_answers(
     assert "Traceback" not in said
 
 
-@pytest.mark.slow
-def test_two_thousand_slow_clients_and_a_thousand_that_do_not_read(
-    tmp_path: Path, undisturbed: bytes
-) -> None:
-    """With the files that a process may open by default."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 4096:
-        pytest.skip("this machine lets no process open 4,096 files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
-    try:
-        folder = tmp_path / "engine"
-        with (
-            engine(folder, 1024) as (process, port),
-            attacking(port, DEAF, 1000),
-            attacking(port, SLOW, 2000),
-        ):
-            for path in ("healthz", "api/plan", "api/series"):
-                assert httpx.get(f"http://127.0.0.1:{port}/{path}", timeout=300).status_code == 200
-            assert files_of(process) < 700
-            said = end(process)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (folder / "clicks.releases.jsonl").read_bytes() == undisturbed
-    assert "Traceback" not in said
-
-
-def test_a_reader_of_the_stream_gets_every_release_beside_them(
-    tmp_path: Path, undisturbed: bytes
-) -> None:
+def test_a_reader_of_the_stream_gets_every_release(tmp_path: Path, undisturbed: bytes) -> None:
     """It connects when there is no room left; another goes."""
     with engine(tmp_path / "engine") as (process, port), attacking(port, DEAF, 200):
         assert process.stdin is not None

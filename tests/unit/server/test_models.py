@@ -1,33 +1,37 @@
-"""The models are true: real answers of whole worlds are of their form, what the product says of real pipelines is
-too, and a release leaves as the bytes that were published."""
+"""The models and the OpenAPI document are true: to real answers, to what the product says, and to the routes."""
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+import runpy
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import numpy as np
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 from unit.server import public_world as world
-from unit.server.fake_live_series import FakeLiveSeries
+from unit.server.conftest import connected
+from unit.server.fake_live_series import FakeLiveSeries, mapping_errors
 
 from stream_dp.core.time import TickGrid
+from stream_dp.errors import BudgetRefused, UnknownMechanism
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import Rank, Released, Shape, content, part, write
 from stream_dp.operate.budget_view import api_budget
-from stream_dp.operate.demo import flights_folder
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load
 from stream_dp.server.api import create_app
 from stream_dp.server.broadcast import Broadcast
 from stream_dp.server.models import answer, asked, configured, published
+from stream_dp.server.refusals import document
 from stream_dp.server.view import PublicView, ReleaseLog
 
 TOKEN = "a1" * 32
@@ -51,9 +55,7 @@ FILTERS: list[dict[str, Any]] = [
     {},
     {"analysts": [{"name": "ann", "epsilon": "0.5"}]},
     {**DELTA, "filter": "basic", "first_block_delta": "1e-10"},
-    {**DELTA, "filter": "gdp"},
     {**DELTA, "filter": "tight_approximate"},
-    {**DELTA, "filter": "zcdp"},
     {**DELTA, "filter": "renyi", "order": 30},
 ]
 SHAPES: dict[Shape, type[answer.Answer]] = {
@@ -71,17 +73,12 @@ MakeRelease = Callable[..., Release]
 
 @pytest.fixture
 async def whole(view: PublicView, release: MakeRelease) -> AsyncIterator[Client]:
-    """A client with the token of a server with releases of all shapes, and some whose bytes nobody would write."""
     log = view.log
     log.append(release(6, "late", 7, fired=["UA"], band=12))
     log.append(release(7, "late", 8, fired=[], band=12, not_private=True))
     odd = b'{ "series":"odd", "tick":9,"sequence":8, "v":1.0e0,"value":-0}'
     log.append(Release(8, "odd", 9, odd))
-    app = create_app(
-        replace(view, live_series=FakeLiveSeries(), token=TOKEN), frozenset({"localhost"})
-    )
-    transport = httpx.ASGITransport(app)
-    async with Client(transport=transport, base_url="http://localhost:8765") as made:
+    async with connected(replace(view, live_series=FakeLiveSeries(), token=TOKEN)) as made:
         made.headers["Authorization"] = f"Bearer {TOKEN}"
         yield made
 
@@ -95,13 +92,11 @@ async def whole(view: PublicView, release: MakeRelease) -> AsyncIterator[Client]
         ("GET /api/budget", configured.Budget),
         ("GET /api/series/total", published.SeriesReleases),
         ("GET /api/series/by_key", published.SeriesReleases),
-        ("GET /api/series/late", published.SeriesReleases),
         ("GET /api/series/silent", published.SeriesReleases),
         ("GET /api/queries", asked.QueryList),
         ("POST /api/queries/preview", asked.Preview),
         ("POST /api/queries", asked.Created),
         ("DELETE /api/queries/total", asked.Halted),
-        ("GET /api/series/nobodys", answer.Refusal),
         ("GET /api/series/total?from=x", answer.Refusal),
         ("DELETE /api/queries/nobodys", answer.Refusal),
         ("POST /api/queries?analyst=X", answer.Refusal),
@@ -118,12 +113,6 @@ async def test_real_answers_are_of_their_form(
     assert (model is answer.Refusal) == (said.status_code >= 400)
     found = model.model_validate_json(said.content)
     assert json.loads(found.model_dump_json(exclude_unset=True)) == said.json()
-
-
-async def test_the_list_of_newest_releases_is_of_its_form(client: Client) -> None:
-    said = await client.get("/api/series")
-    found = published.SeriesList.model_validate_json(said.content)
-    assert [entry.latest is None for entry in found.series] == [False, True, False]
 
 
 async def test_releases_leave_byte_for_byte(whole: Client, view: PublicView) -> None:
@@ -144,9 +133,7 @@ async def test_releases_leave_byte_for_byte(whole: Client, view: PublicView) -> 
     assert b'{ "series":"odd"' in latest["odd"]
 
 
-async def test_every_event_of_a_stream_is_of_its_form(
-    view: PublicView, release: MakeRelease
-) -> None:
+async def test_stream_events_are_of_their_form(view: PublicView, release: MakeRelease) -> None:
     log = ReleaseLog(keep=2)
     for sequence in range(4):
         log.append(release(sequence))
@@ -162,7 +149,6 @@ async def test_every_event_of_a_stream_is_of_its_form(
 
 
 def _parsed(block: str) -> dict[str, Any]:
-    """One event as a browser reads it."""
     lines = dict(line.split(": ", 1) for line in block.split("\n"))
     return {"event": "message", **lines, "data": json.loads(lines["data"])}
 
@@ -172,12 +158,7 @@ def test_what_the_product_says_is_of_its_form(more: dict[str, Any]) -> None:
     check(PipelineSpec.model_validate({**FLIGHTS, "privacy": {**PRIVACY, **more}}))
 
 
-def test_what_the_product_says_of_the_example_is_of_its_form() -> None:
-    check(load(flights_folder() / "pipeline.yaml"))
-
-
 def check(spec: PipelineSpec) -> None:
-    """Its public answers are of their form, and not one key is lost on the way."""
     built = build(spec)
     prices = [(chosen.spec.name, chosen.spec.epsilon) for chosen in built.chosen]
     said: dict[type[answer.Answer], dict[str, Any]] = {
@@ -220,48 +201,150 @@ def test_what_the_engine_writes_is_a_release_of_its_shape(shape: Shape, private:
     assert json.loads(found.model_dump_json(exclude_unset=True)) == json.loads(body)
 
 
-def test_the_models_of_releases_have_the_fields_that_are_written() -> None:
-    quotients: list[type[answer.Answer]] = [published.RatioRelease, published.RatiosRelease]
-    fields = set().union(*(model.model_fields for model in [*SHAPES.values(), *quotients]))
-    assert fields == set(Released.__struct_fields__)
-
-
-@pytest.mark.parametrize("shape", published.EXAMPLES)
-def test_the_examples_are_releases_of_their_shape(shape: str) -> None:
-    found = RELEASE.validate_python(published.EXAMPLES[shape])
-    assert type(found).__name__.lower() == f"{shape}release"
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"values": {"UA": True}}, "values"),
-        ({"value": "1.5"}, "value"),
-        ({"value": 1, "offset": 4711}, "offset"),
-        ({"fired": {"UA": True}}, "fired"),
-    ],
-    ids=str,
-)
-def test_what_is_no_release_is_found(change: dict[str, Any], key: str) -> None:
-    scalar = {k: v for k, v in published.EXAMPLES["scalar"].items() if k != "value"}
-    with pytest.raises(ValidationError, match=key):
-        RELEASE.validate_python(scalar | change)
-
-
 async def test_a_key_that_is_not_documented_does_not_leave(view: PublicView) -> None:
     """Law 1 in the types: an answer with one more key is a bug, and is not sent."""
     leaky = replace(view, budget=lambda: {**world.budget(), "events": 4711})
-    transport = httpx.ASGITransport(
-        create_app(leaky, frozenset({"localhost"})), raise_app_exceptions=False
-    )
-    async with Client(transport=transport, base_url="http://localhost:8765") as client:
+    async with connected(leaky, raises=False) as client:
         said = await client.get("/api/budget")
     assert said.status_code == 500
     assert answer.Refusal.model_validate_json(said.content).exit_code == 1
     assert "4711" not in said.text
 
 
-def test_an_error_of_a_model_does_not_repeat_values() -> None:
-    with pytest.raises(ValidationError) as raised:
-        configured.Budget.model_validate({**world.budget(), "events": 471104})
-    assert re.search("471104", str(raised.value)) is None
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+FILES = {"GET /", "GET /{name}", "GET /docs", "GET /docs/{name}", "GET /api/openapi.json"}
+WRITES = [
+    "POST /api/queries", "POST /api/queries/preview", "DELETE /api/queries/{name}", "POST /api/messages",
+    "POST /api/series/{name}/ask",
+]  # fmt: skip
+
+
+def application(live_series: FakeLiveSeries | None = None) -> FastAPI:
+    view = PublicView(dict, dict, dict, ReleaseLog(), live_series, TOKEN)
+    return create_app(view, frozenset({"localhost"}))
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, Any]:
+    return document(application(FakeLiveSeries()))
+
+
+def operations(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in said["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for entry in part.values():
+            yield from references(entry)
+    elif isinstance(part, list):
+        for entry in part:
+            yield from references(entry)
+
+
+def pointed(said: dict[str, Any], reference: str) -> Any:
+    """What a pointer points to.
+
+    Raises:
+        KeyError: nothing is there.
+    """
+    found: Any = said
+    for step in reference.removeprefix("#/").split("/"):
+        found = found[step]
+    return found
+
+
+def test_every_route_is_described_and_no_other(said: dict[str, Any]) -> None:
+    routes = [r for r in application(FakeLiveSeries()).routes if isinstance(r, APIRoute)]
+    served = {f"{method} {route.path}" for route in routes for method in route.methods or ()}
+    assert len(served) > 15
+    assert set(operations(said)) == served - FILES
+
+
+def test_each_operation_has_a_name_a_summary_and_described_parameters(said: dict[str, Any]) -> None:
+    found = operations(said)
+    names = [operation["operationId"] for operation in found.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z_]+", name) for name in names)
+    for line, operation in found.items():
+        assert operation["summary"], line
+        assert operation["tags"], line
+        for parameter in operation.get("parameters", ()):
+            assert parameter["description"], (line, parameter["name"])
+            assert "null" not in json.dumps(parameter["schema"]), (line, parameter["name"])
+
+
+def test_each_answer_has_a_schema(said: dict[str, Any]) -> None:
+    for line, operation in operations(said).items():
+        for status, told in operation["responses"].items():
+            whole = pointed(said, told["$ref"]) if "$ref" in told else told
+            assert all(content.get("schema") for content in whole["content"].values()), line
+            assert whole["description"] not in {"", "Successful Response"}, (line, status)
+            assert (status >= "400") == (json.dumps(whole["content"]).count("/Refusal") == 1)
+
+
+def test_pointers_lead_somewhere_and_everything_is_pointed_to(said: dict[str, Any]) -> None:
+    used = set(references(said))
+    for reference in used:
+        assert pointed(said, reference), reference
+    parts = said["components"]
+    known = {
+        f"#/components/{part}/{name}" for part in ("schemas", "responses") for name in parts[part]
+    }
+    assert known == used
+
+
+def test_only_what_writes_needs_the_token(said: dict[str, Any]) -> None:
+    guarded = [line for line, operation in operations(said).items() if "security" in operation]
+    assert sorted(guarded) == sorted([*WRITES, "GET /api/me"])
+    scheme = said["components"]["securitySchemes"]["token"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+
+
+async def test_it_is_served_and_names_no_other_host(said: dict[str, Any]) -> None:
+    async with connected(application(FakeLiveSeries())) as client:
+        answers = [await client.get("/api/openapi.json") for _ in range(2)]
+    assert [answer.json() for answer in answers] == [said, said]
+    assert answers[0].headers["content-type"] == "application/json"
+    assert "://" not in answers[0].text
+
+
+ERRORS = [*(error for error, _ in mapping_errors()), UnknownMechanism("no such"), ValueError("x")]
+
+
+@pytest.mark.parametrize("line", WRITES)
+async def test_every_refusal_that_is_given_is_described(said: dict[str, Any], line: str) -> None:
+    live_series = FakeLiveSeries()
+    described = operations(said)[line]["responses"]
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    asks: list[dict[str, Any]] = [
+        {"json": LATE, "headers": right},
+        {"json": LATE},
+        {"json": LATE, "headers": {**right, "Host": "evil.example"}},
+        {"json": LATE, "headers": {**right, "Origin": "http://evil.example"}},
+        {"content": b"x" * 70_000, "headers": {**right, "Content-Type": "application/json"}},
+        {"content": b"{}", "headers": {**right, "Content-Type": "text/plain"}},
+        {"json": LATE, "headers": right, "params": {"analyst": "X"}},
+    ]
+    not_here = UnknownMechanism if line.startswith("POST") else BudgetRefused
+    method, path = line.split()
+    async with connected(application(live_series)) as client:
+        for error in ERRORS:
+            if isinstance(error, not_here):  # a halt costs nothing, and only a halt names what runs
+                continue
+            live_series.error = error
+            for ask in asks if error is ERRORS[0] else asks[:1]:
+                answer = await client.request(method, path.replace("{name}", "late"), **ask)
+                assert str(answer.status_code) in described, (error, ask)
+                assert set(answer.json()) == {"detail", "exit_code"}
+
+
+def test_the_committed_copy_is_up_to_date() -> None:
+    script = runpy.run_path(str(DOCS / "openapi.py"))
+    assert (DOCS / "openapi.json").read_text() == script["text"](), "run: python docs/openapi.py"

@@ -7,6 +7,7 @@ import pytest
 from opentelemetry import trace
 from starlette.types import ASGIApp
 from told_spans import ToldSpans
+from unit.server.conftest import connected
 
 from stream_dp.server import api
 from stream_dp.server.api import Traced, create_app
@@ -28,10 +29,8 @@ ASKED = [
 async def asked(app: ASGIApp) -> None:
     """Ask it all, as a client that puts a secret wherever it can."""
     headers = {"traceparent": PARENT, "baggage": f"a={CANARY}", "user-agent": CANARY}
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(
-        transport=transport, base_url="http://localhost:8765", headers=headers
-    ) as client:
+    async with connected(app, raises=False) as client:
+        client.headers.update(headers)
         for method, path, _, status in ASKED:
             answer = await client.request(method, path)
             assert answer.status_code == status, (method, path)
@@ -61,7 +60,6 @@ async def test_a_page_tells_who_asked_for_it(view: PublicView) -> None:
 
 @pytest.fixture
 def around(monkeypatch: pytest.MonkeyPatch) -> ToldSpans:
-    """A program around the page that traces all that it knows."""
     told = ToldSpans()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: told.provider)
     return told

@@ -16,7 +16,7 @@ from unit.pipeline.routing.seen_worlds import SeenWorld, specification
 from unit.pipeline.routing.user_worlds import PIPELINE
 
 from stream_dp.engine import identifiers
-from stream_dp.engine.identifiers import Came
+from stream_dp.engine.identifiers import Arrivals
 from stream_dp.engine.user_memory import OpenIdentifiers, added_behind
 from stream_dp.engine.user_table import Hashes
 from stream_dp.errors import FailClosed
@@ -58,17 +58,17 @@ async def test_an_assembler_that_tells_all_at_every_cut_is_seen(
 ) -> None:
     """The twin: 16 bytes for each tick that one waits."""
 
-    def fresh(self: Came) -> Any:
+    def fresh(self: Arrivals) -> Any:
         return self.once()
 
-    monkeypatch.setattr(Came, "fresh", fresh)
+    monkeypatch.setattr(Arrivals, "fresh", fresh)
     assert await bytes_of_each() > 16 * (TICKS - 1)
 
 
 def tells_what_is_fresh() -> bool:
     """Compare many small additions with plain sets; half of a hash is often that of another one."""
     random = np.random.default_rng(4)
-    came, known = Came({0: random.integers(0, 4, (9, 2)).astype(np.uint64)}), set[Any]()
+    came, known = Arrivals({0: random.integers(0, 4, (9, 2)).astype(np.uint64)}), set[Any]()
     known |= set(map(tuple, came.once()[0].tolist()))
     right = True
     for _ in range(60):
@@ -103,7 +103,7 @@ def copied(cuts: int, patch: pytest.MonkeyPatch) -> float:
         return real(parts)
 
     patch.setattr(identifiers, "each_once", counted)
-    came, told = Came(), 0
+    came, told = Arrivals(), 0
     for _ in range(cuts):
         new = random.integers(0, 2**63, (random.integers(0, 9), 2)).astype(np.uint64)
         came.add({0: new, 1: new[:0]})

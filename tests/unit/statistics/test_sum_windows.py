@@ -29,7 +29,7 @@ from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.python.tick_release import PublicRelease
-from stream_dp.statistics import sum as sum_module
+from stream_dp.statistics.parts import windows as windows_module
 from stream_dp.statistics.parts.windows import window_choice
 from stream_dp.verify.games.lower_bound import audit_mechanism
 
@@ -194,7 +194,7 @@ def test_the_audit_refutes_windows_whose_weight_is_forgotten(
 def test_windows_that_count_are_no_mechanism_for_amounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sum_module, "window_choice", lambda *given: window_choice(*given[:3]))
+    monkeypatch.setattr(windows_module, "window_choice", lambda *given: window_choice(*given[:3]))
     with pytest.raises(
         NotDerivable, match=r"volume: one event may add 240 units .* WindowForest is made for 1"
     ):

@@ -30,11 +30,9 @@ class OneNodeCounter:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure."""
         return Guarantee(PureDP(self.epsilon), self.neighbors)
 
     def init(self, noise: Noise) -> NodeState:
-        """Zeros."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return NodeState(zeros, zeros)
 
@@ -53,9 +51,7 @@ class RealSmallHSS(HSS):
 
     @property
     def counter(self) -> Any:
-        """One node per update."""
         return OneNodeCounter(self.width, self.counter_epsilon, self.neighbors)
 
     def gamma(self, query: int, intervals: int) -> int:
-        """Small."""
         return 1

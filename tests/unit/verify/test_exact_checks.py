@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from stream_dp.accounting.derive import RULES, derive
-from stream_dp.accounting.filters.squares import GaussianFilter
+from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.rules.fixed import concurrent, optimal
 from stream_dp.accounting.rules.parallel import first_pair, local, sparse_pure
 from stream_dp.accounting.rules.renyi import truncated
 from stream_dp.accounting.rules.rule import Rule
-from stream_dp.accounting.situations import Filtered, Fixed
-from stream_dp.core.composition import Create
+from stream_dp.accounting.situations import Fixed
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
@@ -27,28 +25,20 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     TruncatedZCDP,
 )
-from stream_dp.errors import NotDerivable
-from stream_dp.verify.counterexamples.naive_books import books, first_sentence
-from stream_dp.verify.exact.enumeration import Lawful
-from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
+from stream_dp.verify.counterexamples.naive_books import books
+from stream_dp.verify.exact.exact_delta import exact_moment
 from stream_dp.verify.exact.randomized_response import RareAnswer
-from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
+from stream_dp.verify.exact_checks import fixed_parts, parallel, protocols
 from stream_dp.verify.exact_checks.instance import (
     Comparison,
     Instance,
     OneBitDiffers,
     Verdict,
     compare,
-    composed,
-    known,
     logarithm,
-    ratio,
-    rr,
-    sent,
     worst_comparison,
 )
 from stream_dp.verify.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, RuleFinding, findings
-from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
 
 ONE, TWO, THREE, TENTH, ZERO = Fraction(1), Fraction(2), Fraction(3), Fraction(1, 10), Fraction(0)
 
@@ -90,15 +80,6 @@ def test_a_rule_without_an_instance_is_not_left_out(monkeypatch: pytest.MonkeyPa
     found = [finding for finding in findings() if finding.rule == "a stranger"]
     assert len(found) == len(RULES)
     assert all(f.why == NO_INSTANCE and f.compared is None and not f.violated for f in found)
-
-
-def test_gdp_without_finite_communication_reaches_no_filter() -> None:
-    part = rr(THREE).claiming(fixed_parts.gaussian_claim(THREE)).leaf
-    endless = replace(part, guarantee=replace(part.guarantee, finite=False))
-    situation = Filtered("asked for", GaussianFilter.of(THREE))
-    with pytest.raises(NotDerivable, match="finite communication"):
-        derive((endless,), situation)
-    assert derive((part,), situation).guarantee.measure == GaussianDP(THREE)
 
 
 def test_the_truncated_claim_is_true_and_ends_where_it_says() -> None:
@@ -191,11 +172,6 @@ def test_a_violation_smaller_than_a_float_is_not_hidden_by_an_order_that_is_equa
     assert compare(less, instance).verdict is Verdict.VIOLATED
 
 
-def test_ratio_is_below_and_near() -> None:
-    assert ratio(ZERO) == 1
-    assert 0 <= math.e - ratio(ONE) < 1e-15
-
-
 def test_each_naive_book_is_exceeded_and_answered() -> None:
     rows = {book.source: book for book in books()}
     assert all(book.exact > book.promised for book in rows.values())
@@ -214,17 +190,6 @@ def test_each_naive_book_is_exceeded_and_answered() -> None:
         assert not rows[source].ours.endswith(".")
 
 
-def test_what_is_not_refused_is_no_refusal() -> None:
-    with pytest.raises(RuntimeError, match="should have been refused"):
-        first_sentence(lambda: None)
-
-
-def test_the_group_instances_take_any_size() -> None:
-    for size in (1, 3, 5):
-        instance = alive.one_interval(size)
-        assert worst_ratio(instance.machine, instance.pairs, 1) == Fraction(11, 10) ** size
-
-
 def test_one_bit_differs_only_once() -> None:
     relation = OneBitDiffers()
     once = relation.accept(0, 1)
@@ -233,13 +198,3 @@ def test_one_bit_differs_only_once() -> None:
     assert once.accept(1, 1) is once
     assert once.accept(1, 0) is None
     assert not relation.first_pair_consistent
-
-
-def test_a_part_is_played_by_its_laws() -> None:
-    """One RR in the product's composition, by hand."""
-    part = rr(THREE)
-    machine = composed()
-    pairs = sent(fixed_mechanisms((part.create,), truth=known), (part,), 1)
-    assert isinstance(part.create, Create)
-    assert isinstance(part.create.mechanism, Lawful)
-    assert exact_delta(machine, pairs, ONE, 2) == Fraction(1, 2)

@@ -111,16 +111,12 @@ def windows(series: dict[str, Any], ticks: int, epsilon: int) -> dict[str, Any]:
 CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Pairs, int]] = {
     "event": (WHO | {"epsilon": "2"}, {}, 3, by_event(3), 2),
     "event, windows": (windows(WHO, 2, 2), {}, 3, by_event(3), 2),
-    "event, ticks": (windows(WHO, 1, 1), {}, 2, by_event(2), 1),
     "replaced": (OTHER | {"epsilon": "2"}, WITHIN, 2, by_other(2, True), 2),
-    "replaced, windows": (windows(OTHER, 2, 2), WITHIN, 2, by_other(2, True), 2),
     "replaced, ticks": (windows(OTHER, 1, 1), WITHIN, 2, by_other(2, True), 1),
     "replaced in any tick": (OTHER | {"epsilon": "4"}, ANY, 3, by_other(3, False, "pq"), 4),
     "user for ever": (WHO | {"epsilon": "1"}, EVER, 3, by_user(3), 1),
-    "user for ever, windows": (windows(WHO, 2, 2), EVER, 3, by_user(3), 2),
     "user": (WHO | {"epsilon": "2"}, PER, 3, by_user(3, 2), 2),
     "user, the cap's window": (windows(WHO, 2, 1), PER, 3, by_user(3, 2), 1),
-    "user, shorter windows": (windows(WHO, 1, 2), PER, 3, by_user(3, 2), 2),
     "user, longer windows": (windows(WHO, 4, 2), PER, 4, by_user(4, 2), 2),
     "user, another field": (OTHER | {"epsilon": "4"}, EVER, 2, by_user(2, None, "pq"), 4),
 }

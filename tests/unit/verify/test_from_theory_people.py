@@ -34,7 +34,6 @@ TAGGED = {
 
 
 def other(tick: int) -> Item:
-    """A record of somebody else."""
     return event(tick, who="you")
 
 
@@ -115,16 +114,3 @@ def test_a_user_in_two_partitions_counts_in_one() -> None:
         assert world.rows(logs) in rows
     first = [world.rows(inserted(logs, partition, 0, event(0))) for partition in (0, 1)]
     assert len({world.rows(logs), *first}) == 2
-
-
-@pytest.mark.parametrize("cap", [3, 4])
-def test_a_guard_with_a_larger_cap_is_caught(cap: int) -> None:
-    """The mechanisms of a cap of two behind the rows of a greater one."""
-    world = world_of(PER, (SHORT,), 2, cap + 2, COUNT)
-    loose = world_of(
-        PER | {"max_events": str(cap)}, (SHORT,), 2, cap + 2, COUNT | {"epsilon": str(cap)}
-    )
-    assert loose.series[0].mechanism == world.series[0].mechanism
-    pairs = list(with_and_without((SHORT,), theirs((0, 1))[:3], 5, 200))
-    assert worst(world, pairs)[0] == 2
-    assert worst(loose, pairs)[0] == cap

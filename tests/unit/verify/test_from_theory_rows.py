@@ -1,4 +1,4 @@
-"""Counts, histograms, sums and top lists from raw records, exact: one record more or another one, whatever it holds.
+"""Counts, sums, gauges and top lists from raw records, exact: one record more or another one, whatever it holds.
 
 Oracles are written from the theory: the rows (`oracles.tick_rows`), the law of windows over ticks and what two streams
 cost (`oracles.flat_windows`). Neighbours are raw: a record at any place, late and unreadable ones among them.
@@ -37,6 +37,10 @@ SUM = {"name": "s", "statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "w
 TOP = {"name": "s", "statistic": "top", "by": "key", "k": "2", "windows": ["2s"]}
 LOGS: Logs = ((event(0, key=None), 0, event(1), 1),)
 ONE: Logs = ((event(0), 0),)
+KIND = {"kind": {"type": "category", "domain": ["enter", "leave", "look"]}}
+GAUGE = {"name": "s", "statistic": "gauge", "of": "kind", "plus": "enter", "minus": "leave"}
+MOVING: Logs = ((event(0, kind="enter", who="you"), 0, event(1, kind="leave", who="you"), 1),)
+MOVED: list[Item] = [event(t, kind=k) for t in (0, 1) for k in ("enter", "leave", "look", None)]
 HOLD: tuple[list[str], ...] = (
     [],
     ["x"],
@@ -110,6 +114,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], di
         SUM | {"by": "key", "windows": ["1s"], "epsilon": "4"}, WITHIN, 1, ONE,
         records((0,), ("a", None), amounts=(-1, 2, None)), {"neighbors": Neighbors.ADD_REMOVE},
     ),
+    "gauge": (GAUGE | {"epsilon": "1"}, {}, 2, MOVING, MOVED, {"epsilon": Fraction(2)}),
+    "gauge, a leave for an enter": (
+        GAUGE | {"windows": ["2s"], "epsilon": "2"}, WITHIN, 2, MOVING, MOVED[:4], {"neighbors": Neighbors.ADD_REMOVE},
+    ),
     "top": (TOP | {"epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
     "top, any tick": (TOP | {"epsilon": "2"}, ANY, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
 }  # fmt: skip
@@ -118,7 +126,9 @@ NEIGHBORS = {"add_remove": one_more, "replace": replaced}
 
 def far(series: dict[str, Any]) -> int:
     """How far noise has to be played: one beyond what one record moves an entry by."""
-    return 4 if series["statistic"] == "sum" and "by" not in series else 3 if "by" in series else 2
+    if "by" in series:
+        return 3
+    return {"sum": 4, "gauge": 3}.get(series["statistic"], 2)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -126,7 +136,9 @@ def test_raw_neighbours_lose_what_plan_states_and_a_twin_loses_more(case: str) -
     """No more, and no less: what the plan states is met by some pair of records."""
     series, privacy, ticks, logs, some, broken = CASES[case]
     radius = 5 if case == "sum by key, replaced" else 2 if "list" in case else far(series)
-    world = World(pipeline([series], privacy, ticks), radius)
+    world = World(
+        pipeline([series], privacy, ticks, more=KIND if "plus" in series else None), radius
+    )
     pairs = list(NEIGHBORS[privacy.get("neighbors", "add_remove")](logs, some))
     found, where = worst(world, pairs)
     assert found == world.stated == Fraction(series["epsilon"]), where

@@ -11,7 +11,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.tick_assembler import ClosedTick, Routed, TickAssembler, added, dense
+from stream_dp.engine.tick_assembler import ClosedTick, Routed, TickAssembler, dense, total
 from stream_dp.journal.dead_letters import as_spans
 
 WIDTH = 2
@@ -212,7 +212,7 @@ class _CommitTime(TickAssembler):
         for partition in self._partitions.values():
             for later, row in partition.current.rows.items():
                 whole = dense(row.row(), WIDTH)
-                pending[later] = added((pending.get(later, whole * 0), whole), WIDTH)
+                pending[later] = total((pending.get(later, whole * 0), whole), WIDTH)
         return replace(closed, pending=pending)
 
 

@@ -195,7 +195,7 @@ def closed(
     batches: Sequence[Batch], width: int, end: int, cut: Cut | None = None
 ) -> list[ClosedTick]:
     """All ticks, once everything has passed."""
-    ticks = TickAssembler.at(cut or Cut(), [0], width)
+    ticks = TickAssembler([0], width, cut)
     for one in (*batches, Batch(0, (), (), end, mark=LAST)):
         ticks.add(one, routed(one, width))
     return ticks.closed(LAST + 1)
@@ -266,7 +266,7 @@ def check_restarts(
     batches = broker.read(Place(0, 0), lambda: sizes.randrange(600))
     records = given_records(batches)
     all_ticks = closed(batches, world.numbers, world.offset)
-    given, cuts, ticks = 0, 0, TickAssembler.at(Cut(), [0], world.numbers)
+    given, cuts, ticks = 0, 0, TickAssembler([0], world.numbers)
     for one in batches:
         given += len(one.payloads)
         place = Place(0, one.position, kept(one.behind))

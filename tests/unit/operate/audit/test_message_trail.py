@@ -1,42 +1,35 @@
-"""Who asked what and when: every message that has an answer, with public things only."""
+"""What is shown of a journal: who asked what and when, the loss of users; and Gaussian series from file to releases."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from unit.live.live_series_worlds import SEALER
 from unit.live.message_worlds import IDS, SCRIPT, WITH_ANALYSTS, MessageWorld
+from unit.pipeline.routing.user_worlds import FOR_EVER, PIPELINE, specification
 
-from stream_dp.cli.commands.ledger import ledger
+from stream_dp import Pipeline
+from stream_dp.accounting.situations import Alive
 from stream_dp.engine.history import read_summary
+from stream_dp.journal.keys import make_key
 from stream_dp.operate.audit import ledger_view
-from stream_dp.operate.audit.ledger_view import ledger_json
+from stream_dp.operate.audit.ledger_view import ledger_json, loss_json
+from stream_dp.pipeline.budget import target
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.derivations import whole
 
 
 async def sealed(world: MessageWorld) -> AsyncIterator[bytes]:
-    """The journal."""
     for each in world.store.commits:
         yield each
 
 
 def found_in(world: MessageWorld, patch: pytest.MonkeyPatch) -> None:
-    """Let the trail find this world's journal."""
     patch.setattr(ledger_view, "load", lambda path: world.built.spec)
     patch.setattr(ledger_view, "sealer_for", lambda spec, key: SEALER)
     patch.setattr(ledger_view, "sealed_commits", lambda spec, progress: sealed(world))
-
-
-def test_the_command_prints_a_line_for_each(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
-    asyncio.run(world.live())
-    found_in(world, monkeypatch)
-    ledger(Path("unused"), messages=True)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["number"] for line in lines] == [each["number"] for each in world.said()]
 
 
 async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,3 +68,90 @@ async def test_the_ledger_counts_messages_by_analyst() -> None:
         ("", "ask"): (4, 4), ("", "create"): (1, 1), ("", "halt"): (1, 0), ("", "list"): (1, 0),
         ("ann", "create"): (1, 0), ("ann", "preview"): (1, 0), ("bob", "ask"): (0, 1),
     }  # fmt: skip
+
+
+WINDOWED = PIPELINE["privacy"]  # windows of four ticks
+IN_TURN = [Alive(8 * at, 8 * at + 3) for at in range(3)]
+IN_ONE = [Alive(4, 4), Alive(5, 5), Alive(6, None)]
+AT_ONCE = [Alive(0, None)] * 3
+
+
+def bound(privacy: object, times: list[Alive]) -> Fraction:
+    built = build(specification(privacy=privacy))
+    parts = [(built.chosen[0].derivation, time) for time in times]
+    total = whole("people", built.ledger.filter, parts, target(built.spec.privacy))
+    return Fraction(loss_json(built, parts, total)["loss"]["bound"])
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"), [(IN_TURN, 2), (IN_ONE, 2), (AT_ONCE, 6), (AT_ONCE[:1], 2)]
+)
+@pytest.mark.parametrize("privacy", [WINDOWED, FOR_EVER])
+def test_parts_never_alive_at_once_do_not_add_up(
+    privacy: object, times: list[Alive], expected: int
+) -> None:
+    """Each of a user's events costs a k-th; the sum of all three, 6, was shown for all of these."""
+    assert bound(privacy, times) == expected
+
+
+GAUSSIAN = """
+version: 1
+name: shop
+source: {{kind: file, path: orders.jsonl}}
+schema:
+  time: {{type: time}}
+  country: {{type: category, domain: [AT, DE]}}
+privacy: {{unit: event, neighbors: {relation}, epsilon: 1, delta: 1e-6, filter: {name}}}
+clock: {{kind: replay, field: time, start: 2024-01-01T00:00:00Z, step: 1h, horizon: 12}}
+journal: {{kind: sqlite, path: shop.journal}}
+series:
+  - {{name: orders, statistic: count, epsilon: 0.5, method: gaussian}}
+  - {{name: by_country, statistic: histogram, by: country, epsilon: 0.5, method: gaussian}}
+"""
+
+HSS = """
+  - {name: orders, statistic: histogram, by: country, epsilon: 0.5, method: hss, counter: gaussian}
+  - {name: busiest, statistic: maximum, by: country, epsilon: 0.5, counter: gaussian}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+    key = tmp_path / "key"
+    make_key(key)
+    monkeypatch.setenv("STREAM_DP_KEY_FILE", str(key))
+    records = [
+        {"time": f"2024-01-01T{hour:02d}:{minute:02d}:00Z", "country": ["AT", "DE"][minute % 2]}
+        for hour in range(12)
+        for minute in range(0, 60, 3)
+    ]
+    (tmp_path / "orders.jsonl").write_text("\n".join(map(json.dumps, records)))
+    return tmp_path
+
+
+def written(
+    folder: Path, name: str, relation: str = "add_remove", series: str | None = None
+) -> Path:
+    """The file with this filter, and these series instead of its own."""
+    path, text = folder / "pipeline.yaml", GAUSSIAN.format(name=name, relation=relation)
+    if series:
+        text = text.partition("series:\n")[0] + f"series:{series}"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("series", [None, HSS], ids=["counter", "hss"])
+async def test_it_goes_on_with_the_same_bytes(folder: Path, series: str | None) -> None:
+    """Committed ticks are computed again from their seeds at each start; the HSS holds its counter's state."""
+    path, seen = written(folder, "zcdp", series=series), []
+    for most in (5, 9, 100):
+        async with Pipeline.load(path).running() as releases:
+            async for release in releases:
+                seen.append(release)
+                if len(seen) >= most:
+                    break
+    bodies = (folder / "shop.releases.jsonl").read_bytes().splitlines()
+    assert len(bodies) == 24
+    assert {release.body for release in seen} <= set(bodies)

@@ -4,98 +4,94 @@ Real noise under seeds that are the same in every run of the tests, live series,
 engine, of the journal and of the trace are caught.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 import pytest
 from oracles.trace_pairs import pair_accepted
-from unit.live.live_series_worlds import HORIZON, PIPELINE, World
-from unit.operate.audit.trace_worlds import APART, RICH, SEALER, blobs, lived, seeded, steps
+from unit.live.live_series_worlds import HORIZON, World
+from unit.live.message_worlds import WATCHED, WITH_ANALYSTS, MessageWorld, sealed, text
+from unit.operate.audit.trace_worlds import (
+    RICH,
+    SEALER,
+    blobs,
+    checked,
+    lived,
+    resealed,
+    seeded,
+    steps,
+)
 
-from stream_dp.core.composition import Ask, Create, Halt
+from stream_dp.accounting.situations import Alive
+from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Query, Update
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.engine import actor, recovery
-from stream_dp.errors import FailClosed, RejectedMessage
-from stream_dp.journal import commit
-from stream_dp.journal.commit import Commit, digest, encode
+from stream_dp.engine.history import read_summary
+from stream_dp.engine.recovery import _as_recorded
+from stream_dp.errors import FailClosed
+from stream_dp.journal.commit import Asked, Commit, Halted, Release, SavedStates
+from stream_dp.journal.release import former
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit import trace_check
-from stream_dp.operate.audit.trace_check import JournalTrace, TraceReport, TraceStep, compared
-from stream_dp.verify.games.game import SeedUse, Sent, TracePlayer
+from stream_dp.operate.audit.ledger_view import derived_again
+from stream_dp.operate.audit.trace_check import JournalTrace
+from stream_dp.pipeline.builder import Built
 from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.pair_conditions import Suitable
 from stream_dp.verify.relations.streams import engine_relation
 
 RELATIONS = [Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK]
 
 
 def under(relation: Neighbors) -> dict[str, Any]:
-    """The pipeline whose neighbours are these."""
-    named = (
-        {"neighbors": "add_remove"}
-        if relation is Neighbors.ADD_REMOVE
-        else {"neighbors": "replace"}
-    )
+    named = {"neighbors": "add_remove"}
     if relation is not Neighbors.ADD_REMOVE:
-        named["moves"] = "within_tick" if relation is Neighbors.REPLACE else "any_tick"
+        moves = "within_tick" if relation is Neighbors.REPLACE else "any_tick"
+        named = {"neighbors": "replace", "moves": moves}
     return {**RICH, "privacy": {**RICH["privacy"], **named}}
-
-
-async def checked(world: World) -> TraceReport:
-    """The check of a world's journal."""
-    return await compared(world.built, SEALER, blobs(world))
 
 
 @pytest.fixture
 async def world() -> World:
-    """A life with everything."""
     return await lived(seeded(RICH))
 
 
-async def test_the_engine_is_the_composition(world: World) -> None:
+@pytest.mark.parametrize("relation", RELATIONS)
+async def test_the_engine_is_the_composition(relation: Neighbors) -> None:
     """Three series from the start, one for ticks 3 to 8, one from tick 9 on."""
+    world = await lived(seeded(under(relation)))
     found = await checked(world)
     releases = sum(len(commit.releases) for commit in world.commits())
     assert releases == 3 * HORIZON + 6 + 3
     assert (found.ticks, found.releases) == (HORIZON, releases)
     assert (found.counts.creations, found.counts.asks, found.counts.halts) == (5, 2 * releases, 1)
     assert found.snapshots == sum(c.snapshot is not None for c in world.commits()) >= 2
-    assert found.apart is True
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-async def test_under_every_relation(relation: Neighbors) -> None:
-    found = await checked(await lived(seeded(under(relation))))
     assert (found.relation, found.apart) == (str(relation), True)
 
 
-async def test_one_tick_cannot_show_that_two_are_refused() -> None:
-    world = await lived(seeded(PIPELINE), live=False)
-    del world.store.commits[2:]
-    found = await checked(world)
-    assert (found.ticks, found.apart) == (1, None)
-
-
 def messages(world: World) -> list[Any]:
-    """What was sent, without the noise."""
     return [step.sent.message for step in steps(world)]
+
+
+def claims(world: World) -> Any:
+    trace = JournalTrace(world.built)
+    for commit in world.commits():
+        list(trace.steps(commit))
+    return trace.claims
 
 
 def passes(relation: Neighbors, left: World, right: World) -> bool:
     """Whether the verifier of the claimed relation lets the pair of traces pass."""
-    trace = JournalTrace(left.built)
-    for each in left.commits():
-        list(trace.steps(each))
-    return pair_accepted(
-        engine_relation(relation, own_or(trace.claims)), messages(left), messages(right)
-    )
+    claimed = engine_relation(relation, own_or(claims(left)))
+    return pair_accepted(claimed, messages(left), messages(right))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("event", [(0, "DE"), (4, "DE"), (4, "FR"), (11, "other")])
+@pytest.mark.parametrize("event", [(0, "DE"), (4, "FR"), (11, "other")])
 async def test_two_neighbouring_runs_are_a_pair_of_the_claimed_relation(
     relation: Neighbors, event: tuple[int, str]
 ) -> None:
@@ -143,24 +139,6 @@ async def test_a_replaced_event_and_one_that_moved() -> None:
         assert passes(relation, left, later) is moved
 
 
-async def test_two_events_that_no_series_sees_both_of_are_refused_too() -> None:
-    """Each series by itself sees neighbours: a relation that judges mechanisms one by one lets the pair pass."""
-    pipeline = {**PIPELINE, "series": APART}
-    left, right = [
-        await lived(seeded(pipeline), *added, live=False) for added in ((), ((2, "DE"), (7, "FR")))
-    ]
-    assert pair_accepted(Suitable(), messages(left), messages(right))
-    assert not passes(Neighbors.ADD_REMOVE, left, right)
-
-
-async def test_traces_of_two_lengths_are_no_pair(world: World) -> None:
-    whole = messages(world)
-    relation = engine_relation(Neighbors.ADD_REMOVE)
-    assert pair_accepted(relation, whole, whole)
-    assert not pair_accepted(relation, whole, whole[:-1])
-    assert not pair_accepted(relation, whole[:-1], whole)
-
-
 def asks_before_it_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin of the engine: the question comes before the tick's row."""
 
@@ -186,14 +164,11 @@ async def test_an_engine_that_asks_before_it_updates_is_caught(
         await checked(world)
 
 
-async def test_an_engine_whose_series_share_noise_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_engine_that_shares_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     world = seeded(RICH)
     world.noise = lambda seed, number: NoiseStream(seed, 0)
-    monkeypatch.setattr(
-        type(world.built), "run_config", private_always(type(world.built).run_config)
-    )
+    own = Built.run_config  # as if this noise were the product's
+    monkeypatch.setattr(Built, "run_config", lambda self, now, **_: own(self, now))
     with pytest.raises(FailClosed, match="gives other bytes"):
         await checked(await lived(world))
 
@@ -206,159 +181,236 @@ async def test_an_engine_that_draws_twice_from_one_seed_is_caught() -> None:
         await checked(await lived(world))
 
 
-def private_always(run_config: Any) -> Any:
-    """As if this noise were the product's."""
-    return lambda self, now, **_: run_config(self, now)
-
-
-Change = Callable[[list[Commit]], None]
-
-
-def _release(commits: list[Commit]) -> None:
-    n, one = _ticked(commits)
-    last = one.releases[-1]
-    body = (
-        last.body.replace(b'"value":', b'"value":1')
-        if b'"value":' in last.body
-        else last.body + b" "
-    )
-    changed = msgspec.structs.replace(last, body=body)
-    commits[n] = msgspec.structs.replace(one, releases=(*one.releases[:-1], changed))
-
-
-def _seed(commits: list[Commit]) -> None:
-    n, one = _ticked(commits)
-    commits[n] = msgspec.structs.replace(one, seeds=(bytes(32), *one.seeds[1:]))
-
-
-def _first_seed(commits: list[Commit]) -> None:
-    commits[0] = msgspec.structs.replace(commits[0], seeds=(bytes(32),))
-
-
-def _row(commits: list[Commit]) -> None:
-    n, one = _ticked(commits)
-    commits[n] = msgspec.structs.replace(
-        one, rows=((one.rows[0][0] + 1, *one.rows[0][1:]), *one.rows[1:])
-    )
-
-
-def _order(commits: list[Commit]) -> None:
-    n, one = _ticked(commits)
-    first, second, *rest = one.releases
-    commits[n] = msgspec.structs.replace(one, releases=(second, first, *rest))
-
-
-def _gone(commits: list[Commit]) -> None:
-    n, one = _ticked(commits)
-    commits[n] = msgspec.structs.replace(one, releases=one.releases[:-1])
-
-
-def _more(commits: list[Commit]) -> None:
-    n, one = _ticked(commits)
-    commits[n] = msgspec.structs.replace(one, releases=(*one.releases, one.releases[-1]))
-
-
-def _state(commits: list[Commit]) -> None:
-    n = next(n for n, each in enumerate(commits) if each.snapshot is not None)
-    states = dict(commits[n].snapshot.states)  # type: ignore[union-attr]
-    states[0] = states[0].replace(b"\x01", b"\x02", 1)
-    commits[n] = msgspec.structs.replace(commits[n], snapshot=commit.SavedStates(states))
-
-
-def _halt(commits: list[Commit]) -> None:
-    n = next(
-        n
-        for n, each in enumerate(commits)
-        if any(isinstance(c, commit.Halted) for c in each.changes)
-    )
-    commits[n] = msgspec.structs.replace(commits[n], changes=())
-
-
-def _ticked(commits: list[Commit]) -> tuple[int, Commit]:
-    """A commit with ticks in the middle."""
-    found = [(n, each) for n, each in enumerate(commits) if each.ticks]
-    return found[len(found) // 2]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (_release, "gives other bytes than the recorded release"),
-        (_seed, "gives other bytes than the recorded release"),
-        (_first_seed, "gives other bytes than the recorded release"),
-        (_row, "gives other bytes than the recorded release"),
-        (_order, "holds no release of series"),
-        (_gone, "holds no release of series|holds a release that no message"),
-        (_more, "holds no release of series|holds a release that no message"),
-        (_state, "in another state than the snapshot"),
-        (_halt, "holds no release of series"),
-    ],
-)
-async def test_an_altered_journal_is_caught(world: World, change: Change, message: str) -> None:
-    """Sealed with the right key, in an unbroken chain; nothing of what it holds is in the error."""
-    commits, previous = world.commits(), b""
-    change(commits)
-    world.store.commits.clear()
-    for each in commits:
-        sealed = SEALER.seal(
-            each.sequence, encode(msgspec.structs.replace(each, previous=previous))
-        )
-        world.store.commits.append(sealed)
-        previous = digest(sealed)
-    with pytest.raises(FailClosed, match=message):
-        await checked(world)
-
-
-def played(trace: list[TraceStep]) -> list[bytes | None]:
-    """What the composition answers, as bytes."""
-    player = TracePlayer(NoiseStream)
-    return [None if (a := player.play(step.sent)) is None else a.tobytes() for step in trace]
-
-
-async def test_a_trace_with_two_messages_exchanged_answers_otherwise(world: World) -> None:
-    """The question before the row; and the same trace with one seed that was never drawn."""
-    trace = steps(world)
-    right = played(trace)
-    assert right == played(trace)
-    place = next(n for n, step in enumerate(trace) if step.tick == 6 and step.release is not None)
-    exchanged = [*trace[: place - 1], trace[place], trace[place - 1], *trace[place + 1 :]]
-    assert [a for a in played(exchanged) if a is not None] != [a for a in right if a is not None]
-    other = [
-        replace(step, sent=Sent(step.sent.message, SeedUse(bytes(32), 7)))
-        if step.tick == 6
-        else step
-        for step in trace
-    ]
-    assert played(other) != right
-
-
-async def test_the_trace_says_what_the_theory_allows(world: World) -> None:
-    trace = steps(world)
-    kinds = [type(step.sent.message) for step in trace]
-    assert kinds[:3] == [Create] * 3
-    assert kinds.count(Halt) == 1
-    player = TracePlayer(NoiseStream)
-    with pytest.raises(RejectedMessage, match="no live mechanism"):
-        player.play(Sent(Ask(0, Query())))
-    with pytest.raises(ValueError, match="no seed was recorded"):
-        player.play(Sent(trace[2].sent.message))
-    assert player.live == ()
-
-
-async def test_another_pipelines_journal_is_refused(world: World) -> None:
-    with pytest.raises(FailClosed, match="written for something else"):
-        await compared(World(under(Neighbors.REPLACE)).built, SEALER, blobs(world))
-    world.store.commits.clear()
-    with pytest.raises(FailClosed, match="never ran"):
-        await checked(world)
-
-
-async def test_a_relation_that_is_too_narrow_is_noticed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_relation_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the claim for fewer pairs than it says, the check would say so; and were it for more."""
     monkeypatch.setattr(trace_check, "same_tick", lambda message, row: replace(message, index=99))
     with pytest.raises(FailClosed, match="beside a neighbour"):
         await checked(world)
     monkeypatch.setattr(trace_check, "same_tick", lambda message, row: message)
     assert (await checked(world)).apart is False
+
+
+def ticked(commits: list[Commit]) -> int:
+    places = [n for n, commit in enumerate(commits) if commit.ticks]
+    return places[len(places) // 2]
+
+
+def changed(commits: list[Commit], at: int, **fields: Any) -> None:
+    commits[at] = msgspec.structs.replace(commits[at], **fields)
+
+
+def another_release(commits: list[Commit]) -> None:
+    *others, last = commits[at := ticked(commits)].releases
+    body = last.body.replace(b'"value":', b'"value":1') + b" " * (b'"value":' not in last.body)
+    changed(commits, at, releases=(*others, msgspec.structs.replace(last, body=body)))
+
+
+def another_seed(commits: list[Commit]) -> None:
+    at = ticked(commits)
+    changed(commits, at, seeds=(bytes(32), *commits[at].seeds[1:]))
+
+
+def another_row(commits: list[Commit]) -> None:
+    (first, *others), *rows = commits[at := ticked(commits)].rows
+    changed(commits, at, rows=((first + 1, *others), *rows))
+
+
+def no_last_release(commits: list[Commit]) -> None:
+    at = ticked(commits)
+    changed(commits, at, releases=commits[at].releases[:-1])
+
+
+def one_release_twice(commits: list[Commit]) -> None:
+    releases = commits[at := ticked(commits)].releases
+    changed(commits, at, releases=(*releases, releases[-1]))
+
+
+def another_state(commits: list[Commit]) -> None:
+    at = next(n for n, each in enumerate(commits) if each.snapshot is not None)
+    states = dict(commits[at].snapshot.states)  # type: ignore[union-attr]
+    states[0] = states[0].replace(b"\x01", b"\x02", 1)
+    changed(commits, at, snapshot=SavedStates(states))
+
+
+def no_halt(commits: list[Commit]) -> None:
+    halts = (any(isinstance(c, Halted) for c in each.changes) for each in commits)
+    changed(commits, list(halts).index(True), changes=())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (another_release, "gives other bytes than the recorded release"),
+        (another_seed, "gives other bytes than the recorded release"),
+        (another_row, "gives other bytes than the recorded release"),
+        (no_last_release, "holds no release of series|holds a release that no message"),
+        (one_release_twice, "holds no release of series|holds a release that no message"),
+        (another_state, "in another state than the snapshot"),
+        (no_halt, "holds no release of series"),
+    ],
+)
+async def test_an_altered_journal_is_caught(
+    world: World, change: Callable[[list[Commit]], None], message: str
+) -> None:
+    resealed(world, change)
+    with pytest.raises(FailClosed, match=message):
+        await checked(world)
+
+
+CAPS: list[dict[str, str]] = [{"max_events": "3", "per": "4h"}, {"overall": "3"}]
+
+
+def of_users(caps: dict[str, str]) -> dict[str, Any]:
+    """Users are who buys; of each three events count."""
+    privacy = {**RICH["privacy"], "unit": "user", "user": "country", **caps}
+    return {**RICH, "privacy": privacy}
+
+
+@pytest.mark.parametrize("caps", CAPS)
+async def test_the_trace_beside_all_events_of_one_user(caps: dict[str, str]) -> None:
+    """The check of the command, and a run with a user more who has events in two ticks of one window."""
+    left = await lived(seeded(of_users(caps)))
+    report = await checked(left)
+    users = Users(3, 4 if "per" in caps else None)
+    assert (report.users, report.apart) == (users, True)
+    assert report.json()["one_more_is_refused"] is True
+    right = await lived(seeded(of_users(caps), 1), (4, "CH"), (4, "CH"), (6, "CH"))
+    pair, truth = [messages(left), messages(right)], own_or(claims(left))
+    assert pair_accepted(engine_relation(Neighbors.ADD_REMOVE, truth, users), *pair)
+    assert not pair_accepted(engine_relation(Neighbors.ADD_REMOVE, truth, Users(1)), *pair)
+    assert not pair_accepted(engine_relation(Neighbors.ADD_REMOVE, truth, Users(3, 2)), *pair)
+    assert not pair_accepted(engine_relation(Neighbors.ADD_REMOVE, truth), *pair)
+
+
+@pytest.mark.parametrize("caps", CAPS)
+async def test_a_journal_for_users_is_derived_again(caps: dict[str, str]) -> None:
+    world = await lived(seeded(of_users(caps)))
+    summary = await read_summary(blobs(world), SEALER, world.built.spec.name)
+    admission, total, parts = derived_again(world.built, summary)
+    users = Users(3, 4 if "per" in caps else None)
+    assert total.guarantee.users == users
+    assert [alive for _, alive in parts] == [Alive(0, None), Alive(3, 8), Alive(9, None)]
+    assert all(part.guarantee.users == users for part, _ in parts)
+    (ticked,) = total.premises
+    assert ticked.guarantee.measure == PureDP(Fraction(4))  # 3 and 1, not 3 and 1/4 and 1
+    assert admission.subledgers.main.peak.amount == 4 * 10**12
+    assert all(f", for {users}" in charge.rule for _, charge in summary.charges)
+
+
+OF = {"statistic": "quantiles", "of": "amount", "clamp": ["0", "12"], "buckets": "12", "at": ["0.5"]}  # fmt: skip
+QUANTILES: dict[str, Any] = {
+    **RICH,
+    "series": [
+        {**OF, "name": "sliding", "windows": ["2h", "ever"], "epsilon": "1"},
+        {**OF, "name": "all", "epsilon": "1"},
+        {**OF, "name": "ending", "every": "2h", "epsilon": "1"},
+    ],
+}
+ENDS = ["low", "high"]
+
+
+@pytest.fixture
+async def chosen() -> World:
+    """A life with restarts, snapshots, and series that come and go."""
+    return await lived(seeded(QUANTILES))
+
+
+async def test_a_journal_with_the_bodies_of_former_versions_is_theirs(chosen: World) -> None:
+    """They wrote a chosen bucket as `low` and `high`; recovery takes the recorded bytes, and no others."""
+    changed: list[Release] = []
+
+    def change(commits: list[Commit]) -> None:
+        for place, commit in enumerate(commits):
+            old = [msgspec.structs.replace(one, body=former(one.body)) for one in commit.releases]
+            changed.extend(one for one in commit.releases if former(one.body) != one.body)
+            commits[place] = msgspec.structs.replace(commit, releases=tuple(old))
+
+    resealed(chosen, change)
+    found = await checked(chosen)
+    assert found.releases > len(changed) > 5
+    new = changed[0]
+    old = msgspec.structs.replace(new, body=former(new.body))
+    assert _as_recorded(new.body, old, "ending", 3) == old.body
+    with pytest.raises(FailClosed, match="does not give the recorded bytes"):
+        _as_recorded(new.body.replace(b'"bucket":[', b'"bucket":[1'), old, "ending", 3)
+
+
+@pytest.mark.parametrize(
+    ("series", "key"),
+    [
+        ("sliding", "value"),
+        ("sliding", "band"),
+        ("all", "high"),
+        ("ending", "low"),
+        ("ending", "band"),
+    ],
+)
+async def test_one_number_that_differs_is_caught(chosen: World, series: str, key: str) -> None:
+    def change(commits: list[Commit]) -> None:
+        place = next(n for n in range(len(commits) - 1, -1, -1) if commits[n].ticks)
+        releases = list(commits[place].releases)
+        at = next(n for n, one in enumerate(releases) if one.series == series)
+        told = json.loads(releases[at].body)
+        part = next(iter(told["windows"].values()))
+        found = part["quantiles"]["0.5"]
+        if "bucket" in found and key in ENDS:
+            found["bucket"][ENDS.index(key)] += 1
+        else:
+            (part if key == "band" else found)[key] += 1
+        body = msgspec.json.encode(told)
+        releases[at] = msgspec.structs.replace(releases[at], body=body)
+        commits[place] = msgspec.structs.replace(commits[place], releases=tuple(releases))
+
+    resealed(chosen, change)
+    with pytest.raises(FailClosed, match="gives other bytes than the recorded release"):
+        await checked(chosen)
+
+
+SCRIPT = [
+    (tick, sealed(text(f"q{tick}", "ask", series="watched", threshold=threshold)))
+    for tick, threshold in ((1, 500), (3, 600), (5, 700), (8, 10))
+]
+
+
+@pytest.fixture
+async def talk(watched: None) -> MessageWorld:
+    """A life in which a series is asked four times, the last time with a threshold far below its count."""
+    chosen = MessageWorld(WITH_ANALYSTS, script=list(SCRIPT))
+    await chosen.live()
+    return chosen
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pipeline's second series be the one that is asked, as the world's engine has it."""
+    before = Built.run_config
+
+    def run_config(self: Built, now: int, **more: Any) -> Any:
+        config = before(self, now, **more)
+        return replace(config, series=(config.series[0], WATCHED))
+
+    monkeypatch.setattr(Built, "run_config", run_config)
+
+
+async def test_what_was_asked_is_answered_by_the_composition(talk: MessageWorld) -> None:
+    found = await checked(talk)
+    asked = [c for commit in talk.commits() for c in commit.changes if isinstance(c, Asked)]
+    assert found.answers == len(asked) == 4
+    assert found.counts.asks == 2 * found.releases + found.answers
+    assert found.apart is True
+    told = [json.loads(body)["answer"]["above"] for body in talk.answers]
+    assert told[-1] is True
+
+
+async def test_an_altered_answer_is_caught(talk: MessageWorld) -> None:
+    def change(commits: list[Commit]) -> None:
+        for at, commit in enumerate(commits):
+            told = tuple(
+                msgspec.structs.replace(each, body=each.body.replace(b"false", b"true"))
+                for each in commit.answers
+            )
+            commits[at] = msgspec.structs.replace(commit, answers=told)
+
+    resealed(talk, change)
+    with pytest.raises(FailClosed, match="other bytes than the recorded answer"):
+        await checked(talk)

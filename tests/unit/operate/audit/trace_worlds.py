@@ -3,26 +3,20 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import msgspec
 from live_acts import create_series, halt_series
-from unit.live.live_series_worlds import (
-    HORIZON,
-    PIPELINE,
-    SEALER,
-    Stopping,
-    World,
-    batches,
-    record,
-)
+from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World, batches, record
 
 from stream_dp.engine import engine
 from stream_dp.engine.ports import Batch
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.audit.trace_check import JournalTrace, TraceStep
+from stream_dp.journal.commit import Commit, digest, encode
+from stream_dp.operate.audit.trace_check import JournalTrace, TraceReport, TraceStep, compared
 
 APART = [{"name": name, "statistic": "count", "epsilon": "1/2", "where": [{"field": "country", "equals": country}]}
          for name, country in (("german", "DE"), ("french", "FR"))]  # fmt: skip
@@ -94,16 +88,29 @@ async def lived(
 
 
 def steps(world: World) -> list[TraceStep]:
-    """The messages of the trace of a world's journal."""
     trace = JournalTrace(world.built)
     every = [step for commit in world.commits() for step in trace.steps(commit)]
     return [step for step in every if isinstance(step, TraceStep)]
 
 
 async def blobs(world: World) -> AsyncIterator[bytes]:
-    """Its sealed commits."""
     for sealed in world.store.commits:
         yield sealed
 
 
-__all__ = ["APART", "RICH", "SEALER", "blobs", "lived", "seeded", "steps"]
+async def checked(world: World) -> TraceReport:
+    return await compared(world.built, SEALER, blobs(world))
+
+
+def resealed(world: World, change: Callable[[list[Commit]], None]) -> None:
+    """Change the journal's commits and seal them with the right key, in an unbroken chain."""
+    commits, previous = world.commits(), b""
+    change(commits)
+    world.store.commits.clear()
+    for commit in commits:
+        linked = msgspec.structs.replace(commit, previous=previous)
+        world.store.commits.append(SEALER.seal(commit.sequence, encode(linked)))
+        previous = digest(world.store.commits[-1])
+
+
+__all__ = ["APART", "RICH", "SEALER", "blobs", "checked", "lived", "resealed", "seeded", "steps"]

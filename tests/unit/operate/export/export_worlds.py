@@ -22,26 +22,12 @@ FORMS: list[dict[str, Any]] = [
     {"value": 0.125, "low": 0.1, "high": None},
     {"values": {"AT": None, "DE": 2.5}, "lows": [None, 2], "highs": [None, 3]},
     {"value": 80, "name": "DE", "band": 8},
-    {
-        "ranks": [
-            {"name": "DE", "value": 80, "tied": ["AT"]},
-            {"name": "AT", "value": 75, "tied": ["DE"]},
-        ],
-        "band": 8,
-    },
+    {"ranks": [{"name": "DE", "value": 80, "tied": ["AT"]}, {"name": "AT", "value": 75, "tied": ["DE"]}], "band": 8},
     {"windows": {"tick": {"value": 2, "band": 4}, "24h": {"values": {"AT": 9}, "band": 5}}},
-    {
-        "windows": {
-            "24h": {
-                "quantiles": {
-                    "0.5": {"value": 10, "low": 8, "high": 12},
-                    "0.9": {"value": 33.5, "low": 30, "high": 40},
-                },
-                "band": 6,
-            }
-        }
-    },
-]
+    {"windows": {"24h": {"quantiles": {
+        "0.5": {"value": 10, "low": 8, "high": 12}, "0.9": {"value": 33.5, "low": 30, "high": 40},
+    }, "band": 6}}},
+]  # fmt: skip
 ROWS = 14
 """How many numbers `FORMS` tell."""
 
@@ -55,7 +41,6 @@ def body(sequence: int, said: dict[str, Any]) -> bytes:
 
 
 def bodies(ticks: Iterable[int]) -> list[bytes]:
-    """A release of every form at each tick."""
     return [body(tick * len(FORMS) + at, said) for tick in ticks for at, said in enumerate(FORMS)]
 
 

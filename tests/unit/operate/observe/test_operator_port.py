@@ -1,13 +1,10 @@
-"""The operator's port: only where it was asked for, only with the token, exact, and nothing of it anywhere else.
-
-The twin opens the figures to everybody; the same requests find it out.
-"""
+"""The operator's figures: exact, on a port that asks for the token and nowhere else; when they warn of dead letters."""
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from fractions import Fraction
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -16,11 +13,14 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_dp.errors import UsageError, WorldError
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.files.memory import MemoryJournal, MemoryStore
 from stream_dp.journal.commit import Commit, DeadLetter
 from stream_dp.journal.keys import Sealer
+from stream_dp.operate.observe import operator_figures
 from stream_dp.operate.observe.operator_figures import (
-    FAMILIES,
+    FEWEST,
+    WINDOW_S,
     FiguresPort,
     OperatorFigures,
     figures_text,
@@ -52,18 +52,12 @@ def known() -> OperatorFigures:
 
 
 def told(text: str) -> dict[str, float]:
-    """The figures by name and labels but the pipeline."""
-    return {
-        " ".join(
-            [one.name, *(v for k, v in sorted(one.labels.items()) if k != "pipeline" and v)]
-        ): (one.value)
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
+    every = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    labels = [[v for k, v in sorted(one.labels.items()) if k != "pipeline" and v] for one in every]
+    return {" ".join([one.name, *own]): one.value for one, own in zip(every, labels, strict=True)}
 
 
 async def said(app: Any, **more: Any) -> httpx.Response:
-    """What the port answers."""
     host = more.pop("host", "127.0.0.1:9911")
     path = more.pop("path", "/metrics")
     transport = httpx.ASGITransport(app)
@@ -72,7 +66,6 @@ async def said(app: Any, **more: Any) -> httpx.Response:
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header that shows a token."""
     return {"authorization": f"Bearer {token}"}
 
 
@@ -93,76 +86,42 @@ def test_the_figures_are_those_of_the_commits() -> None:
     }
 
 
-def test_before_the_first_commit_there_is_neither_lag_nor_age() -> None:
-    text, _ = figures_text("clicks", OperatorFigures(lambda _: None), "")
-    assert "lag" not in text.decode()
-    assert "since_commit" not in text.decode()
-
-
-def test_every_name_and_every_help_says_what_it_is() -> None:
-    assert FAMILIES
-    for name, family in FAMILIES.items():
-        assert name.startswith("stream_dp_not_private_")
-        assert family.help.startswith("NOT PRIVATE: ")
-    text, _ = figures_text("clicks", known(), "application/openmetrics-text")
-    helps = re.findall(r"^# HELP \S+ (.*)$", text.decode(), re.MULTILINE)
-    assert len(helps) == len(FAMILIES)
-    assert all(each.startswith("NOT PRIVATE: ") for each in helps)
-
-
+RIGHT = bearer(SEALER.query_token())
 REFUSED: dict[str, tuple[dict[str, Any], int]] = {
     "no token": ({}, 401),
     "another token": ({"headers": bearer(OTHER)}, 401),
     "an analyst's token": ({"headers": bearer(SEALER.query_token("ann"))}, 401),
+    "no text of a token": ({"headers": bearer("")}, 401),
+    "half a token": ({"headers": bearer(SEALER.query_token()[:32])}, 401),
     "no scheme": ({"headers": {"authorization": SEALER.query_token()}}, 401),
     "a token in the address": ({"params": {"token": SEALER.query_token()}}, 401),
-    "two tokens": (
-        {"headers": [("authorization", f"Bearer {SEALER.query_token()}")] * 2},
-        401,
-    ),
+    "two tokens": ({"headers": [*RIGHT.items()] * 2}, 401),
     "another path without a token": ({"path": "/"}, 401),
-    "another path": ({"path": "/healthz", "headers": bearer(SEALER.query_token())}, 404),
-    "a write": ({"method": "POST", "headers": bearer(SEALER.query_token())}, 405),
-    "another host": ({"host": "rebound.example", "headers": bearer(SEALER.query_token())}, 421),
+    "another path": ({"path": "/healthz", "headers": RIGHT}, 404),
+    "a write": ({"method": "POST", "headers": RIGHT}, 405),
+    "another host": ({"host": "rebound.example", "headers": RIGHT}, 421),
 }
 
 
-def opens(app: Any) -> Callable[..., Any]:
-    """Return what finds whether a request is refused as it should be and shows nothing."""
-
-    async def refused(request: dict[str, Any], status: int) -> bool:
-        answer = await said(app, **dict(request))
-        return answer.status_code == status and not any(
-            secret in answer.text for secret in (*SECRETS, "not_private")
-        )
-
-    return refused
+async def tells_nothing(request: dict[str, Any], status: int) -> bool:
+    figures = known()
+    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
+    answer = await said(app, **dict(request))
+    shown = [secret for secret in (*SECRETS, "not_private") if secret in answer.text]
+    return answer.status_code == status and not shown
 
 
 @pytest.mark.parametrize(("request_", "status"), REFUSED.values(), ids=REFUSED.keys())
 async def test_who_does_not_show_the_token_learns_nothing(
     request_: dict[str, Any], status: int
 ) -> None:
-    figures = known()
-    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
-    assert await opens(app)(request_, status)
-
-
-async def test_who_shows_it_is_answered() -> None:
-    figures = known()
-    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
-    answer = await said(app, headers=bearer(SEALER.query_token()))
-    assert answer.status_code == httpx.codes.OK
-    assert told(answer.text)["stream_dp_not_private_records_total"] == 71
-    assert answer.headers["cache-control"] == "no-store"
+    assert await tells_nothing(request_, status)
 
 
 async def test_a_port_that_is_open_to_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_server, "_holds", lambda *_: True)
-    figures = known()
-    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
-    found = Counter([await opens(app)(*each) for each in REFUSED.values()])
-    assert found[False] >= 6
+    found = [await tells_nothing(*each) for each in REFUSED.values()]
+    assert found.count(False) >= 6
 
 
 async def test_it_listens_on_this_machine_while_it_is_open_and_no_longer(tmp_path: Path) -> None:
@@ -186,9 +145,7 @@ async def test_it_listens_on_this_machine_while_it_is_open_and_no_longer(tmp_pat
             await client.get(url)
 
 
-async def test_in_a_network_it_answers_to_its_names_and_takes_a_token_of_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_in_a_network_it_has_names_and_a_token_of_its_own(tmp_path: Path) -> None:
     own, urls = tmp_path / "token", list[str]()
     own.write_text(f"{OTHER}\n")
     own.chmod(0o600)
@@ -205,15 +162,6 @@ async def test_in_a_network_it_answers_to_its_names_and_takes_a_token_of_its_own
             for host, token in (("engine", OTHER), ("localhost", OTHER), ("other", OTHER), ("engine", "no"))
         ]  # fmt: skip
     assert found == [200, 200, 421, 401]
-
-
-async def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    own = tmp_path / "token"
-    own.write_text(OTHER)
-    own.chmod(0o644)
-    with pytest.raises(UsageError, match="read by others"):
-        async with figures_told(FiguresPort(0, own), "clicks", known(), SEALER):
-            pass
 
 
 async def test_it_is_off_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +191,7 @@ series:
 PUBLIC = ("/metrics", "/", "/healthz", "/api/pipeline", "/api/plan", "/api/budget", "/api/series")
 
 
-async def test_a_run_tells_its_figures_there_and_nothing_of_them_on_the_page(
+async def test_a_run_tells_figures_there_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
@@ -277,3 +225,64 @@ async def test_a_run_tells_its_figures_there_and_nothing_of_them_on_the_page(
     assert figures[f"{name}restarts_total"] == 0
     assert [answer.status_code for answer in found.values()] == [200] * len(PUBLIC)
     assert not [path for path, answer in found.items() if name in answer.text]
+
+
+class Watched:
+    """Figures with a clock of the test's own, and what they warned of."""
+
+    def __init__(self, limit: str = "1/10") -> None:
+        self.now = 0.0
+        self.warned: list[str] = []
+        self.figures = OperatorFigures(self.warned.append, lambda: self.now)
+        self.figures._limit = Fraction(limit)
+
+    def commit(self, records: int, late: int = 0, **dead: int) -> None:
+        letters = tuple(DeadLetter(0, why, None, count, ()) for why, count in dead.items())
+        self.figures.take(Commit(1, b"", dead_letters=letters, records=records, late=late))
+
+
+def test_it_warns_above_the_share_only() -> None:
+    watched = Watched()
+    watched.commit(90, not_json=10)
+    assert watched.warned == []
+    watched.commit(0, wrong_type=1)
+    assert watched.warned == ["not_json, wrong_type"]
+    never = Watched("1")
+    never.commit(0, not_json=1000)
+    assert never.warned == []
+
+
+def test_few_records_are_not_looked_at() -> None:
+    watched = Watched()
+    watched.commit(0, not_json=FEWEST - 1)
+    watched.now = 5 * WINDOW_S
+    assert watched.warned == []
+    watched.commit(0, not_json=1)
+    assert watched.warned == ["not_json"]
+
+
+def test_it_warns_once_in_a_while() -> None:
+    watched = Watched()
+    for _ in range(10):
+        watched.commit(0, not_json=100)
+    assert watched.warned == ["not_json"]
+    watched.now = WINDOW_S + 1
+    watched.commit(1000)
+    assert watched.warned == ["not_json"]
+    watched.commit(0, wrong_type=1000)
+    assert watched.warned == ["not_json", "wrong_type"]
+
+
+async def test_a_commit_counts_once_it_is_durable() -> None:
+    told: list[Commit] = []
+    commit, store = Commit(0, b"", records=3), MemoryStore()
+    journal = operator_figures._Told(MemoryJournal(store), told.append)
+    with pytest.raises(FailClosed):
+        await journal.append(commit, b"sealed")  # it was not opened
+    assert told == []
+    await journal.open()
+    await journal.append(commit, b"sealed")
+    assert told == [commit]
+    await journal.verify({})
+    assert [sealed async for sealed in journal.read()] == [b"sealed"]
+    await journal.close()

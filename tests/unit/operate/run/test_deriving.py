@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,19 +60,16 @@ NEVER = {"distinct", "cut_off", "ratio"}
 
 
 def planner(pipeline: dict[str, Any]) -> LiveSeriesPlanner:
-    """What understands definitions of a pipeline."""
     built = build(PipelineSpec.model_validate(pipeline))
     return LiveSeriesPlanner(built.spec, OpenRouter(built.spec, 0))
 
 
 def said(series: dict[str, Any]) -> bytes:
-    """A definition."""
     return json.dumps({"name": "x", "epsilon": "0.5", **series}).encode()
 
 
 @asynccontextmanager
 async def derives(here: LiveSeriesPlanner) -> AsyncIterator[DerivingProcess]:
-    """A process."""
     process = DerivingProcess(here)
     await process._warm()
     try:
@@ -83,17 +79,14 @@ async def derives(here: LiveSeriesPlanner) -> AsyncIterator[DerivingProcess]:
 
 
 def number_of(process: DerivingProcess) -> int:
-    """Its number."""
     assert process._process is not None
     return process._process.pid
 
 
-def environment_of(process: DerivingProcess) -> bytes:
-    """What it sees of the environment."""
-    return Path(f"/proc/{number_of(process)}/environ").read_bytes()
+FIELDS = ("definition", "name", "derivation", "mechanism", "error_unit", "supposing", "start")
 
 
-@pytest.mark.parametrize("pipeline", [PIPELINE, ENDING])
+@pytest.mark.parametrize("pipeline", [PIPELINE, ENDING], ids=["wall", "ending"])
 async def test_it_finds_what_is_found_here_and_nothing_is_derived_here(
     pipeline: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,36 +100,20 @@ async def test_it_finds_what_is_found_here_and_nothing_is_derived_here(
     monkeypatch.setattr(LiveSeriesPlanner, "propose", None)
     async with derives(here) as process:
         for each, own in zip(series, wanted, strict=True):
-            found = await process.derive(said(each), 7)
-            theirs = found.outcome
+            theirs = (await process.derive(said(each), 7)).outcome
             assert isinstance(theirs, PlannedSeries), (each, theirs)
-            for name in (
-                "definition",
-                "name",
-                "derivation",
-                "mechanism",
-                "error_unit",
-                "supposing",
-                "start",
-            ):
+            for name in FIELDS:
                 assert getattr(theirs, name) == getattr(own, name), (each, name)
-            assert theirs.predicted() == own.predicted(), each
-            assert theirs.windows() == own.windows(), each
+            error = own.predicted()
+            assert (theirs.predicted(), theirs.windows()) == (error, own.windows()), each
             assert theirs.place("", []) == own.place("", [])
             later = theirs.at(9)
             assert (later is None) == (pipeline is ENDING)
-            assert later is None or later.predicted() == (
-                own.predicted()[0] + 2,
-                own.predicted()[1],
-            )
-
-
-async def test_refusals_come_back_as_they_are() -> None:
-    async with derives(planner(PIPELINE)) as process:
+            assert later is None or later.predicted() == (error[0] + 2, error[1])
         for wrong, words in (
             ({"statistic": "count", "windows": ["1h", "1h"]}, "windows"),
             ({"statistic": "count", "method": "gaussian"}, "gaussian needs a delta"),
-        ):  # fmt: skip
+        ):
             outcome = (await process.derive(said(wrong), 1)).outcome
             assert type(outcome) is UsageError
             assert words in str(outcome)
@@ -155,28 +132,27 @@ async def test_one_that_dies_refuses_its_definition_and_the_next_one_is_derived(
         assert isinstance((await process.derive(said(DEAREST[1]), 1)).outcome, PlannedSeries)
 
 
-async def test_one_that_is_closed_ends_at_once_and_one_that_is_cancelled_answers_nobody_else() -> (
-    None
-):
-    process = DerivingProcess(planner(PIPELINE))
-    await process._warm()
-    await process.derive(said(DEAREST[5]), 1)
-    os.kill(number_of(process), signal.SIGSTOP)
-    waits = asyncio.create_task(process.derive(said(DEAREST[0]), 1))
-    await asyncio.sleep(0)
-    waits.cancel()
-    await asyncio.wait({waits})
-    other = await process.derive(said(DEAREST[6]), 1)
-    assert isinstance(other.outcome, PlannedSeries)
-    assert other.outcome.series.statistic == "maximum"
-    os.kill(number_of(process), signal.SIGSTOP)
-    waits = asyncio.create_task(process.derive(said(DEAREST[0]), 1))
-    await asyncio.sleep(0)
-    await process.close()
-    with pytest.raises(EngineEnded):
-        await waits
-    with pytest.raises(EngineEnded):
-        await process.derive(said(DEAREST[0]), 1)
+async def test_one_that_is_cancelled_answers_nobody_else_and_one_that_is_closed_ends() -> None:
+    async with derives(planner(PIPELINE)) as process:
+
+        async def stopped() -> "asyncio.Task[Any]":
+            os.kill(number_of(process), signal.SIGSTOP)
+            waits = asyncio.create_task(process.derive(said(DEAREST[0]), 1))
+            await asyncio.sleep(0)
+            return waits
+
+        waits = await stopped()
+        waits.cancel()
+        await asyncio.wait({waits})
+        other = (await process.derive(said(DEAREST[6]), 1)).outcome
+        assert isinstance(other, PlannedSeries)
+        assert other.series.statistic == "maximum"
+        waits = await stopped()
+        await process.close()
+        with pytest.raises(EngineEnded):
+            await waits
+        with pytest.raises(EngineEnded):
+            await process.derive(said(DEAREST[0]), 1)
 
 
 async def test_it_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,23 +169,7 @@ async def test_it_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     here = planner(PIPELINE)
     async with derives(here) as process:
         await process.derive(said(DEAREST[5]), 1)
-        environment = environment_of(process)
+        environ = Path(f"/proc/{number_of(process)}/environ")
+        environment = await asyncio.to_thread(environ.read_bytes)
     assert b"SECRET" not in environment
     assert sent == [dumped(here.spec), dumped((said(DEAREST[5]), 1))]
-
-
-async def test_where_no_process_can_be_it_is_derived_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/nowhere")
-    async with derives(planner(PIPELINE)) as process:
-        found = await process.derive(said(DEAREST[5]), 1)
-    assert isinstance(found.outcome, PlannedSeries)
-
-
-async def test_small_definitions_do_not_wait_for_the_first_process() -> None:
-    process = DerivingProcess(planner(PIPELINE))
-    first = await process.derive(said(DEAREST[5]), 1)
-    assert isinstance(first.outcome, PlannedSeries)
-    large = await process.derive(said(DEAREST[-1]), 1)  # waits for it
-    assert isinstance(large.outcome, PlannedSeries)
-    assert process._process is not None
-    await process.close()

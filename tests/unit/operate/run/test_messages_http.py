@@ -1,15 +1,25 @@
-"""Messages by HTTP to a real engine: the same bytes for the same id, also after a restart; whose token may do what."""
+"""Messages to a real engine by HTTP, the same bytes for the same id; and which answer of a topic is one's own."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pytest
+from live_acts import drained
 from unit.live.live_series_worlds import SEALER
-from unit.live.message_worlds import UNTIL, WITH_ANALYSTS, MessageWorld, large, text
+from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, large, text
 
+from stream_dp.client.kafka_messages import KafkaMessages
+from stream_dp.client.message_text import fresh_id, message_text
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.messages.conversation import Conversation, body_of, not_accepted
+from stream_dp.errors import NotAccepted, StreamDPError, WorldError
+from stream_dp.journal.answer_body import AnswerCut, Answered, RefusalKind
+from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.run.live_series import EngineLiveSeries
 from stream_dp.server.api import create_app
 from stream_dp.server.view import PublicView, ReleaseLog
@@ -20,7 +30,6 @@ Client = httpx.AsyncClient
 
 @asynccontextmanager
 async def client_of(world: MessageWorld, engine: Engine) -> AsyncIterator[Client]:
-    """A client of the engine's API."""
     live_series = EngineLiveSeries(world.built, engine, world.planner, world.words)
     tokens = {name: SEALER.query_token(name) for name in NAMES}
     view = PublicView(dict, dict, dict, ReleaseLog(), live_series, SEALER.query_token(), tokens)
@@ -30,7 +39,6 @@ async def client_of(world: MessageWorld, engine: Engine) -> AsyncIterator[Client
 
 
 def right(name: str = "", key: str = "") -> dict[str, str]:
-    """The headers of the operator, or of an analyst."""
     keyed = {"Idempotency-Key": key} if key else {}
     bearer = {"Authorization": f"Bearer {SEALER.query_token(name)}"}
     return {**bearer, "Content-Type": "application/json", **keyed}
@@ -39,8 +47,6 @@ def right(name: str = "", key: str = "") -> dict[str, str]:
 async def on(
     world: MessageWorld, then: Callable[[Client, Engine], Awaitable[None]], tick: int = 2
 ) -> None:
-    """Do something with a client of an engine that has come to a tick."""
-
     async def told(engine: Engine) -> None:
         async with client_of(world, engine) as client:
             await then(client, engine)
@@ -49,7 +55,6 @@ async def on(
 
 
 def set_back(world: MessageWorld) -> MessageWorld:
-    """What a crash before the last tick leaves."""
     world.store.commits = world.store.commits[:-1]
     shown = json.loads(world.bodies[-1])["tick"]
     world.bodies[:] = [body for body in world.bodies if json.loads(body)["tick"] < shown]
@@ -106,64 +111,36 @@ async def test_a_request_with_a_key_is_done_once() -> None:
     await on(set_back(world), ask, tick=10)
 
 
-async def test_an_analyst_pays_from_her_own_ledger_and_ends_what_is_hers() -> None:
-    world = MessageWorld(WITH_ANALYSTS)
-
-    async def ask(client: Client, engine: Engine) -> None:
-        mine = await client.post("/api/queries", json=large("anns", "0.1"), headers=right("ann"))
-        assert mine.status_code == 201
-        assert engine.admission.subledgers.running["anns"][0] == "ann"
-        number = len(world.answers)
-        body = large("b", "0.1")
-        for path in ("/api/queries?analyst=bob", "/api/queries/preview?analyst=bob"):
-            refused = await client.post(path, json=body, headers=right("ann"))
-            assert (refused.status_code, refused.json()["exit_code"]) == (403, 2)
-        assert len(world.answers) == number
-        assert (await client.delete("/api/queries/anns", headers=right("bob"))).status_code == 403
-        said = {"id": "x", "until": UNTIL, "do": "list", "analyst": "bob"}
-        assert (
-            await client.post("/api/messages", json=said, headers=right("ann"))
-        ).status_code == 403
-        asked = await client.post("/api/series/anns/ask", content="{}", headers=right("bob"))
-        assert (asked.status_code, asked.json()["refused"]["kind"]) == (403, "forbidden")
-        assert (await client.delete("/api/queries/anns", headers=right("ann"))).status_code == 200
-
-    await on(world, ask)
-
-
 async def test_a_series_is_asked_for_some_of_what_it_released() -> None:
-    series = [
-        {"name": "by", "statistic": "histogram", "by": "country", "method": "tree", "epsilon": "1"}
-    ]
+    by = {"name": "by", "statistic": "histogram", "by": "country", "method": "tree", "epsilon": "1"}
     world = MessageWorld(WITH_ANALYSTS)
 
     async def ask(client: Client, engine: Engine) -> None:
-        assert (
-            await client.post("/api/queries", json=series[0], headers=right())
-        ).status_code == 201
+        made = await client.post("/api/queries", json=by, headers=right())
+        assert made.status_code == 201
         none = await client.post("/api/series/by/ask", content="{}", headers=right())
         assert none.json()["refused"]["detail"].startswith("series: has not released anything")
 
     async def asks(client: Client, engine: Engine) -> None:
-        last = next(
-            body for body in map(json.loads, reversed(world.bodies)) if body["series"] == "by"
-        )
-        shared = {
-            key: last[key] for key in ("series", "sequence", "tick", "end", "band", "confidence")
-        }
+        bodies = map(json.loads, reversed(world.bodies))
+        last = next(body for body in bodies if body["series"] == "by")
+        shared = {key: value for key, value in last.items() if key not in ("v", "values")}
         for parameters, keys in (
-            ({}, ["DE", "FR", "other"]), ({"keys": ["other", "DE"]}, ["DE", "other"]),
-            ({"from": "FR"}, ["FR", "other"]), ({"to": "FR"}, ["DE", "FR"]), ({"from": "FR", "to": "FR"}, ["FR"]),
-        ):  # fmt: skip
+            ({}, ["DE", "FR", "other"]),
+            ({"keys": ["other", "DE"]}, ["DE", "other"]),
+            ({"from": "FR", "to": "FR"}, ["FR"]),
+        ):
             asked = await client.post("/api/series/by/ask", json=parameters, headers=right("bob"))
             values = {key: last["values"][key] for key in keys}
             assert asked.json()["answer"] == {**shared, "values": values}
         wrongs: list[tuple[Any, str]] = [
-            ({"keys": []}, "keys: "), ({"keys": ["XX"]}, "keys: "), ({"keys": "DE"}, "keys: "),
-            ({"from": "XX"}, "from: "), ({"from": "FR", "to": "DE"}, "from: "),
-            ({"keys": ["DE"], "to": "DE"}, "keys: "), ({"threshold": 3}, "threshold: "), ({"id": "x"}, "id: "),
+            ({"keys": ["XX"]}, "keys: "),
+            ({"from": "FR", "to": "DE"}, "from: "),
+            ({"keys": ["DE"], "to": "DE"}, "keys: "),
+            ({"threshold": 3}, "threshold: "),
+            ({"id": "x"}, "id: "),
             ([], "a message must be a JSON object"),
-        ]  # fmt: skip
+        ]
         for wrong, said in wrongs:
             refused = await client.post("/api/series/by/ask", json=wrong, headers=right())
             told = refused.json()
@@ -172,3 +149,99 @@ async def test_a_series_is_asked_for_some_of_what_it_released() -> None:
 
     await on(world, ask)
     await on(set_back(world), asks, tick=10)
+
+
+HERE = 17  # where the message comes to lie
+AT = AnswerCut.before(3, TickGrid(0, 1000))
+NAME = fresh_id()
+
+
+def answer_of(
+    answered: Mapping[str, Any] | StreamDPError, *places: int, name: str | None = NAME
+) -> bytes:
+    return body_of(1, name, "ask", AT, answered, places)
+
+
+def refusal(kind: RefusalKind, *places: int) -> bytes:
+    return answer_of(not_accepted(kind), *places, name=None)
+
+
+class Topics:
+    """A queue in which the message gets the place `HERE`, and a topic with `bodies` in which one comes at a time."""
+
+    def __init__(self, bodies: list[bytes]) -> None:
+        self.bodies = list(bodies)
+
+    async def send_and_wait(self, topic: str, value: bytes, partition: int) -> SimpleNamespace:
+        return SimpleNamespace(offset=HERE)
+
+    async def getmany(self, place: Any, timeout_ms: int) -> dict[Any, list[SimpleNamespace]]:
+        return {place: [SimpleNamespace(value=self.bodies.pop(0))]} if self.bodies else {}
+
+
+async def answered(bodies: list[bytes], recorded: bytes | None = None) -> bytes:
+    """What comes back for a message, where the topic brings these answers behind it."""
+    messages = KafkaMessages(KafkaSettings("127.0.0.1:9"), "shop", "5e" * 32)
+    messages._reader = messages._producer = Topics(bodies)
+
+    async def found(name: str) -> bytes | None:
+        assert name == NAME
+        return recorded
+
+    messages.recorded = found  # type: ignore[method-assign]
+    return await messages.answer(message_text("ask", {"series": "a"}, NAME), NAME, 0.05)
+
+
+async def test_the_answer_that_names_the_place_is_the_one() -> None:
+    mine = answer_of({"series": "a"}, HERE)
+    others = [
+        answer_of({}, 16, name="x"),
+        refusal(RefusalKind.UNREADABLE, 3, 4),
+        answer_of({}, name="y"),
+    ]
+    assert await answered([*others, mine]) == mine
+
+
+@pytest.mark.parametrize("places", [(5,), ()], ids=["in the queue", "over HTTP"])
+async def test_a_late_answer_to_another_message_of_the_id_is_not_taken(places: tuple[int]) -> None:
+    """The id was used for another message, which is answered only now."""
+    another = answer_of({"series": "b"}, *places)
+    with pytest.raises(NotAccepted, match="id: was used for another message") as found:
+        await answered([another, refusal(RefusalKind.USED, 16, HERE)], another)
+    assert (found.value.kind, found.value.exit_code) == ("used", 2)
+
+
+async def test_what_came_before_has_the_answer_that_it_had() -> None:
+    first = answer_of({"series": "a"}, 5)
+    assert await answered([first, refusal(RefusalKind.REPEATED, HERE)], first) == first
+
+
+async def test_of_records_that_are_refused_together_each_has_its_own_reason() -> None:
+    """Also where there are more than an answer_of names places for; the answer_of to an accepted one lies before it."""
+    talk = Conversation()
+    for place in range(100):
+        kind = RefusalKind.USED if place in (HERE, 3) else RefusalKind.UNREADABLE
+        talk.refuse(not_accepted(kind), place)
+    (line,) = drained(talk, AT)
+    with pytest.raises(NotAccepted, match="id: was used for another message"):
+        await answered([line.body])
+    crowd = Conversation()
+    for place in range(HERE - 60, HERE + 40):
+        if place != HERE:
+            crowd.refuse(not_accepted(RefusalKind.SIGNATURE), place)
+    (line,) = drained(crowd, AT)
+    mine = answer_of({"series": "a"}, HERE)
+    assert await answered([mine, line.body]) == mine
+    with pytest.raises(NotAccepted, match="signature: made neither"):
+        await answered([line.body])
+
+
+async def test_a_twin_that_goes_by_the_id_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answered, "names", lambda self, place: self.id in (NAME, None))
+    another = answer_of({"series": "b"}, 5)
+    assert await answered([another, refusal(RefusalKind.USED, HERE)], another) == another
+
+
+async def test_who_waits_in_vain_learns_it() -> None:
+    with pytest.raises(WorldError, match=f"no engine of shop answered .* under the id {NAME}"):
+        await answered([answer_of({}, 5, name="x")])

@@ -13,7 +13,7 @@ from unit.pipeline.file.test_yaml import GOOD
 from stream_dp.errors import UsageError
 from stream_dp.pipeline import yaml as pipeline_yaml
 from stream_dp.pipeline.layout import uncollected
-from stream_dp.pipeline.yaml import load, nodes, said_alike
+from stream_dp.pipeline.yaml import load, nodes, read_alike
 
 PIECES = [
     "a", "b: ", "c", "- ", "\n", "\n  ", "\n    ", "{", "}", "[", "]", ", ", ": ", ",", ":", '"', "'",
@@ -54,7 +54,7 @@ def test_both_readers_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(pipeline_yaml, "LONG", 0)
             assert told(text) == slow, repr(text)
-        fast += said_alike(text) and not isinstance(slow, type)
+        fast += read_alike(text) and not isinstance(slow, type)
     assert fast > 500
 
 
@@ -66,9 +66,9 @@ def test_what_they_take_differently_is_read_by_the_one(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline_yaml, "LONG", 0)
-    assert not said_alike(text)
+    assert not read_alike(text)
     slow = told(text)
-    monkeypatch.setattr(pipeline_yaml, "said_alike", lambda _: True)
+    monkeypatch.setattr(pipeline_yaml, "read_alike", lambda _: True)
     assert told(text) != slow  # the twin without the check
 
 
@@ -119,5 +119,5 @@ def test_a_file_of_many_series_is_read_by_libyaml(monkeypatch: pytest.MonkeyPatc
     text = "series:\n" + "".join(f"  - {{name: s{at}, statistic: count}}\n" for at in range(200))
     slow = pipeline_yaml.nodes(text[:1000].rpartition("\n")[0])
     assert slow is not None
-    monkeypatch.setattr(pipeline_yaml, "compose", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(yaml, "compose", lambda *_, **__: 1 // 0)
     assert pipeline_yaml.nodes(text) is not None

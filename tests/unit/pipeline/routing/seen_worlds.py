@@ -20,7 +20,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Ports, Source
-from stream_dp.engine.tick_assembler import Cut, TickAssembler
+from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemorySource
 from stream_dp.live.planner import LiveSeriesPlanner
@@ -81,7 +81,7 @@ def rows_of(spec: PipelineSpec, logs: Mapping[int, Log], random: Random) -> IntA
     guard = guard_of(spec, 0, SEALER.user_key())
     guard.begin(sorted(logs))
     seen = SeenMemory(router.layout.windows(spec))
-    ticks = TickAssembler.at(Cut(), sorted(logs), router.width)
+    ticks = TickAssembler(sorted(logs), router.width)
     found: list[IntArray] = []
     for batch in cut(logs, random):
         admitted = guard.admit(batch, ticks.passed(batch.partition))

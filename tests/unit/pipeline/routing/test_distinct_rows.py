@@ -15,7 +15,7 @@ from unit.pipeline.routing.seen_worlds import expected, rows_of, specification
 from unit.pipeline.routing.user_worlds import FOR_EVER, SEALER, hashed, payload, some_log
 
 from stream_dp.engine.identifiers import (
-    Came,
+    Arrivals,
     each_once,
     read_identifiers,
     write_identifiers,
@@ -146,7 +146,7 @@ def test_identifiers_are_keyed_hashes_of_their_text() -> None:
 def test_what_comes_is_a_set_whatever_its_order_and_takes_bounded_room() -> None:
     random = np.random.default_rng(2)
     every = random.integers(0, 50, (40_000, 2)).astype(np.uint64)
-    came = Came()
+    came = Arrivals()
     for part in np.array_split(every, 400):
         came.add({5: part, 2: part[:1]})
         assert sum(map(len, came._parts[5])) <= 2 * 2_500 + 2 * 4_096

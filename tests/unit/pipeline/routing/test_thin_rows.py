@@ -106,7 +106,7 @@ def test_an_assembler_adds_up_both_kinds(added: list[tuple[int, list[int], bool]
             opened = again.opened(WIDE, fresh)
             assert opened.sparse == cut.opened(WIDE, fresh).sparse
             assert not any(set(row) & {2, 3, 4} for row in opened.sparse.values())
-            ticks = TickAssembler.at(again.opened(WIDE, slice(0, 0)), (0,), WIDE)
+            ticks = TickAssembler((0,), WIDE, again.opened(WIDE, slice(0, 0)))
     assert found == {tick: expected[tick].tolist() for tick in range(len(added) // 3)}
 
 

@@ -156,7 +156,6 @@ class World:
         return rows, bodies
 
     def rows(self, logs: Logs) -> Rows:
-        """The rows by tick."""
         name = repr(logs)
         if name not in self.seen:
             self.seen[name] = self.run(logs)[0]
@@ -289,7 +288,6 @@ def one_more(logs: Logs, records: Sequence[Item]) -> Iterator[tuple[Logs, Logs]]
 
 
 def replaced(logs: Logs, records: Sequence[Item]) -> Iterator[tuple[Logs, Logs]]:
-    """Two records in one place."""
     for partition, log in enumerate(logs):
         for at in range(len(log)):
             for number, one in enumerate(records):

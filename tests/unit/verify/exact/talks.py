@@ -96,22 +96,4 @@ def odds(left: Side, right: Side) -> Fraction:
 
 
 def units(found: Fraction) -> float:
-    """The logarithm of odds."""
     return -math.log(found) / math.log(BASE)
-
-
-def law(mechanism: Any, rows: Sequence[tuple[int, ...]], radius: int) -> dict[Any, Fraction]:
-    """All answers to a stream with their chances, each tick compared once."""
-    machine = Enumerated(mechanism, BASE, radius)
-    states: dict[Any, Fraction] = {(state, ()): p for state, p in machine.initial().items()}
-    for message in [one for row in rows for one in (row, None)]:
-        after: dict[Any, Fraction] = {}
-        for (state, told), chance in states.items():
-            for (answer, following), more in machine.step(state, message).items():
-                key = following, (*told, answer) if message is None else told
-                after[key] = after.get(key, NONE) + chance * more
-        states = after
-    found: dict[Any, Fraction] = {}
-    for (_, told), chance in states.items():
-        found[told] = found.get(told, NONE) + chance
-    return found

@@ -7,13 +7,8 @@ from typing import Literal
 
 import pytest
 
-from stream_dp.accounting.derive import derive
-from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Parallel, Touched
-from stream_dp.core.composition import ConcurrentComposition, Create
-from stream_dp.core.guarantee import Guarantee, differential_privacy
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import NotDerivable
+from stream_dp.core.composition import ConcurrentComposition
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary, bit_moment
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
@@ -30,8 +25,8 @@ from stream_dp.verify.exact.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.verify.games.game import Game, Side
-from stream_dp.verify.relations.pair_conditions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.verify.games.game import Game
+from stream_dp.verify.relations.pair_conditions import k_sparse
 
 ONE, THREE, SEVEN = Fraction(1), Fraction(3), Fraction(7)
 ONE_PAIR, ASKED = FirstPair(BIT_PAIRS), FirstPair(BIT_PAIRS, (ASK,))
@@ -40,7 +35,7 @@ ADVERSARY = RenyiAdversary(2, Fraction(1, 5), SEVEN, most=12)
 BITS: tuple[Literal[0, 1], ...] = (0, 1)
 
 
-@pytest.mark.parametrize("order", [2, 3, 7])
+@pytest.mark.parametrize("order", [2, 7])
 def test_the_moment_of_rr_is_the_sum_over_its_answers(order: int) -> None:
     p, q = Fraction(3, 4), Fraction(1, 4)
     by_hand = p**order / q ** (order - 1) + q**order / p ** (order - 1)
@@ -93,22 +88,6 @@ def test_touched_mechanisms_are_not_the_price_of_renyi_composition(created: int)
     assert (found > adversary.mechanism_moment) == (created > 1)
 
 
-@pytest.mark.parametrize("order", [2, 5])
-@pytest.mark.parametrize("epsilon", [ONE, Fraction(1, 1000)])
-@pytest.mark.parametrize("excess", [0, 3, 20])
-def test_any_epsilon_is_exceeded(order: int, epsilon: Fraction, excess: int) -> None:
-    """The quantifiers of Thm 13.5: every order and epsilon > 0 of the mechanisms, every claim for the whole.
-
-    The sure part is 1 - (1 - p)^ceil(1/p) > 1/2, so the power of a large number of creations is not written out.
-    """
-    adversary = RenyiAdversary.against(order, epsilon, excess)
-    assert adversary.mechanism_moment <= 1 + (order - 1) * epsilon
-    assert adversary.claim.epsilon <= epsilon
-    assert adversary.most * adversary.chance >= 1
-    at_least = 1 + Fraction(1, 2) * (bit_moment(adversary.odds, order) - 1)
-    assert math.log(at_least) > (order - 1) * excess
-
-
 def test_the_printed_constants_do_not_do() -> None:
     """Erratum: q = 1 - 3/4 2^(-2 - eps' (alpha-1)/alpha) at alpha = 2, eps' = 8, in base 2."""
     wrong = Fraction(3, 4) * Fraction(1, 2**6)
@@ -132,7 +111,6 @@ TOUCHED = (
 
 
 def guesses(game: Game) -> list[tuple[int, int | None]]:
-    """(secret, guess) of many plays."""
     noise = SeededNoise(13)
     return [
         (b, ADVERSARY.guess(game.play(ADVERSARY, b, noise))) for b in BITS for _ in range(PLAYS)
@@ -151,24 +129,3 @@ def test_the_adversary_beats_the_bookkeeping_by_touched_mechanisms() -> None:
     assert right == pytest.approx(float(ADVERSARY.winning_probability), abs=0.05)
     booked = float(ADVERSARY.claim.epsilon)
     assert math.log(ADVERSARY.moment) > 1.3 * booked
-
-
-def test_ours_stops_it_at_its_second_creation() -> None:
-    """Thm 5.4: a budget of one mechanism's delta. Heard with 1/5 only; off by .05: below 1e-3."""
-    game = Game(ConcurrentComposition(), k_sparse_with_delta_budget(TOUCHED[:1], TOUCHED[1]))
-    found = guesses(game)
-    heard = sum(guess is not None for _, guess in found) / len(found)
-    assert heard == pytest.approx(0.2, abs=0.05)
-    stopped = [game.play(ADVERSARY, 0, SeededNoise(seed)).transcript for seed in range(20)]
-    assert any(t.halted is Side.RIGHT for t in stopped)
-    for transcript in stopped:
-        answered = transcript.messages[: 2 * (len(transcript.messages) // 2) : 2]
-        assert sum(isinstance(pair[0], Create) for pair in answered) == 1
-
-
-def test_the_accounting_refuses_the_rule() -> None:
-    for measure in (ADVERSARY.claim, ADVERSARY.mechanism.guarantee.measure):
-        premise = leaf("leaky", Guarantee(measure, Neighbors.ADD_REMOVE), "its proof")
-        touched = Touched(1, Neighbors.ADD_REMOVE, "one mechanism gets the event")
-        with pytest.raises(NotDerivable, match=r"Thm (5\.2|13\.5)"):
-            derive((premise,), Parallel("one touched", touched))

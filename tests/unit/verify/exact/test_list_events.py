@@ -1,31 +1,26 @@
 """Events that set several entries: how few explain a difference, what they cost exactly, and what forgets them.
 
-The oracle of the relations is a breadth-first search over all sets of entries. The certificates run the real code under
-every noise up to a radius (`verify.exact.enumeration`); one unit of epsilon is -ln(BASE).
+The oracle of the relations is a breadth-first search over all sets of entries. What such events cost real mechanisms
+is exact from raw records (`test_from_theory_rows.py`: lists).
 """
 
 import itertools
-import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from oracles.turns import Turns
 
-from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import EventRows, MovedRows, RowSpace, event
+from stream_dp.core.row_relations import EventRows, MovedRows, event
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.exact.enumeration import Enumerated
-from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import RearmedAlerts, Row, SmallHSS, clamped_laplace
+from stream_dp.verify.exact.exact_delta import worst_ratio
+from stream_dp.verify.exact.exact_sparse_vector import Row, SmallHSS
 from stream_dp.verify.exact.finite import DifferAtMost
 from stream_dp.verify.games.lower_bound import (
     Finding,
@@ -36,14 +31,7 @@ from stream_dp.verify.games.lower_bound import (
 )
 
 ADD, REPLACE, ANY = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
-ONE, TWO, THREE, HALF, QUARTER = (
-    Fraction(1),
-    Fraction(2),
-    Fraction(3),
-    Fraction(1, 2),
-    Fraction(1, 4),
-)
-BASE = Fraction(1, 64)
+ONE, HALF = Fraction(1), Fraction(1, 2)
 SPAN = range(-2, 3)
 
 
@@ -100,138 +88,6 @@ def test_whole_rows_for_whole_rows_are_the_papers_relation() -> None:
     assert REPLACE.l0(3, 3) == 3
 
 
-def test_a_wide_row_is_refused_where_an_event_sets_few_entries() -> None:
-    zero, both = np.zeros(2, np.int64), np.ones(2, np.int64)
-    assert EventRows(ADD, space=RowSpace(2)).accept(zero, both) is None
-    assert EventRows(ADD, space=RowSpace(2), ones=2).accept(zero, both) is not None
-
-
-# --- exact certificates --------------------------------------------------------------------------
-
-
-def both_ways(left: Row, right: Row, *rows: Row) -> Turns:
-    """An event makes the one row the other; all other rows are `rows`."""
-    return Turns(rows or ((0,) * len(left),), ((left, right), (right, left)))
-
-
-def lost(
-    mechanism: Mechanism[Any], pairs: Turns, units: int, ticks: int, radius: int = 2
-) -> Bracket:
-    """The bracket of delta at a claim of `units` of epsilon."""
-    return delta_bracket(Enumerated(mechanism, BASE, radius), pairs, BASE**-units, 2 * ticks)
-
-
-BOTH, THREE_OF_FOUR = both_ways((0, 0), (1, 1)), both_ways((1, 1, 0), (0, 0, 1))
-
-
-def test_two_columns_of_a_counter_cost_what_is_claimed_and_not_less() -> None:
-    counter = Counter(2, TWO, ADD, 1, ones=2)
-    assert counter.unit_epsilon == ONE
-    assert lost(counter, BOTH, 2, 1).upper < Fraction(1, 500)
-    assert lost(counter, BOTH, 1, 1).lower > HALF
-
-
-def test_a_forgotten_l0_loses_twice_the_claim() -> None:
-    twin = Counter(2, ONE, ADD, 1)
-    assert lost(twin, both_ways((0, 0), (1, 0)), 1, 1).upper < Fraction(1, 500)
-    assert lost(twin, BOTH, 1, 1).lower > HALF
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """The columns of a row, each with the one discrete Laplace noise of a counter's first step, clamped to [-1, 2]."""
-
-    node: Fraction
-
-    def initial(self) -> dict[int, Fraction]:
-        """Nothing to know."""
-        return {0: ONE}
-
-    def step(self, state: int, query: Row) -> dict[tuple[Any, int], Fraction]:
-        """All columns."""
-        laws = [clamped_laplace(count, self.node, -1, 2).items() for count in query]
-        found = itertools.product(*laws)
-        return {
-            (tuple(v for v, _ in at), 0): math.prod((p for _, p in at), start=ONE) for at in found
-        }
-
-
-def test_a_replaced_list_costs_the_entries_of_both() -> None:
-    """Width 3, two ones: min(3, 2 * 2) columns change, each is met exactly; with L0 forgotten, 2 are paid."""
-    counter = Counter(3, THREE, REPLACE, 1, ones=2)
-    assert counter.unit_epsilon == ONE
-    assert lost(counter, THREE_OF_FOUR, 3, 1, radius=1).upper < Fraction(1, 10)
-    pairs = DifferAtMost(((0, 0, 0),), THREE_OF_FOUR.moved)
-    assert worst_ratio(Nodes(HALF), pairs, 1) == 2**3 > 2 ** REPLACE.l0(3)
-
-
-def test_an_entry_that_counts_twice_breaks_the_claim() -> None:
-    """A list of three of one text where two entries exist: three units are lost of two that are claimed."""
-    counter = Counter(2, TWO, ADD, 1, ones=2)
-    assert lost(counter, both_ways((0, 0), (3, 0)), 2, 1).lower > HALF
-    assert event(ADD, 2, 2).accept(np.zeros(2, np.int64), np.array([3, 0])) is None
-
-
-@pytest.mark.parametrize("ticks", [1, 2])
-def test_alerts_of_two_keys_of_one_event_cost_what_is_claimed_and_not_less(ticks: int) -> None:
-    alerts = Alerts(2, TWO, ADD, threshold=1, ones=2)
-    assert alerts.scale == 1
-    pairs = both_ways((0, 0), (1, 1), (0, 0))
-    assert lost(alerts, pairs, 2, ticks, radius=1).upper < Fraction(1, 10)
-    assert lost(alerts, pairs, 1, ticks, radius=1).lower > HALF
-
-
-def test_alerts_that_forget_the_second_key_lose_twice_the_claim() -> None:
-    assert lost(Alerts(2, ONE, ADD, threshold=1), BOTH, 1, 1).lower > HALF
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Re-armed alerts on several keys with independent noise; queries are (row, threshold)."""
-
-    key: RearmedAlerts
-    keys: int
-
-    def initial(self) -> dict[Any, Fraction]:
-        """Nothing counted."""
-        return {(next(iter(self.key.initial())),) * self.keys: ONE}
-
-    def step(self, state: Any, query: tuple[Row, int]) -> dict[tuple[Any, Any], Fraction]:
-        """All answers."""
-        row, level = query
-        law: dict[tuple[Any, Any], Fraction] = {((), ()): ONE}
-        for s, x in zip(state, row, strict=True):
-            one = self.key.step(s, ((x,), level)).items()
-            law = {
-                ((*answers, a), (*after, t)): p * q
-                for (answers, after), p in law.items()
-                for (a, t), q in one
-            }
-        return law
-
-
-@pytest.mark.parametrize(("tau", "nu"), [(HALF, HALF), (HALF, QUARTER), (QUARTER, HALF)])
-def test_keys_that_one_event_raises_add_up_each_at_its_larger_share(
-    tau: Fraction, nu: Fraction
-) -> None:
-    """Two keys up cost 2 max(e1, e2), met exactly: as Cor 5.5 says at k = 2, and one key is too few."""
-    queries = tuple((row, 2) for row in ((0, 0), (1, 1)))
-    pairs = DifferAtMost(queries, ((((0, 0), 2), ((1, 1), 2)), (((1, 1), 2), ((0, 0), 2))))
-    machine, one = Keys(RearmedAlerts(tau, nu), 2), 1 / min(tau, nu)
-    assert worst_ratio(machine, pairs, 3) == one**2
-    assert exact_delta(machine, pairs, one**2, 3) == 0
-    assert exact_delta(machine, pairs, one, 3) > 0
-
-
-@pytest.mark.parametrize(("tau", "nu"), [(HALF, HALF), (HALF, QUARTER)])
-def test_keys_that_move_both_ways_stay_within_the_same_sum(tau: Fraction, nu: Fraction) -> None:
-    """Two keys up and one down under replace: within 3 max(e1, e2), and 2 of them are too few."""
-    up, down = (1, 1, 0), (0, 0, 1)
-    pairs = DifferAtMost((((0, 0, 0), 1),), (((up, 1), (down, 1)), ((down, 1), (up, 1))))
-    machine, one = Keys(RearmedAlerts(tau, nu), 3), 1 / min(tau, nu)
-    assert one**2 < worst_ratio(machine, pairs, 2) <= one**3
-
-
 def test_hss_costs_its_watcher_once_and_its_counter_per_entry() -> None:
     """One sparse vector on the largest growth moves by one, both columns are released: e1 + e2 + 2 e_c."""
     machine = SmallHSS(3, HALF, HALF, HALF, gamma=0, low=0, high=6)
@@ -249,7 +105,6 @@ class ForgottenOnes(Counter):
 
     @property
     def unit_epsilon(self) -> Fraction:
-        """Too much."""
         return self.epsilon
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Alive, Fixed, Group, Moved, Ticks
+from stream_dp.accounting.situations import Alive, Moved, Ticks
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
@@ -22,13 +22,11 @@ from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
-from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.enumeration import Enumerated, Plain
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import SmallHSS
 from stream_dp.verify.exact.finite import Law, OnceEach
 from stream_dp.verify.exact.randomized_response import NoisyBits, noisy_bit
 from stream_dp.verify.exact_checks.alive import OneTick, TickComposition
@@ -81,7 +79,6 @@ class Moving:
     query: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Moving"]]:
-        """The pairs allowed next."""
         if self.query:
             yield (None, None), replace(self, query=False)
             return
@@ -122,31 +119,6 @@ def test_a_count_that_is_charged_for_one_tick_loses_twice_its_epsilon() -> None:
     assert lost(count.mechanism, moving(1, REPLACE), UNITS, 2).upper < Fraction(1, 1_000)
 
 
-def test_alerts_of_a_file_keep_their_epsilon() -> None:
-    """Between the instances of one key, re-armed, and between keys."""
-    (alerts,) = chosen(EVERY[-1])
-    assert lost(alerts.mechanism, moving(2), UNITS, 2).upper < Fraction(1, 100)
-    same_key = replace(moving(2), come=((0, 0), (1, 0)))
-    assert lost(alerts.mechanism, same_key, UNITS, 2).upper < Fraction(1, 100)
-    assert lost(alerts.mechanism, same_key, UNITS - 1, 2).lower > Fraction(1, 3)
-
-
-def test_alerts_of_one_key_that_are_charged_for_one_tick_lose_twice_their_epsilon() -> None:
-    twin = Alerts(1, TWO, REPLACE, threshold=1)
-    assert twin.scale == HALF
-    assert lost(twin, moving(1), UNITS, 2).lower > Fraction(1, 3)
-    assert lost(twin, moving(1), 2 * UNITS - 1, 2).lower > Fraction(1, 3)
-    right = Alerts(1, ONE, ADD, threshold=1)
-    assert lost(right, moving(1), UNITS, 2).upper < Fraction(1, 100)
-
-
-def test_an_hss_that_is_charged_for_one_tick_loses_more() -> None:
-    """ln 8 within a tick; ln 64 is charged, and three ticks show ln 21.5 of it."""
-    machine = SmallHSS(2, HALF, HALF, HALF, gamma=0, low=0, high=6)
-    pairs = OnceEach(((0, 0), (0, 2), (2, 0)), (((0, 0), (1, 0)), ((1, 0), (0, 0))))
-    assert 8 < worst_ratio(machine, pairs, 3) == Fraction(43, 2) < 64
-
-
 @pytest.mark.parametrize("series", EVERY, ids=[str(each["name"]) for each in EVERY])
 def test_every_statistic_is_charged(series: dict[str, str]) -> None:
     """Whatever the statistic: half the epsilon against one event more or less, and twice that is claimed."""
@@ -167,11 +139,9 @@ class PerTick:
     real: Enumerated
 
     def initial(self) -> Mapping[Any, Fraction]:
-        """The law of its first state."""
         return self.real.initial()
 
     def step(self, state: Any, query: Plain) -> Law[Any]:
-        """Update, then ask."""
         law: dict[tuple[Any, Any], Fraction] = {}
         for (_, updated), p in self.real.step(state, query).items():
             for key, q in self.real.step(updated, None).items():
@@ -208,11 +178,9 @@ class Once:
     odds: Fraction
 
     def initial(self) -> Mapping[bool, Fraction]:
-        """Nothing seen."""
         return {False: ONE}
 
     def step(self, state: bool, query: int) -> Law[bool]:
-        """Answer the first row, then nothing."""
         law = {0: ONE} if state else noisy_bit(query, self.odds)
         return {(bit, True): p for bit, p in law.items()}
 
@@ -233,33 +201,12 @@ def test_a_claim_that_one_of_the_two_ticks_may_cost_is_refused_by_the_time_rule(
     assert derive((moved, moved), Ticks("time", lives)).guarantee == Guarantee(PureDP(TWO), ANY)
 
 
-def test_one_such_claim_among_others_is_enough_to_be_refused() -> None:
-    """Beside one whose steps cost half each, or inside of a sum with it."""
-    claim = leaf("once", Guarantee(PureDP(TWO), ANY), "this file")
-    moved = derive((leaf("bits", Guarantee(PureDP(ONE), ADD), "this file"),), Moved("bits"))
-    lives = (Alive(0, 0), Alive(1, None))
-    for parts in ((claim, moved), (moved, claim)):
-        with pytest.raises(NotDerivable, match="one of them alone may cost all"):
-            derive(parts, Ticks("time", lives))
-        both = derive(parts, Fixed("both"))
-        assert both.guarantee == Guarantee(PureDP(2 * TWO), ANY)
-        with pytest.raises(NotDerivable, match="one of them alone may cost all"):
-            derive((both,), Ticks("time", lives[:1]))
-
-
 @pytest.mark.parametrize(
     "guarantee", [Guarantee(PureDP(ONE), REPLACE), Guarantee(PureDP(ONE), ANY), Guarantee(PureDP(ONE), ADD, 2)]
 )  # fmt: skip
 def test_only_a_guarantee_for_one_event_more_or_less_is_doubled(guarantee: Guarantee) -> None:
     with pytest.raises(NotDerivable, match="one removed, one added"):
         derive((leaf("x", guarantee, "this file"),), Moved("x"))
-
-
-def test_a_user_has_many_ticks_still() -> None:
-    step = leaf("x", Guarantee(PureDP(ONE), ADD), "this file")
-    group = derive((step,), Group("user", 2))
-    with pytest.raises(NotDerivable, match="a user has many ticks"):
-        derive((group,), Ticks("time", (Alive(0, None),)))
 
 
 @pytest.mark.parametrize("which", ["l0", "monotone"])

@@ -6,7 +6,6 @@ calibrated one by one instead of jointly, half the variance, crossings decided b
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,13 +13,7 @@ from typing import Any
 import pytest
 
 from stream_dp.verify.exact.exact_delta import exact_moment
-from stream_dp.verify.exact.exact_sparse_vector import (
-    SmallGaussianHSS,
-    SmallHSS,
-    SmallPaperHSS,
-    clamped_gaussian,
-    whole_rows,
-)
+from stream_dp.verify.exact.exact_sparse_vector import SmallGaussianHSS, SmallHSS, clamped_gaussian
 from stream_dp.verify.exact.finite import DifferAtMost
 
 HALF, QUARTER, FINE, TINY = Fraction(1, 2), Fraction(1, 4), Fraction(9, 10), Fraction(1, 50)
@@ -86,53 +79,3 @@ def test_columns_calibrated_one_by_one_are_caught() -> None:
     """Each column has the noise that all of rho = 2 ln 2 would buy for one alone."""
     claim = pure(FINE, FINE, FINE) + 2 * math.log(2)
     assert rho(replace(DOUBLE, node=QUARTER), MOVED, 2, 1) > 1.5 * claim
-
-
-class SmallGaussianPaperHSS(SmallPaperHSS):
-    """Algorithm 4 with discrete Gaussian samples, of weights `node`^(x^2), for the counters.
-
-    Privacy claim under ~_H: zCDP, e tanh(e/2) for instances (e = ln 1/x^4) and for checks each, and d ln(1 / node).
-    """
-
-    def released(self, count: int) -> Mapping[int, Fraction]:
-        """Return the law of what is released of a column's sum over the interval."""
-        return clamped_gaussian(count, self.node, self.low, self.high)
-
-
-def paper(node: Fraction, x: Fraction = Fraction(4, 5), width: int = 1) -> SmallGaussianPaperHSS:
-    """Alg. 4 at its three pure scales, e^(-epsilon / 12) = x, with Gaussian counters."""
-    return SmallGaussianPaperHSS(
-        width, max, x**2, x, x**4, node, lambda t, j: 1 + (t + j) // 2, lambda *_: 1, -2, 4
-    )
-
-
-def low_bar(*_: int) -> int:
-    """A threshold of 0."""
-    return 0
-
-
-def against_whole_rows(machine: SmallGaussianPaperHSS, rounds: int) -> float:
-    """rho at order 2 under ~_H."""
-    rows, pairs = whole_rows(machine.width)
-    return rho(machine, DifferAtMost(rows, pairs), 2, rounds)
-
-
-def test_the_papers_own_stays_within_its_sum() -> None:
-    third = pure(Fraction(4, 5) ** 4)
-    for width, rounds in ((1, 1), (1, 2), (2, 1)):
-        claim = 2 * third + width * math.log(2)
-        assert 0.35 * claim < against_whole_rows(paper(HALF, width=width), rounds) <= claim
-
-
-@pytest.mark.parametrize(
-    ("twin", "node"),
-    [
-        pytest.param(paper(QUARTER, width=2), HALF, id="a column at all of rho"),
-        pytest.param(
-            replace(paper(FINE), tau=TINY, nu=TINY, gamma=low_bar), FINE, id="exact crossings"
-        ),
-    ],
-)
-def test_a_broken_paper_hss_is_caught(twin: SmallGaussianPaperHSS, node: Fraction) -> None:
-    claim = 2 * pure(Fraction(4, 5) ** 4) - twin.width * math.log(node)
-    assert against_whole_rows(twin, 1) > 1.05 * claim

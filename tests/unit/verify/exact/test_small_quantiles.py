@@ -43,27 +43,11 @@ def test_a_median_meets_its_claim_over_windows() -> None:
     assert bounds(median, SILENT, HALF, 2, 4).lower > LARGE
 
 
-def test_a_median_of_three_buckets_meets_its_claim() -> None:
-    median = TumblingQuantiles(3, Fraction(2), ADD, (1,), (HALF,))
-    pairs = Turns((), (((3, 3, 1), (4, 3, 1)), ((4, 3, 1), (3, 3, 1))))
-    assert bounds(median, pairs, 2, 1, 4).upper < SMALL
-
-
 def test_an_event_that_moves_meets_its_claim() -> None:
     median = TumblingQuantiles(2, Fraction(4), REPLACE, (1,), (HALF,))
     pairs = Turns(((0, 0), (1, 1)), (*MOVES, *COMES))
     assert bounds(median, pairs, 4, 2, 4).upper < SMALL
     assert bounds(median, pairs, Fraction(3, 2), 1, 4).lower > 0
-
-
-@pytest.mark.parametrize(("windows", "at"), [((1,), (THIRD, TWO_THIRDS)), ((1, 2), (TWO_THIRDS,))])
-def test_several_choices_meet_their_claim(
-    windows: tuple[int, ...], at: tuple[Fraction, ...]
-) -> None:
-    """Two quantiles of one window, or one of windows of two lengths."""
-    both = TumblingQuantiles(2, Fraction(8), ADD, windows, at)
-    assert bounds(both, ONE, 8, len(windows), 3).upper < SMALL
-    assert bounds(both, ONE, Fraction(21, 10), len(windows), 4).lower > 0
 
 
 def test_a_sensitivity_that_is_forgotten_is_caught() -> None:

@@ -51,7 +51,6 @@ class Ranked:
         return (after, updates), self.told(after, counts, updates)
 
     def told(self, state: Any, counts: IntArray, updates: int) -> Any:
-        """What the statistic tells."""
         series = TopSeries(name="a", epsilon="1", by="airline", k=self.k)
         tell = series.teller(self.mechanism, self.place, 0.5)
         return tell(NAMES, counts, updates - 1, state)["ranks"]
@@ -61,7 +60,6 @@ class RankedByExactCounts(Ranked):
     """Broken: names by the exact counts, only the values beside them are noisy."""
 
     def told(self, state: Any, counts: IntArray, updates: int) -> Any:
-        """The true order."""
         order = np.argsort(-state.total, kind="stable")
         return tuple((NAMES[at], int(max(0, counts[at]))) for at in order)
 

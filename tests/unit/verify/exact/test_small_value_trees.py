@@ -27,7 +27,6 @@ MOVES = Turns((NONE,), (((1, 0, 0), (0, 0, 1)), ((0, 1, 0), (1, 0, 0))))
 
 
 def forest(epsilon: int, relation: Neighbors = ADD, ones: int = 2) -> WindowForest:
-    """Single ticks of five nodes."""
     return WindowForest(5, Fraction(epsilon), relation, (1,), FLAT, ones)
 
 
@@ -41,7 +40,6 @@ def bounds(
 
 @pytest.mark.parametrize("counts", [forest(2), Counter(5, Fraction(2), ADD, 1, 2)])
 def test_two_levels_meet_their_claim(counts: Over) -> None:
-    """And no less would do."""
     tree = ValueTree(LEVELS, counts)
     assert bounds(tree, COMES, 2, 1, 1).upper < Fraction(1, 5)
     assert bounds(tree, COMES, 1, 1, 1).lower > HALF

@@ -1,6 +1,5 @@
 """The certified instances against independent numbers: closed forms, enumeration, a second composition and verifier."""
 
-import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -13,16 +12,9 @@ from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.rules.parallel import sparse_pure
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.situations import Fixed
-from stream_dp.core.composition import Ask
-from stream_dp.core.guarantee import (
-    GaussianDP,
-    PureDP,
-    differential_privacy,
-)
+from stream_dp.core.guarantee import GaussianDP, PureDP, differential_privacy
 from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
-from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
@@ -32,16 +24,7 @@ from stream_dp.verify.exact.finite import (
 )
 from stream_dp.verify.exact.randomized_response import ASK, RandomizedResponse
 from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
-from stream_dp.verify.exact_checks.instance import (
-    Instance,
-    Part,
-    Verdict,
-    compare,
-    irr,
-    known,
-    rr,
-)
-from stream_dp.verify.exact_checks.protocols import LocalMessages
+from stream_dp.verify.exact_checks.instance import Instance, Part, Verdict, compare, irr, rr
 from stream_dp.verify.relations.pair_conditions import TouchedWithin
 
 ONE, TWO, THREE, TENTH, ZERO = Fraction(1), Fraction(2), Fraction(3), Fraction(1, 10), Fraction(0)
@@ -70,17 +53,7 @@ def test_the_claim_of_a_part_is_true_alone(part: Part) -> None:
     assert compared.verdict is (Verdict.WITHIN if loose else Verdict.EQUAL)
 
 
-def test_a_gaussian_claim_touches_rr_where_its_polygon_bends() -> None:
-    """At p = 1/4 the trade-off of RR(ln 3) and of the claim agree; a hundredth less would be above it."""
-    measure = fixed_parts.gaussian_claim(THREE)
-    pairs = FirstPair(BIT_PAIRS)
-    alone = Instance("alone", (), Fixed("alone"), RandomizedResponse(THREE), pairs, 2)
-    less = GaussianDP(measure.mu - Fraction(7, 10))
-    assert compare(measure, alone).verdict is Verdict.WITHIN
-    assert compare(less, alone).verdict is Verdict.VIOLATED
-
-
-@pytest.mark.parametrize("target", RATIOS)
+@pytest.mark.parametrize("target", RATIOS[::2])
 @pytest.mark.parametrize(("created", "k"), [(2, 1), (3, 1), (3, 2)])
 def test_k_sparse_by_the_core_is_k_sparse_by_the_oracle(
     created: int, k: int, target: Fraction
@@ -94,7 +67,7 @@ def test_k_sparse_by_the_core_is_k_sparse_by_the_oracle(
     assert exact == composed_delta([(THREE, ZERO)] * k, target)
 
 
-@pytest.mark.parametrize("created", [1, 2, 3])
+@pytest.mark.parametrize("created", [1, 3])
 def test_the_delta_budget_by_the_core_is_the_formula_of_the_proof(created: int) -> None:
     """1 - (1 - delta)(1 - delta'): delta of the touched RR(ln 3), delta' over every creation."""
     late = parallel.delta_budget(parallel.late(THREE, TENTH), created, "late")
@@ -121,28 +94,6 @@ def test_a_broken_condition_of_the_core_shows(
     rule: Rule[Any] = sparse_pure
     booked = rule(instance.premises, instance.situation).guarantee.measure
     assert compare(booked, instance).verdict is verdict
-
-
-def test_responses_of_epsilon_zero_come_to_the_enumeration() -> None:
-    instance = parallel.responses(3)
-    for target in RATIOS[:3]:
-        exact = exact_delta(instance.machine, instance.pairs, target, instance.rounds)
-        assert exact == composed_delta([(ONE, TENTH)] * 3, target) == 1 - (1 - TENTH) ** 3
-
-
-def test_the_verifier_stops_what_the_relation_forbids() -> None:
-    """As many moves as the definitions allow: a second touched part, a third creation and early queries are none."""
-    one = parallel.pure_responses(2, 1, ZERO).pairs
-    create = rr(THREE).create
-    moves = dict(one.moves())
-    assert list(moves) == [(create, create)]
-    both = dict(moves[create, create].moves())[create, create]
-    assert len(list(both.moves())) == 2 * len(BIT_PAIRS)
-    bits: Any = BIT_PAIRS[1]
-    touched = dict(both.moves())[Ask(0, bits[0]), Ask(0, bits[1])]
-    assert sorted(str(pair) for pair, _ in touched.moves()) == sorted(
-        str((Ask(1, left), Ask(1, right))) for left, right in ((0, 0), (1, 1))  # type: ignore[arg-type]
-    )  # fmt: skip
 
 
 FIXED: list[tuple[Instance, list[Odds]]] = [
@@ -173,57 +124,6 @@ def test_orders_and_odds_of_the_rest_by_hand() -> None:
         (protocols.triangle(), 4),
     ):
         assert worst_ratio(instance.machine, instance.pairs, instance.rounds) == odds
-
-
-def test_the_triangle_is_played_over_all_graphs_and_no_others() -> None:
-    """8 graphs, 24 ordered pairs of neighbours, 8 equal ones; by the definition, not by `OneEdge`."""
-    relation: Any = protocols.triangle().pairs
-    menu, assigned = relation.menu, set()
-    graphs = list(itertools.product((0, 1), repeat=3))
-
-    def held(graph: tuple[int, ...], user: int) -> tuple[int, ...]:
-        return tuple(
-            there for there, e in zip(graph, ((0, 1), (0, 2), (1, 2)), strict=True) if user in e
-        )
-
-    users = LocalMessages.of(
-        (protocols.vertex(2).create,) * 3, protocols.OneEdge.of(protocols.EDGES, 3), truth=known
-    )
-    for left, right in itertools.product(graphs, repeat=2):
-        state: LocalMessages | None = users
-        for _ in range(3):
-            state = state and state.accept(menu[0][0], menu[0][1])
-        for user in range(3):
-            pair: Any = held(left, user), held(right, user)
-            state = state and state.accept(Ask(user, pair[0]), Ask(user, pair[1]))
-        if state:
-            assigned.add((left, right))
-    apart = {
-        (a, b) for a in graphs for b in graphs if sum(x != y for x, y in zip(a, b, strict=True)) <= 1
-    }  # fmt: skip
-    assert assigned == apart
-    assert len(apart) == 32
-
-
-def test_a_vertex_in_closed_form_is_the_sparse_vector_of_the_product() -> None:
-    """One coordinate asked twice: the chances of the real code lie within its cut of `BelowThreshold`."""
-    protocol = protocols.edge_protocol()
-    real = Enumerated(protocol.users[0], protocols.CUT_BASE, 8)
-    decay = protocols.CUT_BASE
-    exact, start = BelowThreshold(decay, decay), {((), ()): ONE}
-    for edge in (0, 1):
-        states: dict[Any, Fraction] = {}
-        for state, p in real.initial().items():
-            for (_, after), q in real.step(state, (edge,)).items():
-                states[after] = states.get(after, ZERO) + p * q
-        (closed,) = {after for (_, after) in exact.step(next(iter(start)), (edge,))}
-        chances = {answer: p for (answer, _), p in exact.step(closed, ((0,), 1)).items()}
-        for bit in (0, 1):
-            by_code = sum(
-                (p * q for s, p in states.items() for (a, _), q in real.step(s, 1).items() if a == (bit,)),
-                ZERO,
-            )  # fmt: skip
-            assert by_code <= chances[bit] <= by_code + 3 * decay**9
 
 
 def test_the_protocol_claims_what_the_rule_books() -> None:

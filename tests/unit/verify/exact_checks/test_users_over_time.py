@@ -17,7 +17,6 @@ import pytest
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.linear import PureFilter
 from stream_dp.accounting.filters.squares import ZCDPFilter
-from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.rules.time import loads
 from stream_dp.accounting.situations import (  # fmt: skip
@@ -52,11 +51,9 @@ class Noisy:
     odds: Fraction
 
     def initial(self) -> Mapping[tuple[()], Fraction]:
-        """It remembers nothing."""
         return {(): ONE}
 
     def step(self, state: tuple[()], query: int) -> Law[tuple[()]]:
-        """Answer."""
         a = 1 / self.odds
         inner = {y: (1 - a) / (1 + a) * a ** abs(y - query) for y in range(1, CAP)}
         ends = {0: a**query / (1 + a), CAP: a ** (CAP - query) / (1 + a)}
@@ -70,11 +67,9 @@ class First:
     odds: Fraction
 
     def initial(self) -> Mapping[bool, Fraction]:
-        """Nothing seen."""
         return {False: ONE}
 
     def step(self, state: bool, query: int) -> Law[bool]:
-        """Answer the first row, then nothing."""
         law = {0: ONE} if state else noisy_bit(min(query, 1), self.odds)
         return {(bit, True): p for bit, p in law.items()}
 
@@ -103,7 +98,6 @@ class Books:
     events: int = 0
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Books"]]:
-        """The pairs allowed next."""
         for kind in range(len(self.prices)):
             begun = replace(self, creations=self.creations - 1, living=(*self.living, kind))
             early = self.rule == "window" and kind not in self.divided
@@ -252,16 +246,6 @@ def test_one_claim_among_divided_ones_counts_in_whole_windows() -> None:
     assert block.guarantee == Guarantee(PureDP(THREE), ADD, users=FOR_EVER)
     assert over_time((block, part), (0, 0), (1, None)) == 5
     assert over_time((derive((part, part), Fixed("both")), part), (0, 0), (1, None)) == 4
-
-
-def test_a_derivation_says_whom_it_protects() -> None:
-    (part,) = divided(TWO, users=BY_TWO)
-    assert "add_remove, users of at most 2 events in a window of 2 ticks" in str(part)
-    assert str(Users(1)) == "users of at most 1 event for ever"
-    ledger = Ledger.of(TWO, part.guarantee.protected)
-    entry = ledger.price(part)
-    assert entry.rule.endswith(", for users of at most 2 events in a window of 2 ticks")
-    assert ledger.charge(entry).halt(entry, 3).spent == 0
 
 
 def test_parts_for_other_users_do_not_add_up() -> None:

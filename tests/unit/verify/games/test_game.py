@@ -19,17 +19,7 @@ from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.counterexamples.naive_books import MaxDeltaAdversary, leaky_mechanism
 from stream_dp.verify.exact.finite import Sampled, draw_from
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
-from stream_dp.verify.games.game import (
-    HALT,
-    Chain,
-    Game,
-    HaltingVerifier,
-    Identifier,
-    PostProcessed,
-    Side,
-    View,
-    interact,
-)
+from stream_dp.verify.games.game import HALT, Game, Side, View
 from stream_dp.verify.relations.pair_conditions import k_sparse, k_sparse_with_delta_budget
 
 ADD, ONE, QUARTER = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 4)
@@ -47,17 +37,14 @@ class Recited:
     messages: Sequence[Any]
 
     def init(self, noise: Noise) -> int:
-        """At the first message."""
         return 0
 
     def step(self, state: int, message: Any, noise: Noise) -> tuple[int, Any]:
-        """The next message."""
         noise.geometric(ONE, 1)
         return state + 1, self.messages[state] if state < len(self.messages) else HALT
 
 
 def values(view: View) -> list[list[int]]:
-    """All answers that are arrays."""
     return [m.tolist() for m in view.transcript.messages if isinstance(m, np.ndarray)]
 
 
@@ -91,54 +78,11 @@ def test_a_pair_that_is_not_valid_halts_and_shows_nothing(refused: Any) -> None:
         assert values(view) == []
 
 
-def test_the_second_difference_halts() -> None:
-    game = Game(Counter(1, ONE, ADD, 9), Stream(event(ADD)))
-    view = game.play(Recited([(row(0), row(1))] * 2), 0, ZeroNoise())
-    assert len(view.transcript.messages) == 3
-    assert view.transcript.halted is Side.RIGHT
-
-
 def test_a_message_the_mechanism_refuses_halts() -> None:
     game = Game(Counter(1, ONE, ADD, 1), Stream(event(ADD)))
     view = game.play(Recited([(row(1), row(1))] * 3), 0, ZeroNoise())
     assert len(view.transcript.messages) == 3
     assert view.transcript.halted is Side.RIGHT
-
-
-@dataclass(frozen=True)
-class AsksTwice:
-    """A post-processor that repeats each message to the right and passes on the second answer only."""
-
-    def init(self) -> tuple[Any, ...]:
-        """Nothing pending."""
-        return ()
-
-    def step(self, state: tuple[Any, ...], side: Side, message: Any) -> tuple[Any, Side, Any]:
-        """Forward, repeat, answer."""
-        if side is Side.LEFT:
-            return (message,), Side.RIGHT, message
-        return ((), Side.RIGHT, state[0]) if state else ((), Side.LEFT, message)
-
-
-def test_post_processing_is_associative() -> None:
-    """V o* (I o* M) and (V o* I) o* M are one machine, also with a processor that talks more than its left does."""
-    counter, check = Counter(1, ONE, ADD, 9), Stream(event(ADD))
-    pairs = [(row(2), row(2)), (row(3), row(4)), (Query(), Query()), (row(0), row(1))]
-    for b in BITS:
-        for inner in (Identifier(b), Chain(AsksTwice(), Identifier(b))):
-            chained = PostProcessed(Chain(HaltingVerifier(check), inner), counter)
-            nested = PostProcessed(HaltingVerifier(check), PostProcessed(inner, counter))
-            views = [interact(Recited(pairs), m, ZeroNoise(), 9) for m in (chained, nested)]
-            assert (
-                values(views[0]) == values(views[1]) == [[(5 + b) * (2 - (inner == Identifier(b)))]]
-            )
-            assert {v.transcript.halted for v in views} == {Side.RIGHT}
-
-
-def test_rounds_end_an_interaction_without_a_halt() -> None:
-    view = interact(Recited([row(1)] * 5), Counter(1, ONE, ADD, 9), ZeroNoise(), rounds=2)
-    assert view.transcript.halted is None
-    assert len(view.transcript.messages) == 4
 
 
 def test_a_composition_is_played_like_any_mechanism() -> None:
@@ -166,7 +110,6 @@ PLAYS = 400
 
 
 def wins(game: Game, adversary: MaxDeltaAdversary) -> list[tuple[int, int | None]]:
-    """(secret, guess) of many plays."""
     noise = SeededNoise(7)
     return [
         (b, adversary.guess(game.play(adversary, b, noise))) for b in BITS for _ in range(PLAYS)

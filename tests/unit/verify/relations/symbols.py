@@ -17,17 +17,14 @@ Pair: TypeAlias = tuple[Symbol, Symbol]
 
 
 def row(*entries: int) -> Symbol:
-    """A row."""
     return np.array(entries, dtype=np.int64), entries
 
 
 def update(*entries: int) -> Symbol:
-    """A row as a message."""
     return Update(row(*entries)[0]), ("update", entries)
 
 
 def query(threshold: int | None = None) -> Symbol:
-    """A query."""
     return Query(threshold), ("query", threshold)
 
 
@@ -37,12 +34,10 @@ def create(name: str, message: Create) -> Symbol:
 
 
 def ask(index: int, message: Symbol) -> Symbol:
-    """A message to one mechanism."""
     return Ask(index, message[0]), ("ask", index, message[1])
 
 
 def halt(index: int) -> Symbol:
-    """The end of one."""
     return Halt(index), ("halt", index)
 
 

@@ -111,7 +111,6 @@ class EachForItself(OneStream):
     __slots__ = ()
 
     def query(self, left: Ask, right: Ask) -> "OneStream | None":
-        """Forget what the others saw."""
         after = OneStream.query(replace(self, differing=frozenset()), left, right)
         return (
             None

@@ -79,11 +79,9 @@ class Telling:
     """Answers what its query is, word for word: private where later queries are identical, whatever the data set."""
 
     def initial(self) -> Mapping[str, Fraction]:
-        """One state."""
         return {"": ONE}
 
     def step(self, state: str, query: Any) -> Law[str]:
-        """Answer."""
         return {(repr(query) if isinstance(query, frozenset) else "", state): ONE}
 
 
@@ -92,7 +90,6 @@ class Equal(FirstPair):
     """The twin: later pairs need only be equal."""
 
     def moves(self) -> Any:
-        """The pairs allowed next."""
         if self.begun:
             yield (frozenset({1}), frozenset({True})), self
         yield from ((pair, Equal(self.first, begun=True)) for pair in self.first if not self.begun)

@@ -10,14 +10,7 @@ from oracles.relations import Facts, Pairs, Plain
 from unit.verify.relations.symbols import Symbol, ask, create
 
 from stream_dp.core.composition import Create
-from stream_dp.core.guarantee import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    Measure,
-    PureDP,
-    RenyiDP,
-)
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, Guarantee, Measure, PureDP, RenyiDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
@@ -38,7 +31,6 @@ class Toy:
     width: int = 1
 
     def takes(self, message: object) -> bool:
-        """The query space."""
         if isinstance(message, Update):
             return not self.data and RowSpace(1, 0, 1).holds(message.row)
         return isinstance(message, Query) or (self.data and message in (0, 1, 2))
@@ -54,18 +46,15 @@ def near_rows(left: Any, right: Any) -> bool:
 
 
 def bits(left: Any, right: Any) -> bool:
-    """Any pair of bits."""
     updates = isinstance(left, Update) and isinstance(right, Update)
     return updates and all(RowSpace(1, 0, 1).holds(m.row) for m in (left, right))
 
 
 def near(left: Any, right: Any) -> bool:
-    """Data sets that are numbers."""
     return isinstance(left, int) and isinstance(right, int) and abs(left - right) <= 1
 
 
 def toy(name: str, measure: Measure, claim: Claim | None = None, *, data: bool = False) -> Create:
-    """A creation query."""
     mechanism: Any = Toy(name, Guarantee(measure, ADD), data)
     return Create(mechanism, claim)
 
@@ -110,7 +99,6 @@ def told(query: Create) -> bool:
 
 
 def is_rr(query: Create) -> bool:
-    """Randomized response with epsilon 0."""
     return getattr(query.mechanism, "name", "") == "rr"
 
 

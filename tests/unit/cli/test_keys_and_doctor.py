@@ -1,0 +1,199 @@
+"""What an operator keeps in order: `stream-dp key`, `token` and `doctor`, without a broker."""
+
+import json
+import os
+import shutil
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.cli.conftest import LiveSeriesService
+
+from stream_dp.journal.keys import KEY_BYTES, read_key, read_token
+from stream_dp.operate.keys import issued_for, sealer_for
+from stream_dp.pipeline.yaml import load
+
+Say = Callable[..., Any]
+
+
+@pytest.fixture
+def pipeline(live_series: Any) -> Path:
+    path: Path = live_series.pipeline
+    text = path.read_text()
+    path.write_text(
+        text.replace("epsilon: 1}", "epsilon: 2, analysts: [{name: ann, epsilon: 0.5}]}")
+    )
+    return path
+
+
+def test_a_token_is_made_listed_and_revoked(pipeline: Path, say: Say, tmp_path: Path) -> None:
+    made = say("token", str(pipeline), "--analyst", "ann", "--days", "7")
+    assert made.code == 0
+    text = made.out.removesuffix("\n")
+    assert "\n" not in text
+    assert f"token {text.partition('.')[0]} of ann, valid until 20" in made.err
+    assert text.partition(".")[2] not in made.err
+    file = tmp_path / "ann.token"
+    file.write_text(made.out)
+    file.chmod(0o600)
+    assert read_token(file) == text
+
+    spec = load(pipeline)
+    engine = issued_for(spec, sealer_for(spec, None))
+    found = engine.shown(text)
+    assert found is not None
+    assert found.analyst == "ann"
+
+    listed = json.loads(say("token", str(pipeline), "--list", "--json").out)["tokens"]
+    assert [(one["id"], one["analyst"], one["state"]) for one in listed] == [
+        (found.id, "ann", "valid")
+    ]
+    taken = say("token", str(pipeline), "--revoke", found.id)
+    assert (taken.code, taken.err) == (0, "")
+    assert taken.out.startswith(f"{found.id}: revoked; ann can ask with it no more")
+    table = say("token", str(pipeline), "--list").out
+    assert found.id in table
+    assert "revoked" in table
+    assert text.partition(".")[2] not in table
+    gone = engine.shown(text)
+    assert gone is not None
+    assert gone.revoked
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "name one of --analyst NAME, --list and --revoke ID"),
+        (("--analyst", "ann", "--list"), "name one of"), (("--analyst", "carl"), "names ann"),
+        (("--revoke", "0" * 12), "names no token of this id"), (("--analyst", "ann", "--days", "0"), "days"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said(
+    pipeline: Path, say: Say, options: tuple[str, ...], said: str
+) -> None:
+    told = say("token", str(pipeline), *options)
+    assert (told.code, told.out) == (2, "")
+    assert said in told.err
+
+
+def test_the_list_lies_beside_the_journal_or_where_it_is_told(
+    pipeline: Path, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def place() -> Path:
+        spec = load(pipeline)
+        return issued_for(spec, sealer_for(spec, None)).path
+
+    journal = load(pipeline).journal
+    assert place() == Path(f"{journal.path}.tokens")  # type: ignore[union-attr]
+    monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "elsewhere"))
+    assert place() == tmp_path / "elsewhere"
+    assert str(tmp_path / "elsewhere") in say("token", str(pipeline), "--analyst", "ann").err
+
+
+def test_a_made_key_is_private(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = say("key")
+    made = tmp_path / "stream-dp.key"
+    assert (said.code, said.out) == (0, f"export STREAM_DP_KEY_FILE={made}\n")
+    assert len(read_key(made)) == KEY_BYTES
+    assert "Keep a copy" in said.err
+
+
+def test_a_key_that_is_there_stays(say: Say, tmp_path: Path) -> None:
+    path = tmp_path / "a key"
+    say("key", str(path))
+    before = path.read_bytes()
+    said = say("key", str(path))
+    assert (said.code, path.read_bytes()) == (0, before)
+    assert said.out == f"export STREAM_DP_KEY_FILE='{path}'\n"
+    assert "is there already and stays" in said.err
+
+
+def test_what_is_there_and_no_key_is_refused(say: Say, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("something else")
+    path.chmod(0o600)
+    said = say("key", str(path))
+    assert (said.code, path.read_text()) == (2, "something else")
+    assert "exactly 32 bytes" in said.err
+
+
+KAFKA = """source:
+  kind: kafka
+  topic: clicks
+  bootstrap: "127.0.0.1:1,no.such.name.invalid:9092"
+  security: {protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: engine, password_file: password}
+"""
+Usage = namedtuple("Usage", "total used free")
+
+
+def not_well(live_series: LiveSeriesService) -> tuple[int, dict[str, str]]:
+    """The exit code, and what is not well: the level of each."""
+    said = live_series.command("doctor", "--json")
+    checks = json.loads(said.out)["checks"]
+    return said.code, {one["about"]: one["level"] for one in checks if one["level"] != "ok"}
+
+
+def test_all_is_well_before_and_after_a_run(live_series: LiveSeriesService) -> None:
+    said = live_series.command("doctor")
+    assert (said.code, said.err) == (0, "")
+    first = "         ok  operator's key: is there, and no one else may read it"
+    assert said.out.splitlines()[0] == first
+    assert not_well(live_series) == (0, {})
+    assert not live_series.journal.exists()
+    assert not (live_series.folder / "home").exists()
+    assert live_series.command("run", "--until-end").code == 0
+    assert not_well(live_series) == (0, {})
+    shutil.rmtree(live_series.folder / "home")
+    assert not_well(live_series) == (0, {"high-water mark": "warning"})
+
+
+def test_open_keys_and_those_of_another_journal_are_wrong(live_series: LiveSeriesService) -> None:
+    assert live_series.command("run", "--until-end").code == 0
+    (live_series.folder / "operator.key").chmod(0o644)
+    assert not_well(live_series) == (4, {"operator's key": "wrong"})
+    assert "-> the operator key" in live_series.command("doctor").out
+    live_series.write(key=b"x" * 32)
+    assert not_well(live_series) == (4, {"journal": "wrong"})
+    live_series.write("epsilon: 0.5", "epsilon: 0.4")
+    assert not_well(live_series) == (4, {"journal": "wrong"})
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "code"), [(10 << 20, "wrong", 5), (500 << 20, "warning", 0), (2 << 30, "", 0)]
+)
+def test_space(
+    live_series: LiveSeriesService,
+    monkeypatch: pytest.MonkeyPatch,
+    free: int,
+    level: str,
+    code: int,
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, free))
+    found, levels = not_well(live_series)
+    assert (found, set(levels.values())) == (code, {level} if level else set())
+
+
+def test_a_folder_that_may_not_be_written(
+    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: mode == os.R_OK)
+    code, levels = not_well(live_series)
+    assert (code, set(levels.values())) == (5, {"wrong"})
+
+
+def test_an_absent_kafka_is_told_for_each_address(live_series: LiveSeriesService) -> None:
+    live_series.write("source: {kind: file, path: clicks.csv}\n", KAFKA)
+    password = live_series.folder / "password"
+    assert not_well(live_series) == (5, {"source.security": "warning", "cluster": "wrong"})
+    assert f"security.password_file {password} cannot be read" in live_series.command("doctor").out
+    password.write_text("swordfish")
+    password.chmod(0o600)
+    said = live_series.command("doctor")
+    assert said.code == 5
+    assert "swordfish" not in said.out
+    lines = said.out.splitlines()
+    assert "      wrong  broker 127.0.0.1:1: nothing listens there" in lines
+    assert "      wrong  broker no.such.name.invalid:9092: the name is not known" in lines
