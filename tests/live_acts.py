@@ -57,6 +57,5 @@ async def preview_series(
 def drained(conversation: Conversation, standing: AnswerCut) -> tuple[Answer, ...]:
     """Return the answers of the next commit, that to what is no message among them if it is due."""
     conversation.answer_refused(standing)
-    _, fields = conversation.record(())
-    answers: tuple[Answer, ...] = fields["answers"]
-    return answers
+    conversation.record(())
+    return conversation.take_answers()

@@ -35,9 +35,10 @@ from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.recovery import Coming
 from stream_dp.engine.series import LiveSeries, MadeSeries, Series
 from stream_dp.engine.tick_reader import Reader
-from stream_dp.engine.user_memory import Memory
+from stream_dp.engine.user_memory import Memories
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
+    Answer,
     Asked,
     Change,
     Charge,
@@ -206,12 +207,14 @@ class CutChanges:
         chain: CommitChain,
         ensemble: Ensemble,
         reader: Reader,
-        memories: Memory,
+        memories: Memories,
+        answers: Callable[[], tuple[Answer, ...]],
         seeds: Callable[[], bytes],
         lead: int = 0,
     ) -> None:
         self.admission, self.chain, self.lead = admission, chain, lead
         self._ensemble, self._reader, self._memories = ensemble, reader, memories
+        self._answers = answers
         self._seeds = seeds
         self._pending = Pending()
         self.stale = False
@@ -389,10 +392,10 @@ class CutChanges:
     async def flush(self) -> None:
         """Commit the changes with the answers that wait; then let the changes take effect."""
         done, self._pending = self._pending, Pending()
-        _, remembered = self._memories.record(())
+        _, parts = self._memories.record(())
         commit = Commit(
             0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
-            changes=tuple(done.changes), **remembered,
+            changes=tuple(done.changes), answers=self._answers(), parts=parts,
         )  # fmt: skip
         await self.chain.add(commit)
         self.admission.answered(commit)

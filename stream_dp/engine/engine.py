@@ -247,7 +247,7 @@ class Engine:
             self._ensemble.begin(recovered.states, recovered.cut.next_tick, until)
             self._changes = CutChanges(
                 self.admission, self._chain, self._ensemble, self._reader, self._memories,
-                lambda: self._ports.seeds(), self._config.lead,
+                self._conversation.take_answers, lambda: self._ports.seeds(), self._config.lead,
             )  # fmt: skip
             self._reader.begin(self._chain.opened(self._router.width, NONE))
             async with self._listening(tasks):
@@ -396,14 +396,14 @@ class Engine:
         """
         now = self._chain.now
         closed = closed[:1] if now.coming else closed
-        ticks, remembered = self._memories.record(closed)
+        ticks, parts = self._memories.record(closed)
         seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._ensemble.releases(ticks, seeds, now.next_release)
         now.cut = ticks[-1].cut
         now.next_release += len(releases)
         await self._changes.begin()
         snapshot = await self._snapshot(len(ticks))
-        return commit_of(ticks, seeds, releases, snapshot, remembered)
+        return commit_of(ticks, seeds, releases, snapshot, parts)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
         """Return the states of all actors every `SNAPSHOT_TICKS` ticks, else None."""

@@ -8,7 +8,7 @@ links to the one before it. One is in flight at a time, is never cancelled, and 
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,9 +151,9 @@ def commit_of(
     seeds: Sequence[bytes],
     releases: tuple[Release, ...],
     snapshot: SavedStates | None,
-    remembered: Mapping[str, Any],
+    parts: dict[str, bytes],
 ) -> Commit:
-    """Return the commit of these ticks, without a place in the chain; `remembered` are the fields of memories."""
+    """Return the commit of these ticks, without a place in the chain; `parts` are those of memories, by kind."""
     return Commit(
         0,
         b"",
@@ -166,7 +166,7 @@ def commit_of(
         records=sum(t.records for t in ticks),
         snapshot=snapshot,
         capped=sum(t.capped for t in ticks),
-        **remembered,
+        parts=parts,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from stream_dp.engine.commands import Inbox
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
-from stream_dp.engine.user_memory import Memory, UserMemory
+from stream_dp.engine.user_memory import Memories, UserMemory
 
 
 class RecordGuard(Protocol):
@@ -56,7 +56,7 @@ class Reader:
     router: Router
     partitions: Sequence[int]
     inbox: Inbox
-    memories: Memory
+    memories: Memories
     tasks: asyncio.TaskGroup
     group: Callable[[], int]
     _task: asyncio.Task[None] | None = None

@@ -3,18 +3,20 @@
 `Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
 the identifiers that came earlier in their window. `OpenIdentifiers`: those of ticks that are still open.
 
-Rules: a memory stands at the cut. A commit holds what its ticks, or the messages before it, added to the memory. A
-start replays all commits in order, from the first one on, which gives the memory of an uninterrupted run. Records read
-behind the cut leave no trace: `rewind` removes them before they are read again. A window is forgotten when its last
-tick has closed and for no other reason: neither other users nor want of room evict it. A count depends on the
-identifiers of its tick and of the earlier ticks of its window, not on partitions, batches or the order within a tick.
+Rules: a memory stands at the cut. A commit holds, in its `parts` under the memory's kind, what its ticks, or the
+messages before it, added to the memory. A start replays all commits in order, from the first one on, which gives the
+memory of an uninterrupted run. Records read behind the cut leave no trace: `rewind` removes them before they are read
+again. A window is forgotten when its last tick has closed and for no other reason: neither other users nor want of
+room evict it. A count depends on the identifiers of its tick and of the earlier ticks of its window, not on
+partitions, batches or the order within a tick.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,18 +26,23 @@ from stream_dp.engine.identifiers import Arrivals, ByColumn, read_identifiers, w
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Commit
+from stream_dp.journal.commit import Commit, part
 
+_BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
+_BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class Memory(Remembering, Protocol):
     """Remembers what happened before the cut; a start replays every commit of the journal into it first."""
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    kind: ClassVar[str]
+    """The kind of its part in commits."""
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Move the cut behind these ticks, which come next; without ticks (a commit of messages) stay at the cut.
 
-        Return the ticks with rows as they count, and the commit fields that this memory writes.
+        Return the ticks with rows as they count, and this memory's part of the commit (None: nothing was added).
         """
 
     def rewind(self, cut: Cut) -> Cut:
@@ -43,21 +50,34 @@ class Memory(Remembering, Protocol):
 
 
 class Memories:
-    """Several memories as one; each gets the ticks that the memory before it returned."""
+    """The memories of an engine; each gets the ticks that the memory before it returned."""
 
     def __init__(self, *memories: Memory) -> None:
         self._memories = memories
 
     def replay(self, commit: Commit) -> None:
+        """See `Memory`.
+
+        Raises:
+            FailClosed: the commit has a part of a kind that no memory reads.
+        """
+        unknown = sorted(commit.parts.keys() - {memory.kind for memory in self._memories})
+        if unknown:
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal holds a part of the kind {unknown[0]!r}, which this engine "
+                "does not read: run the version of the code, and the pipeline file, that wrote it"
+            )
         for memory in self._memories:
             memory.replay(commit)
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
-        fields = dict[str, Any]()
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], dict[str, bytes]]:
+        """Return the ticks with rows as they count, and the parts of the commit by kind; see `Memory`."""
+        parts = dict[str, bytes]()
         for memory in self._memories:
             ticks, written = memory.record(ticks)
-            fields |= written
-        return ticks, fields
+            if written is not None:
+                parts[memory.kind] = written
+        return ticks, parts
 
     def rewind(self, cut: Cut) -> Cut:
         for memory in self._memories:
@@ -71,6 +91,8 @@ class UserMemory:
     Events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or they
     are given back when reading begins again at the cut.
     """
+
+    kind: ClassVar[str] = "users"
 
     def __init__(self, cap: int, window: int | None) -> None:
         self._cap = cap
@@ -106,11 +128,12 @@ class UserMemory:
         self._pending.clear()
         return cut
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if not ticks:
-            return ticks, {}
+            return ticks, None
         taken = chain.from_iterable(closed.used for closed in ticks)
-        return ticks, {"users": self.settle(taken, ticks[-1].tick + 1)}
+        used = self.settle(taken, ticks[-1].tick + 1)
+        return ticks, part(used) if used else None
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
         """Move to the cut before `next_tick`, whose ticks took these events; return what the commit records."""
@@ -122,7 +145,7 @@ class UserMemory:
         return _written(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
-        self.recall(commit.users, commit)
+        self.recall(_read_part(_BY_WINDOW, commit, self.kind), commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
@@ -164,6 +187,19 @@ def _read(window: int, entries: bytes, sequence: int) -> Counted:
     return Counted(users, np.full(len(read), window), read["events"].astype(np.int64))
 
 
+_Entries = TypeVar("_Entries")
+
+
+def _read_part(
+    reader: msgspec.msgpack.Decoder[dict[int, _Entries]], commit: Commit, kind: str
+) -> dict[int, _Entries]:
+    """Return what a commit holds of this kind; raises FailClosed if it is not of that form."""
+    try:
+        return reader.decode(commit.parts[kind]) if kind in commit.parts else {}
+    except msgspec.MsgspecError:
+        raise _foreign(commit.sequence) from None
+
+
 def _foreign(sequence: int) -> FailClosed:
     return FailClosed(
         f"commit {sequence} of the journal holds a memory of users that this guard has not written: restore the "
@@ -178,6 +214,8 @@ Recorded = dict[int, dict[int, bytes]]
 class SeenMemory:
     """The identifiers that each column has counted in its window of so many ticks (None: for ever)."""
 
+    kind: ClassVar[str] = "arrived"
+
     def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
         self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
 
@@ -185,25 +223,27 @@ class SeenMemory:
     def size(self) -> int:
         return sum(memory.size for memory in self._columns.values())
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Return the ticks with rows that count identifiers seen first in their window; else see `Memory`."""
         if not (self._columns and ticks):
-            return ticks, {}
+            return ticks, None
         used: dict[int, list[Used]] = {column: [] for column in self._columns}
         counted = [self._counted(closed, used) for closed in ticks]
         settled = {
             column: memory.settle(used[column], ticks[-1].tick + 1)
             for column, memory in self._columns.items()
         }
-        return counted, {"arrived": {column: part for column, part in settled.items() if part}}
+        arrived = {column: entries for column, entries in settled.items() if entries}
+        return counted, part(arrived) if arrived else None
 
     def rewind(self, cut: Cut) -> Cut:
         """Records behind the cut never reach this memory."""
         return cut
 
     def replay(self, commit: Commit) -> None:
+        arrived = _read_part(_BY_TWO, commit, self.kind)
         for column, memory in self._columns.items():
-            memory.recall(commit.arrived.get(column, {}), commit)
+            memory.recall(arrived.get(column, {}), commit)
 
     def content(self) -> Recorded:
         return {column: memory.content() for column, memory in sorted(self._columns.items())}
@@ -227,6 +267,8 @@ class OpenIdentifiers:
     however long the tick stays open; the commit with the tick drops them.
     """
 
+    kind: ClassVar[str] = "arriving"
+
     def __init__(self) -> None:
         self._parts: dict[int, dict[int, list[Hashes]]] = {}
         self._next_tick = 0
@@ -235,7 +277,7 @@ class OpenIdentifiers:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        arriving = read_identifiers(commit.arriving)
+        arriving = read_identifiers(_read_part(_BY_TWO, commit, self.kind))
         if any(tick < self._next_tick for tick in arriving):
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "
@@ -243,13 +285,13 @@ class OpenIdentifiers:
             )
         self._add(arriving)
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if not ticks:
-            return ticks, {}
+            return ticks, None
         self._next_tick = ticks[-1].tick + 1
         arriving = added_behind(ticks[-1].tick, (closed.arriving for closed in ticks))
         self._add(arriving)
-        return ticks, {"arriving": write_identifiers(arriving)}
+        return ticks, part(write_identifiers(arriving)) if arriving else None
 
     def rewind(self, cut: Cut) -> Cut:
         return replace(cut, arriving=self.content())

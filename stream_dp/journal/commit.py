@@ -15,7 +15,7 @@ import msgspec
 from stream_dp.errors import UnknownFormat
 
 KIND = "commit"
-VERSION = 3
+VERSION = 4
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -189,16 +189,12 @@ class Commit(_Private, frozen=True, tag=KIND):
 
     A commit with `changes` has no ticks: it lies at the cut between two ticks. Its charges are those of the
     mechanisms created. Its seeds are those of the changes that draw (first states and queries), in the order of the
-    changes. `answers` became durable with it; reading messages continues at the place `asked` (-1: none was read).
-    `refused` are the records before `asked` that are no messages and have no answer yet.
+    changes. `answers` became durable with it.
 
     `admitted` are partitions that were added to the source: they are read from their first record on, and count
     from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
-    `users` is what its ticks used of users' caps, by public window, as `UserMemory` writes it, without windows
-    that are over. `capped` counts the events that a guard let count nowhere. `arrived` are the identifiers that its
-    ticks were the first to have in their public window, by column and window, as `SeenMemory` writes them.
-    `arriving` are the identifiers that came for the first time since the commit before, in ticks still open at the
-    cut, by tick and column.
+    `capped` counts the events that a guard let count nowhere. `parts` holds, by kind, what the engine's memories add
+    with it, as each of them writes it (`engine.user_memory`).
     """
 
     sequence: int
@@ -220,13 +216,31 @@ class Commit(_Private, frozen=True, tag=KIND):
     admitted: tuple[int, ...] = ()
     behind: dict[int, tuple[int, int]] = {}
     answers: tuple[Answer, ...] = ()
+    capped: int = 0
+    parts: dict[str, bytes] = {}
+    version: int = VERSION
+
+
+class _Third(Commit, frozen=True, tag=KIND):
+    """A commit of version 3, which had fields of its own for what is in `parts` now, and no parts."""
+
     asked: int = -1
     users: dict[int, bytes] = {}
-    capped: int = 0
     arrived: dict[int, dict[int, bytes]] = {}
     arriving: dict[int, dict[int, bytes]] = {}
     refused: tuple[Refused, ...] = ()
-    version: int = VERSION
+
+    def upgraded(self) -> Commit:
+        """Return the commit as this version writes it."""
+        written = {
+            "messages": (self.asked, self.refused),
+            "users": self.users,
+            "arrived": self.arrived,
+            "arriving": self.arriving,
+        }
+        fields = {name: getattr(self, name) for name in Commit.__struct_fields__}
+        parts = {kind: part(value) for kind, value in written.items() if value}
+        return Commit(**fields | {"parts": parts, "version": VERSION})
 
 
 class _Form(msgspec.Struct):
@@ -237,7 +251,13 @@ class _Form(msgspec.Struct):
 
 
 _DECODER = msgspec.msgpack.Decoder(Commit)
+_THIRD = msgspec.msgpack.Decoder(_Third)
 _FORM = msgspec.msgpack.Decoder(_Form)
+
+
+def part(value: object) -> bytes:
+    """Return the bytes of a memory's part of a commit."""
+    return _ENCODER.encode(value)
 
 
 def encode(commit: Commit) -> bytes:
@@ -250,6 +270,8 @@ def decode(plain: bytes, name: str = "a commit") -> Commit:
         form = _FORM.decode(plain)
         if (form.kind, form.version) == (KIND, VERSION):
             return _DECODER.decode(plain)
+        if (form.kind, form.version) == (KIND, 3) and not (third := _THIRD.decode(plain)).parts:
+            return third.upgraded()
         what = f"version {form.version}" if form.kind == KIND else "no kind that is known"
     except (msgspec.MsgspecError, UnicodeDecodeError):
         what = "a content of another version"

@@ -4,12 +4,13 @@ The twins are memories that a crash, load or content would make wrong: each is c
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
+from commit_parts import part_of
 from oracles.cut_users import cut_users
 from oracles.user_caps import Log
 from unit.pipeline.routing.seen_worlds import (
@@ -57,7 +58,9 @@ def check(world: SeenWorld) -> None:
             known, now = remembered(commits[: last + 1], column), following // size
             there = {e.user for t in range(now * size, min(following, HORIZON)) for e in ticks[t]}
             assert known.get(now, Counter()) == Counter(map(hashed, there))
-            assert all((w + 1) * size > following for w in commit.arrived.get(column, {}))
+            assert all(
+                (w + 1) * size > following for w in part_of(commit, "arrived").get(column, {})
+            )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -93,7 +96,7 @@ class Forgetful(SeenMemory):
 class Evicting(SeenMemory):
     """Drops what it knows once that is more than a few: by content."""
 
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], Mapping[str, Any]]:
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if sum(len(data) for found in self.content().values() for data in found.values()) > 200:
             self.__init__({0: None, 1: WINDOW, 2: 1})  # type: ignore[misc]
         return super().record(ticks)
@@ -103,7 +106,7 @@ class Overlooking(SeenMemory):
     """Takes the identifiers of ticks still open at the cut for lost."""
 
     def replay(self, commit: Commit) -> None:
-        commit.arriving.clear()
+        commit.parts.pop("arriving", None)
         super().replay(commit)
 
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import pytest
+from commit_parts import part_of
 from live_acts import create_series
 from oracles.user_caps import Event, Log
 from unit.journal.seed_worlds import definition
@@ -67,7 +68,7 @@ def as_sets(content: Mapping[int, ByColumn]) -> Open:
 
 def told(commits: Sequence[Commit]) -> list[Any]:
     """What commits say of identifiers and rows, and where they stand."""
-    return [(c.ticks, c.rows, c.arrived, c.arriving, c.positions) for c in commits]
+    return [(c.ticks, c.rows, c.parts, c.positions) for c in commits]
 
 
 def world_of(seed: int) -> SeenWorld:
@@ -134,7 +135,7 @@ async def test_a_chain_adds_up_to_what_is_open_and_repeats_nothing(seed: int, gr
     every = [
         (tick, column, data[at : at + 16])
         for commit in whole.commits()
-        for tick, columns in commit.arriving.items()
+        for tick, columns in part_of(commit, "arriving").items()
         for column, data in columns.items()
         for at in range(0, len(data), 16)
     ]
@@ -201,9 +202,9 @@ async def test_a_series_created_in_between_loses_no_identifier(found: list[Open]
         assert [row[:4] for row in world.recorded()] == expected(world.logs)
         commits = world.commits()
         (at,) = (n for n, commit in enumerate(commits) if commit.changes)
-        assert not commits[at].arriving
+        assert "arriving" not in commits[at].parts
         assert found.pop() == list(by_definition(world.logs, commits))[at]
-        before += sum(bool(commit.arriving) for commit in commits[:at])
+        before += sum("arriving" in commit.parts for commit in commits[:at])
         assert agree(world, OpenIdentifiers())
     assert before > 3
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from commit_parts import part_of
 from live_acts import create_series
 from oracles.user_caps import Log, judge
 from unit.journal.runtime_worlds import Crash, Fuse
@@ -80,7 +81,11 @@ def check(world: UserWorld, window: int | None) -> None:
         for number in open_ones:
             mine = {hashed(u): n for (w, u), n in at.items() if w == number}
             assert known.get(number, Counter()) == mine
-        over = {w for w in commit.users if window is not None and (w + 1) * window <= following}
+        over = {
+            w
+            for w in part_of(commit, "users")
+            if window is not None and (w + 1) * window <= following
+        }
         assert not over
 
 

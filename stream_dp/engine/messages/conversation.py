@@ -10,13 +10,15 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 from msgspec import UNSET
 
 from stream_dp.engine.messages.addressed import TICK_STEPS, Addressed
 from stream_dp.errors import (
     BudgetRefused,
+    FailClosed,
     MostlyNoise,
     NoRoom,
     NotAccepted,
@@ -35,7 +37,7 @@ from stream_dp.journal.answer_body import (
     RefusedRecords,
     write_answer,
 )
-from stream_dp.journal.commit import Answer, Commit, Refused
+from stream_dp.journal.commit import Answer, Commit, Refused, part
 
 if TYPE_CHECKING:
     from stream_dp.engine.tick_assembler import ClosedTick, Cut
@@ -145,6 +147,21 @@ def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
     return NotAccepted(kind, detail or DETAILS[kind])
 
 
+KIND = "messages"
+_PART = msgspec.msgpack.Decoder(tuple[int, tuple[Refused, ...]])
+
+
+def _read(commit: Commit) -> tuple[int, tuple[Refused, ...]]:
+    """Return the place and the refusals of a commit (-1: nothing of the queue was read)."""
+    try:
+        return _PART.decode(commit.parts[KIND]) if KIND in commit.parts else (-1, ())
+    except msgspec.MsgspecError:
+        raise FailClosed(
+            f"commit {commit.sequence} of the journal holds a place of the queue that this engine has not written: "
+            "restore the journal, or run the version of the code that wrote it"
+        ) from None
+
+
 @dataclass(slots=True, repr=False)
 class Conversation:
     """Ids, rates, and the answers that wait for the next commit.
@@ -152,6 +169,7 @@ class Conversation:
     `place` is where reading the queue continues, `recorded` the last such place that a commit records.
     """
 
+    kind: ClassVar[str] = KIND
     per_tick: int = PER_TICK
     place: int = -1
     recorded: int = -1
@@ -270,17 +288,17 @@ class Conversation:
             self._refused.clear()
             self._told = True
 
-    def record(
-        self, ticks: "Sequence[ClosedTick]"
-    ) -> "tuple[Sequence[ClosedTick], Mapping[str, Any]]":
-        """Return the commit's fields; answers become durable between ticks only; see `Memory`."""
-        fields: dict[str, Any] = {"asked": self.place, "refused": tuple(self._refused.values())}
+    def record(self, ticks: "Sequence[ClosedTick]") -> "tuple[Sequence[ClosedTick], bytes | None]":
+        """See `Memory`: the place up to which the queue was read, and the refusals that have no answer yet."""
         if ticks:
             self.ticked()
-        else:
-            fields["answers"], self._waiting = tuple(self._waiting), []
         self.recorded = self.place
-        return ticks, fields
+        return ticks, part((self.place, tuple(self._refused.values())))
+
+    def take_answers(self) -> tuple[Answer, ...]:
+        """Return the answers that wait; the next commit holds them, between two ticks."""
+        answers, self._waiting = tuple(self._waiting), []
+        return answers
 
     def rewind(self, cut: "Cut") -> "Cut":
         """Messages are executed at the cut, never behind it."""
@@ -289,8 +307,9 @@ class Conversation:
     def replay(self, commit: Commit) -> None:
         if commit.ticks:
             self.ticked()
-        self.place = self.recorded = max(self.place, commit.asked)
-        self._refused = {(refused.reason, refused.detail): refused for refused in commit.refused}
+        place, refused = _read(commit)
+        self.place = self.recorded = max(self.place, place)
+        self._refused = {(refusal.reason, refusal.detail): refusal for refusal in refused}
         for answer in commit.answers:
             self.next_number = answer.number + 1
             self._told = self._told or answer.id is None

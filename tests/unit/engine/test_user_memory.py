@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commit_parts import parts
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given, settings
@@ -281,7 +282,9 @@ def test_what_commits_record_is_the_memory_at_the_cut(seed: int) -> None:
         later = [each for each in waiting if each.counted.windows.min() >= (tick + 1) // 4]
         ready = over + later[: random.randint(0, len(later))]
         waiting = [used for used in waiting if not any(used is each for each in ready)]
-        commits.append(Commit(0, b"", ticks=(tick,), users=memory.settle(ready, tick + 1)))
+        commits.append(
+            Commit(0, b"", ticks=(tick,), parts=parts(users=memory.settle(ready, tick + 1)))
+        )
         if random.random() < 0.2:
             memory.rewind(Cut())
             waiting = []
@@ -297,7 +300,7 @@ def test_what_commits_record_is_the_memory_at_the_cut(seed: int) -> None:
 )
 def test_a_memory_that_no_guard_has_written_is_refused(entries: bytes) -> None:
     with pytest.raises(FailClosed, match="commit 7 of the journal holds a memory of users"):
-        UserMemory(3, 4).replay(Commit(7, b"", users={0: entries}))
+        UserMemory(3, 4).replay(Commit(7, b"", parts=parts(users={0: entries})))
 
 
 def test_nothing_of_it_is_shown() -> None:

@@ -28,10 +28,12 @@ from stream_dp.journal.commit import (
     Watched,
     decode,
     encode,
+    part,
 )
 from stream_dp.journal.keys import Sealed, Sealer, make_key, read_key, read_token
 
 KEY, OTHER = bytes(range(32)), bytes(32)
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 SEALER = Sealer(KEY, "clicks")
 
 
@@ -179,7 +181,7 @@ FROZEN = {
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
         "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
-        "asked=-1 users={} capped=0 arrived={} arriving={} refused=() version=3"
+        "capped=0 parts={} version=4"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
@@ -200,8 +202,13 @@ FULL = Commit(
     1, 4, SavedStates({0: b"state"}),
     (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1), Watched(1, b"{}", 4, 8), Unwatched(1, "w", 8)),
     (2,),
-    {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5, {2: bytes(20)}, 3,
-    refused=(Refused("rate", "why", 3, (4, 5), 6),),
+    {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 3,
+    {
+        "messages": part((5, (Refused("rate", "why", 3, (4, 5), 6),))),
+        "users": part({2: bytes(20)}),
+        "arrived": part({0: {1: bytes(20)}}),
+        "arriving": part({9: {0: bytes(16)}}),
+    },
 )  # fmt: skip
 
 
@@ -232,7 +239,7 @@ def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
         struct.__name__.encode() in encode(FULL) for struct in EVERY if struct is not Refused
     )
     plain = msgspec.msgpack.decode(encode(FULL), strict=False)
-    assert (plain["kind"], plain["version"]) == ("commit", 3)
+    assert (plain["kind"], plain["version"]) == ("commit", 4)
     kinds = [plain[part]["kind"] for part in ("header", "snapshot")]
     kinds += [part["kind"] for name in ("charges", "changes") for part in plain[name]]
     kinds += [part[0] for name in ("releases", "dead_letters", "answers") for part in plain[name]]
@@ -240,6 +247,17 @@ def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
         "header", "snapshot", "charge", "created", "halted", "asked", "watched", "unwatched", "release",
         "dead-letter", "answer",
     ]  # fmt: skip
+
+
+def test_a_commit_of_version_3_is_read_with_what_its_fields_meant() -> None:
+    third = (FIXTURES / "commit_3.msgpack").read_bytes()
+    assert decode(third) == FULL
+    fields = msgspec.msgpack.decode(third)
+    with pytest.raises(UnknownFormat):
+        decode(msgspec.msgpack.encode(fields | {"parts": {"users": b""}}))
+    for later in (2, 5):
+        with pytest.raises(UnknownFormat):
+            decode(msgspec.msgpack.encode(fields | {"version": later}))
 
 
 @pytest.mark.parametrize("plain", [b"", b"\x80", b"\xff\xff"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commit_parts import parts
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 from oracles.user_caps import Event, Log, Mark
@@ -142,8 +143,10 @@ def test_a_commit_of_several_ticks_adds_what_is_open_behind_the_last() -> None:
 
 def test_a_start_adds_up_what_commits_added_until_the_tick_is_over() -> None:
     memory, one, two = OpenIdentifiers(), bytes(16), bytes(range(16))
-    memory.replay(Commit(1, b"", ticks=(3,), arriving={4: {0: one}, 5: {0: one, 2: two}}))
-    memory.replay(Commit(2, b"", arriving={5: {0: two}}))
+    memory.replay(
+        Commit(1, b"", ticks=(3,), parts=parts(arriving={4: {0: one}, 5: {0: one, 2: two}}))
+    )
+    memory.replay(Commit(2, b"", parts=parts(arriving={5: {0: two}})))
     memory.replay(Commit(3, b"", ticks=(4,)))
     assert {
         tick: {column: hashes.tobytes() for column, hashes in found.items()}
@@ -161,9 +164,9 @@ def test_a_start_adds_up_what_commits_added_until_the_tick_is_over() -> None:
 )
 def test_what_no_engine_has_written_is_refused(ticks: Any, arriving: Any, message: str) -> None:
     memory = OpenIdentifiers()
-    memory.replay(Commit(2, b"", ticks=(3,), arriving={4: {0: bytes(16)}}))
+    memory.replay(Commit(2, b"", ticks=(3,), parts=parts(arriving={4: {0: bytes(16)}})))
     with pytest.raises(FailClosed, match=message):
-        memory.replay(Commit(3, b"", ticks=ticks, arriving=arriving))
+        memory.replay(Commit(3, b"", ticks=ticks, parts=parts(arriving=arriving)))
 
 
 def found(events: list[Event]) -> dict[int, dict[int, set[bytes]]]:

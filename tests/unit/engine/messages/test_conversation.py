@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from commit_parts import parts
 from live_acts import drained
 
 from stream_dp.core.time import TickGrid
@@ -58,6 +59,14 @@ def kind_of(conversation: Conversation, said: Addressed, stamp: int = NOW) -> st
         return refusal.kind
     conversation.answer(said, {}, AT)
     return ""
+
+
+def commit_of(number: int, conversation: Conversation) -> Commit:
+    """The commit of what came since the one before."""
+    _, written = conversation.record(())
+    return Commit(
+        number, b"", answers=conversation.take_answers(), parts={conversation.kind: written or b""}
+    )
 
 
 def test_an_id_is_used_once_also_for_another_text() -> None:
@@ -147,7 +156,7 @@ def test_a_restart_remembers_at_least_as_much() -> None:
         assert kind_of(conversation, said, stamp) == ""
         sent.append(said)
         conversation.place = number + 1
-        commits.append(Commit(number, b"", **conversation.record(())[1]))
+        commits.append(commit_of(number, conversation))
     again = Conversation()
     for commit in commits:
         again.replay(commit)
@@ -203,21 +212,20 @@ def test_refusals_that_wait_outlive_a_restart_with_the_place_up_to_which_was_rea
     conversation = Conversation()
     conversation.refuse(not_accepted(RefusalKind.USED), 0)
     first = drained(conversation, AT)
-    commits = [Commit(1, b"", answers=first, asked=1)]
+    commits = [Commit(1, b"", answers=first, parts=parts(messages=(1, ())))]
     for place in (1, 2):
         conversation.refuse(not_accepted(RefusalKind.UNREADABLE), place)
     conversation.place = 3
-    fields = conversation.record(())[1]
-    asked, refused = fields["asked"], fields["refused"]
-    commits.append(decode(encode(Commit(2, b"", **fields))))
+    commits.append(decode(encode(commit_of(2, conversation))))
+    waiting = commits[-1].parts
     again = Conversation()
     for commit in commits:
         again.replay(commit)
     assert (again.place, again.due, again.next_number) == (3, False, 2)
-    again.replay(Commit(3, b"", ticks=(5,), asked=asked, refused=refused))
+    again.replay(Commit(3, b"", ticks=(5,), parts=waiting))
     (line,) = drained(again, AT)
     assert read_answer(line.body).places == (1, 2)
-    again.replay(Commit(4, b"", answers=(line,), asked=asked))
+    again.replay(Commit(4, b"", answers=(line,), parts=parts(messages=(3, ()))))
     assert not again.waits
 
 

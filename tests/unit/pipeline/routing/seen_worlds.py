@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from commit_parts import part_of
 from oracles.first_arrivals import first_arrivals
 from oracles.user_caps import Event, Log
 from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
@@ -125,7 +126,7 @@ def remembered(commits: Sequence[Any], column: int) -> dict[int, Counter[bytes]]
     """All that these commits record of a column, by window and hash."""
     found: dict[int, Counter[bytes]] = {}
     for commit in commits:
-        for window, data in commit.arrived.get(column, {}).items():
+        for window, data in part_of(commit, "arrived").get(column, {}).items():
             found.setdefault(window, Counter()).update(
                 data[at : at + 16] for at in range(0, len(data), 20)
             )

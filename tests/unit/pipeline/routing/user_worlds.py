@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from commit_parts import part_of
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 from oracles.user_caps import Event, Log, Mark
@@ -123,7 +124,7 @@ def users_of(commits: Sequence[Commit]) -> dict[int, Counter[bytes]]:
     """All that these commits record, by window and hash."""
     found: dict[int, Counter[bytes]] = {}
     for commit in commits:
-        for window, data in commit.users.items():
+        for window, data in part_of(commit, "users").items():
             found.setdefault(window, Counter()).update(entries(data))
     return found
 
