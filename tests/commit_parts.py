@@ -15,3 +15,9 @@ def part_of(commit: Commit, kind: str) -> dict[int, Any]:
 def parts(**entries: Any) -> dict[str, bytes]:
     """Return the parts that hold these entries, as memories write them."""
     return {kind: part(value) for kind, value in entries.items()}
+
+
+def place_of(commit: Commit) -> int:
+    """Return the place up to which the queue of messages was read with a commit."""
+    place: int = msgspec.msgpack.decode(commit.parts["messages"])[0] if commit.parts else -1
+    return place

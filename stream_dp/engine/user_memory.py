@@ -241,7 +241,7 @@ class SeenMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        arrived = _read_part(_BY_TWO, commit, self.kind)
+        arrived: dict[int, dict[int, bytes]] = _read_part(_BY_TWO, commit, self.kind)
         for column, memory in self._columns.items():
             memory.recall(arrived.get(column, {}), commit)
 
@@ -277,7 +277,8 @@ class OpenIdentifiers:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        arriving = read_identifiers(_read_part(_BY_TWO, commit, self.kind))
+        recorded: dict[int, dict[int, bytes]] = _read_part(_BY_TWO, commit, self.kind)
+        arriving = read_identifiers(recorded)
         if any(tick < self._next_tick for tick in arriving):
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "

@@ -106,7 +106,8 @@ def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
 def described(statistic: str, name: str, **more: Any) -> dict[str, Any]:
     """What the API says of a series of the file."""
     entry = {"statistic": statistic, "name": name, "epsilon": "1", **more}
-    return _adapter().validate_python(entry).described()
+    said: dict[str, Any] = _adapter().validate_python(entry).described()
+    return said
 
 
 @cache

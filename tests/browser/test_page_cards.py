@@ -438,8 +438,8 @@ async def test_open_ends_are_said_in_words(browser: Browser) -> None:
         for name in ("mean", "means"):
             rows = [row for row in await saved_rows(page, name) if row.get("key", "in") == "in"]
             assert len(rows) == 40
-            for row, (value, low, high, words) in zip(rows, OPEN * 8, strict=True):
-                ends = ["" if end is None else f"{end:g}" for end in (value, low, high)]
+            for row, (number, low, high, words) in zip(rows, OPEN * 8, strict=True):
+                ends = ["" if end is None else f"{end:g}" for end in (number, low, high)]
                 assert [row[key] for key in ("value", "low", "high", "interval")] == [*ends, words]
             table = f"[data-series={name}] .as-table"
             await page.click(f"{table} summary")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,6 +53,10 @@ EVER: dict[str, Any] = {"windows": (1, 6, 1_000)}
 AT = (HALF, Fraction(9, 10))
 
 
+def _same(mechanism: Any) -> Any:
+    return mechanism
+
+
 def case(kind: type[Any], *own: Any, column: tuple[Any, ...] = (), **facts: Any) -> Case:
     """The case of a mechanism with these parameters; `column` are those of one of its columns."""
     return Case(
@@ -85,7 +90,8 @@ def composite(quantity: Any, relation: Neighbors, ones: int = 1, gaussian: bool 
     """The case of an HSS of three columns, or of four for lists, that closes several intervals in a few ticks."""
 
     def make(composition: ConcurrentComposition) -> HSS:
-        width, more = 3 + (ones > 1), (None, ones, composition)
+        width = 3 + (ones > 1)
+        more: Any = (None, ones, composition)
         if gaussian:
             shares = Fraction(3), Fraction(3)
             return GaussianHSS(width, quantity, *shares, relation, TICKS, *more, rho=TWO)
@@ -201,9 +207,9 @@ def value_trees() -> Iterator[Case]:
             TICKS if counts is single else None,
         )
         name = type(counts).__name__
-        yield Case(name=f"ValueTree {name}", make=lambda tree=tree: tree, horizon=horizon)
+        yield Case(name=f"ValueTree {name}", make=partial(_same, tree), horizon=horizon)
         quantiles = SlidingQuantiles(tree, AT, Fraction(19, 20))
-        yield Case(name=f"SlidingQuantiles {name}", make=lambda q=quantiles: q, horizon=horizon)
+        yield Case(name=f"SlidingQuantiles {name}", make=partial(_same, quantiles), horizon=horizon)
 
 
 TOLD = (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True))

@@ -216,7 +216,7 @@ def test_what_a_topic_lacks_is_named_with_the_command_that_mends_it(
     make = f"stream-dp topic {mine.topic} --pipeline {mine.file} --partitions N"
     assert code == 5
     assert [one["mend"] for one in found if one["about"] == f"topic {mine.topic}"] == [make]
-    settings = {"cleanup_policy": "compact", "retention_ms": "60000"}
+    settings: Any = {"cleanup_policy": "compact", "retention_ms": "60000"}
     asyncio.run(create(mine.secured.admin, mine.topic, **settings))
     code, found = doctor.told(mine)
     assert code == 4

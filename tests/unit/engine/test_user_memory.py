@@ -4,6 +4,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from commit_parts import parts
@@ -66,9 +67,10 @@ def closed(tick: int, *identifiers: int) -> ClosedTick:
 def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
     memory, told = SeenMemory({COLUMN: 2}), []
     for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
-        (counted,), fields = memory.record([closed(tick, *identifiers)])
+        (counted,), written = memory.record([closed(tick, *identifiers)])
         held = memory.content()[COLUMN]
-        told.append((int(counted.row[COLUMN]), list(fields["arrived"].get(COLUMN, {})), list(held)))
+        arrived = msgspec.msgpack.decode(written) if written else {}
+        told.append((int(counted.row[COLUMN]), list(arrived.get(COLUMN, {})), list(held)))
     assert told == [(2, [0], [0]), (1, [], []), (1, [1], [1]), (0, [], [])]
 
 

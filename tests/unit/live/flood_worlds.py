@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from commit_parts import place_of
 from unit.live.live_series_worlds import HORIZON, Stopping
 from unit.live.message_worlds import NOW, refusals, sealed, text
 from unit.live.monitor_worlds import FR, MonitorWorld
@@ -199,7 +200,7 @@ def _ticks(world: FloodedWorld) -> list[str]:
             continue
         taken.clear()
         freed = world.queue.freed.get(commit.ticks[-1], len(world.queue.messages))
-        if commit.asked > freed + HOLDS_UP * world.at_a_time:
+        if place_of(commit) > freed + HOLDS_UP * world.at_a_time:
             found.append(f"ticks: {commit.ticks[-1]} was held up by messages")
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commit_parts import place_of
 from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
@@ -186,7 +187,7 @@ class MessageWorld(World):
 
     def done(self) -> bool:
         """Whether the whole script is answered, and all ticks but the last are public."""
-        read = max((commit.asked for commit in self.commits()[-1:]), default=0)
+        read = max((place_of(commit) for commit in self.commits()[-1:]), default=0)
         return read >= len(self.script) and self.public_tick() >= HORIZON - 2
 
     async def told(self, then: Callable[[Engine], Awaitable[None]], tick: int = 2) -> None:

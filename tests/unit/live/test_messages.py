@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from commit_parts import place_of
 from told_spans import ToldSpans
 from unit.journal.runtime_worlds import Crash, Fuse
 from unit.live.live_series_worlds import HORIZON, Stopping
@@ -257,7 +258,7 @@ async def test_each_message_has_its_own_commit_and_each_query_its_own_seed() -> 
     world = MessageWorld(WITH_ANALYSTS, script=[(2, sealed(said)) for said in asks])
     await world.live()
     commits = [commit for commit in world.commits() if commit.changes]
-    assert [(len(c.changes), len(c.answers), c.asked) for c in commits] == [
+    assert [(len(c.changes), len(c.answers), place_of(c)) for c in commits] == [
         (1, 1, at) for at in (1, 2, 3)
     ]
     assert len({seed for commit in commits for seed in commit.seeds}) == 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
+from typing import ClassVar
 
 import pytest
 from commit_parts import parts
@@ -17,7 +18,7 @@ from stream_dp.journal.commit import Commit
 class Noting:
     """Counts the records of all ticks before the cut, and notes the cuts behind which was read."""
 
-    kind = "noted"
+    kind: ClassVar[str] = "noted"
 
     def __init__(self) -> None:
         self.ticks = list[int]()

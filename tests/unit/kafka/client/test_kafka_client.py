@@ -83,7 +83,7 @@ def test_a_secret_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> 
 def test_a_certificate_comes_with_its_key_and_the_keys_password(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     own = authority.sign("engine", password=SECRET.encode())
-    tls = {"ca_file": authority.file, "certificate_file": own.certificate, "key_file": own.key}
+    tls: Any = {"ca_file": authority.file, "certificate_file": own.certificate, "key_file": own.key}
     security = KafkaSecurity("SSL", **tls, key_password_file=secret(tmp_path, SECRET))
     context = security.arguments()["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
