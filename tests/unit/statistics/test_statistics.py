@@ -109,6 +109,7 @@ NUMBERS = (
 )
 PLACES: tuple[tuple[str, list[str], str | None], ...] = (
     ("DE", ["new", "gift"], "enter"), ("FR", ["gift", "?"], "leave"), ("DE", ["?"], "look"), ("ES", [], None),
+    ("DE", [], "leave"),
 )  # fmt: skip
 
 
