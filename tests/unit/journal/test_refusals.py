@@ -134,7 +134,7 @@ async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 4, "rows": "by column"}, "commit 2 .* has version 4, .* version 3: use the"),
+        ({"version": 5, "rows": "by column"}, "commit 2 .* has version 5, .* version 4: use the"),
         ({"kind": "checkpoint"}, "has no kind that is known, .* use the version that wrote it"),
         ({"refund": 5}, "has a content of another version, .* use the version that wrote it"),
         ({"changes": [{"kind": "moved"}]}, "has a content of another version"),

@@ -113,7 +113,7 @@ class World:
         )  # fmt: skip
         return self.started(ports)
 
-    def started(self, ports: Ports, kind: type[Engine] = Engine, **more: Any) -> Engine:
+    def started(self, ports: Ports, kind: type[Engine] | None = None, **more: Any) -> Engine:
         """A new engine over these ports; `more` are fields of its plan, and `per_tick`."""
         built, per_tick = self.built, more.pop("per_tick", 100)
         plan = built.run_config(0, private=self.noise is NoiseStream)
@@ -122,7 +122,7 @@ class World:
         self.planner, seen = LiveSeriesPlanner(built.spec, router), FiredWatches()
         self.words = SeriesWords(built, self.planner, self.begins, seen)
         reader = Understanding(SignedMessages("shop", SEALER.query_token), self.words)
-        engine: Engine = kind(
+        engine: Engine = (kind or Engine)(
             plan, router, ports, self.noise,
             Audience(lambda release: seen.take(release, engine.admission.registry)),
             requests=Requests(self.planner, built.subledgers(), reader, per_tick),

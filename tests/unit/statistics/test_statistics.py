@@ -47,8 +47,8 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.statistics import STATISTICS
-from stream_dp.statistics import sum as sum_module
 from stream_dp.statistics.mean import MeanSeries
+from stream_dp.statistics.parts import windows
 from stream_dp.statistics.parts.choice import Setting, steady
 from stream_dp.statistics.parts.windows import window_choice
 from stream_dp.statistics.sum import SumSeries
@@ -288,7 +288,7 @@ def test_a_mechanism_for_counts_is_refused_for_amounts(
         return steady(counter, "weights forgotten", setting)
 
     amounts = "statistic: sum, of: amount, clamp: [0, 240]"
-    monkeypatch.setattr(sum_module, "window_choice", lambda *given: window_choice(*given[:3]))
+    monkeypatch.setattr(windows, "window_choice", lambda *given: window_choice(*given[:3]))
     with pytest.raises(
         NotDerivable, match=r"one event may add 240 units .* WindowForest is made for 1"
     ):
