@@ -31,7 +31,7 @@ SETTLE = 600  # a broker that stands still for longer makes records late
 CLOCKS = "tests.private.clock"  # one for all sources of these tests
 ENDLESS = 1_000.0  # seconds of patience: what waits for them does not end within the time of a test
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
-AT_ONCE = "from stream_dp.operate.run import standby\nstandby._JOINING_S = 0.1\n"
+AT_ONCE = "from stream_dp.operate.run import run_pipeline\nrun_pipeline._JOINING_S = 0.1\n"
 """Lets an engine begin without waiting until brokers give up the place of the one that was killed, some seconds."""
 Close = Callable[[], Awaitable[None]]
 
