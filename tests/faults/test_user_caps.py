@@ -141,8 +141,8 @@ def counting(number: int) -> tuple[str, bytes]:
     return key, json.dumps(shown).encode()
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed: int) -> None:
+async def read_again(seed: int) -> int:
+    """Create series while an engine runs; how many records counted in them."""
     random = Random(seed)
     world = UserWorld(one_log(seed))
     engine = world.engine(random)
@@ -168,7 +168,11 @@ async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed: int)
         }
         assert all(number <= totals[tick, key] for tick, number in seen.items())
         some += sum(seen.values())
-    assert some > 0
+    return some
+
+
+async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice() -> None:
+    assert sum([await read_again(seed) for seed in range(4)]) > 0  # a run may end before any begins
 
 
 async def test_a_source_of_several_partitions_is_refused_before_anything_is_charged() -> None:
@@ -261,7 +265,7 @@ async def test_a_memory_that_is_not_rewound_is_caught(monkeypatch: pytest.Monkey
     caught = 0
     for seed in range(6):
         try:
-            await test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed)
+            await read_again(seed)
         except (AssertionError, KeyError):
             caught += 1
     assert caught > 2
