@@ -36,7 +36,6 @@ def paid(premises: Premises, situation: Fixed) -> tuple[Measure, ...]:
 
 
 def parts_delta(found: Sequence[Measure]) -> Fraction:
-    """Return the joint delta of the parts."""
     return joint_delta(delta_of(m) for m in found)
 
 
@@ -76,16 +75,13 @@ concurrent = Rule(
     "concurrent composition", "[HSV] Thm 4.10", _conditions, _measure, finite=all_finite
 )
 
-# ---
-# Concurrent composition of fixed mechanisms or parameters at a granted delta: the optimal epsilon.
-#
-# [HSV] Thm 4.10, 4.12: a guarantee of RR_(e1,d1) x ... x RR_(ek,dk) holds for the composition. `optimal` computes the
-# least epsilon at the granted delta; it is never above the sum.
+# A guarantee of RR_(e1,d1) x ... x RR_(ek,dk) holds for the composition ([HSV] Thm 4.10, 4.12).
 
 
 def optimum(epsilons: Sequence[Fraction], own: Fraction, granted: Fraction) -> Measure:
-    """Return the optimum of RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, `own` = 1 - prod(1 - d); at most the
-    sum.
+    """Return the optimum of RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, never above the sum (`optimal`).
+
+    `own` is 1 - prod(1 - d).
 
     Raises:
         NotDerivable: delta reaches 1, so nothing is promised.
@@ -128,11 +124,8 @@ optimal = Rule(
     finite=all_finite,
 )
 
-# ---
-# Adaptively chosen parameters through one filter ([HSV] Thm 12.4; Cor 13.8 for RDP and zCDP, Cor 14.10 for GDP).
-#
-# The filter's promise holds for all that it admits. The filter must be proven for concurrent continual mechanisms,
-# and it must admit the parts: their costs fit into its capacity.
+# Parameters chosen adaptively through one filter ([HSV] Thm 12.4; Cor 13.8 for RDP and zCDP, Cor 14.10 for GDP). The
+# filter's promise holds for all that it admits, if it is proven for concurrent continual mechanisms.
 
 
 def _standing(filter_: Filter) -> Condition:

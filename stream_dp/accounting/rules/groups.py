@@ -1,5 +1,8 @@
-"""Chains of steps of one event: groups, a replacement in any tick, all events of a user, identifiers that are counted
-when they come first. Each rule is group privacy over its number of steps, and says why its steps are neighbours.
+"""Chains of steps of one event, each priced by group privacy over the number of its steps.
+
+Chains are: groups, a replacement in any tick, all events of a user, and identifiers that count when they first come.
+Two consecutive streams of a chain (hybrids) differ in one event and are admissible streams. An adversary against them
+plays the event-level game and gives equal pairs elsewhere, so the bounds hold adaptively.
 """
 
 from fractions import Fraction
@@ -28,25 +31,18 @@ from stream_dp.core.guarantee import (
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 
-# ---
-# Group privacy: streams that differ in up to k events (a user's), linked by a chain of k steps of one event.
-#
-# The hybrids differ in one event each and are themselves admissible streams; an adversary against two of them plays
-# the event-level game, giving equal pairs elsewhere, so this holds adaptively. Pure: k e. (e, d): k e and d (1 + e^e
-# + ... + e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke 2016, Prop. 1.9). GDP: k mu (Dong, Roth, Su 2022, Thm
-# 2.14). Adding up k randomized responses instead is false: all k events may fall into one interval of one sparse
-# vector.
+# Group privacy over k. Pure: k e. (e, d): k e and d (1 + e^e + ... + e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke
+# 2016, Prop. 1.9). GDP: k mu (Dong, Roth, Su 2022, Thm 2.14). The sum of k randomized responses would be false: all k
+# events may fall into one interval of one sparse vector.
 
 TINY = Fraction(1, 10**30)  # half of the 60 digits of an interval are left
 KNOWN = (PureDP, ApproxDP, ProbabilisticDP, ZCDP, GaussianDP)
 
 
 def group_delta(epsilon: Fraction, delta: Fraction, size: int) -> Fraction:
-    """Return delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it would
-    overflow.
+    """Return delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it overflows.
 
-    Below `TINY`, where e^epsilon - 1 would lose its digits, k e^((k-1) epsilon), which is no less, replaces the
-    quotient.
+    Below `TINY`, where e^epsilon - 1 would lose its digits, the larger k e^((k-1) epsilon) replaces the quotient.
     """
     if epsilon == 0 or size == 1 or delta == 0:
         return size * delta
@@ -102,25 +98,20 @@ def _measure(premises: Premises, situation: Group) -> Measure:
 SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
 group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)
 
-# ---
-# One event replaced, and the replacement may lie in another tick: two steps of one event under `add_remove`.
-#
-# Between two such streams lies a hybrid that differs from each in one event. Where both contents lie in one tick, the
-# hybrid has the row with neither content there; otherwise it has the right row at the first of the two ticks and the
-# left row at the second. So the hybrid's row is known as soon as the pair of rows is, whatever an event adds: for
-# counts the row with neither content is the entrywise minimum of the two rows, for signed amounts it is not. Left and
-# hybrid differ in one event, in one tick; hybrid and right differ in one event, in one tick. Both games are those of
-# `add_remove`, so this is group privacy over two (`rules.group`), adaptively.
-#
-# The proof says more than the total: each of the two steps costs at most half, whenever it comes. `halved` tests for
-# that. The time rule rests on it, because the two steps may meet different mechanisms. A guarantee with another proof
-# may cost its full epsilon for a single step.
+# One event is replaced and may move to another tick: two steps of one event under `add_remove`. Where both contents lie
+# in one tick, the hybrid's row there has neither content: for counts the entrywise minimum of the two rows, for signed
+# amounts not. Otherwise the hybrid has the right row at the first of the two ticks and the left row at the second. So
+# its row is known as soon as the pair of rows is, and each step differs in one event, in one tick.
 
 STEPS = 2
 
 
 def halved(derivation: Derivation) -> bool:
-    """Say whether the whole derivation rests on `moved`: one event more or less then costs at most half."""
+    """Say whether the whole derivation rests on `moved`: one event more or less then costs at most half.
+
+    The time rule needs this, because the two steps may meet different mechanisms. A guarantee with another proof may
+    cost its full epsilon for a single step.
+    """
     return rests_on(derivation, moved.name)
 
 
@@ -143,23 +134,18 @@ moved = Rule(
     finite=all_finite,
 )
 
-# ---
-# All events of one user, of which at most k count: k steps of one event under `add_remove`.
-#
-# A guard decides by a user's own records alone which of them count. So, with or without that user, the counted events
-# of all others are the same, and at most k events differ, all in one public window where the cap is for windows.
-# Between the two streams lie hybrids with some of these events, taken in the order in which they come, so a hybrid's
-# row is known as soon as the pair of rows is. Two consecutive hybrids are neighbours under `add_remove`, so this is
-# group privacy over k (`rules.group`), adaptively. Two streams that differ in only some records of a user are no such
-# pair: the cap may then admit other records of the user instead.
-#
-# The proof says more than the total: each of the k events costs at most a k-th, whenever it comes. `divided` tests
-# for that. The time rule rests on it, because the events may meet different mechanisms. A guarantee with another
-# proof may cost its full epsilon for a single event.
+# A guard decides by a user's own records alone which of them count. So the counted events of all others are the same
+# with or without the user, and at most k events differ, in one public window where the cap is for windows. Hybrids have
+# some of these events, in the order in which they come, so a hybrid's row is known as soon as the pair of rows is.
+# Streams that differ in only some records of a user are no such pair: the cap may admit other records instead.
 
 
 def divided(derivation: Derivation) -> bool:
-    """Say whether the whole derivation rests on `of_users`: each of k events then costs at most a k-th."""
+    """Say whether the whole derivation rests on `of_users`: each of k events then costs at most a k-th.
+
+    The time rule needs this, because the events may meet different mechanisms. A guarantee with another proof may
+    cost its full epsilon for a single event.
+    """
     return rests_on(derivation, of_users.name)
 
 
@@ -187,20 +173,11 @@ of_users = Rule(
     users=lambda situation: situation.users,
 )
 
-# ---
-# Rows that count identifiers at their first tick: a change by one event or one user is a chain of one-unit steps.
-#
-# The raw streams differ in one event, or in all counted events of one user. A mechanism receives rows that a memory
-# of earlier identifiers makes from these events. The rows of the two streams differ in at most `changes` units over
-# all ticks (`core.row_relations` counts them), in any ticks. Between the two streams of rows lie hybrids with some of
-# these units, taken in the order in which they come, so each hybrid's row is known as soon as the pair of rows is. No
-# hybrid has an entry below 0, because it lies between two rows without such entries. Two consecutive hybrids differ
-# in one unit at one tick, as the premise's neighbours do. So this is group privacy over `changes` (`rules.group`),
-# adaptively.
-#
-# The whole price is charged at the tick of the raw event, because the memory is a part of the mechanism: a mechanism
-# that is not alive at that tick never sees the event. A single event may cost the whole price, also where users are
-# protected.
+# Rows count identifiers at their first tick: a memory of earlier identifiers makes them from the events. For streams
+# that differ in one event, or in all counted events of one user, they differ in at most `changes` units over all ticks
+# (`core.row_relations`). Hybrids have some of these units, in the order in which they come; none has an entry below 0,
+# because it lies between two rows without such entries. The memory is a part of the mechanism, so the whole price is
+# charged at the tick of the raw event, and one event may cost all of it, also where users are protected.
 
 _IN_ITS_TICK = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
 

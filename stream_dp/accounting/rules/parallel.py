@@ -1,5 +1,9 @@
-"""k-sparse parallel composition: many mechanisms of which two neighbouring runs touch at most k, each rule with what
-its premises must be: pure, with a delta budget, or first-pair consistent.
+"""k-sparse parallel composition: many mechanisms, of which two neighbouring runs touch at most k.
+
+There is one rule for pure parts, one with a delta budget, and rules for first-pair consistent parts. [HSV] Def 5.1
+fixes the k parameters before. Here they are the k worst of all parts that may be created; a part takes, when it is
+first touched, the smallest free parameter that covers it. RR_e follows from RR_e' for e' >= e. The order of the
+requests does not matter: a smaller parameter never covers a part that a larger one does not.
 """
 
 import math
@@ -23,13 +27,6 @@ from stream_dp.accounting.rules.rule import (
 from stream_dp.accounting.situations import Local, Parallel
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
-
-# ---
-# Shared code of the k-sparse parallel rules: which parts may be touched, and at what price ([HSV] Def 5.1).
-#
-# [HSV] fix the k parameters before; here they are the k worst of all that may be created, and each part, when it is
-# first touched, takes the smallest free parameter that covers it. RR_e follows from RR_e' for e' >= e, and the order
-# of the requests does not matter: a smaller parameter never covers a part that a larger one does not.
 
 
 def sparse(premises: Premises, situation: Parallel) -> Condition:
@@ -65,7 +62,7 @@ def counted_finite(premises: Premises, situation: Parallel) -> bool:
 
 
 def worst(amounts: list[Fraction], situation: Parallel) -> list[Fraction]:
-    """Return the k largest amounts of all that may be created; in order, they dominate any k touched ones."""
+    """Return the k largest amounts of all that may be created; sorted, they dominate those of any k touched parts."""
     pairs = zip(amounts, situation.counts, strict=True)
     every = sorted((amount for amount, n in pairs for _ in range(n)), reverse=True)
     return every[: situation.touched.k]
@@ -81,12 +78,8 @@ def first_pair_consistent(situation: Parallel, broken_by: str) -> Condition:
     )
 
 
-# ---
-# k-sparse parallel composition of pure continual mechanisms ([HSV] Def 5.1, Cor 5.5).
-#
-# Any number of pure mechanisms may be created; where the two runs differ for at most k of them, the composition costs
-# what the k most expensive mechanisms cost together: the sum at delta 0, the optimum of RR_(e1,0) x ... x RR_(ek,0)
-# at a granted delta.
+# Cor 5.5: k touched pure mechanisms cost what the k most expensive ones cost together: the sum at delta 0, the optimum
+# of RR_(e1,0) x ... x RR_(ek,0) at a granted delta.
 
 
 def _sparse_pure_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
@@ -107,17 +100,16 @@ sparse_pure = Rule(
     finite=counted_finite,
 )
 
-# ---
-# k-sparse parallel composition with a delta budget ([HSV] Def 5.3, Thm 5.4).
-#
-# A part may fail with its delta without being touched, so delta' = 1 - prod(1 - delta_j) runs over EVERY creation;
-# the epsilons count for the k touched ones only. The two combine as 1 - (1 - delta)(1 - delta'), as the proof has it
-# (the theorem as printed says delta + delta'). Without a bound on the creations delta' is 1, and the rule refuses
-# (Thm 5.2).
+# Def 5.3, Thm 5.4: the epsilons count for the k touched parts only, the deltas for every creation (`created`). The two
+# combine as 1 - (1 - delta)(1 - delta'), as in the proof; the theorem as printed says delta + delta'.
 
 
 def created(premises: Premises, situation: Parallel) -> Fraction:
-    """Return delta' over every creation; kinds without a delta may be created without bound."""
+    """Return delta' = 1 - prod(1 - delta_j) over every creation, because a part may fail without being touched.
+
+    Kinds without a delta may be created without bound. For other kinds delta' would reach 1, so the rule refuses
+    them ([HSV] Thm 5.2).
+    """
     kinds = zip(measures(premises), situation.creations, strict=True)
     return 1 - math.prod(
         ((1 - delta_of(m)) ** n for m, n in kinds if n is not None), start=Fraction(1)
@@ -158,13 +150,9 @@ sparse_delta = Rule(
     finite=counted_finite,
 )
 
-# ---
-# k-sparse parallel composition of first-pair consistent mechanisms ([HSV] Def 5.12, Thm 5.14; Cor 5.15; Thm 13.6).
-#
-# A part whose first pair of messages is equal gets equal pairs for ever, as with a static data set. So only touched
-# parts cost anything, deltas included: RR_(e1,d1) x ... x RR_(ek,dk) over the k most expensive parts. The k largest
-# epsilons together with the k largest deltas are at least as bad as any k parts, as the composition's delta grows
-# with both.
+# Def 5.12, Thm 5.14, Cor 5.15, Thm 13.6: a part whose first pair of messages is equal gets equal pairs for ever, as
+# with a static data set, so only touched parts cost anything, deltas included. The k largest epsilons with the k
+# largest deltas are at least as bad as any k parts, because the composition's delta grows with both.
 
 
 def _touched_delta(premises: Premises, situation: Parallel) -> Fraction:
@@ -235,12 +223,9 @@ first_pair_zcdp = Rule(
 )
 
 
-# ---
-# Local protocols ([HSV] Thm 8.7, Cor 8.8): users answer a server, and the server's view is private.
-#
-# A user's data set is its mechanism's first message and all later pairs are equal, so the users are first-pair
-# consistent; at most k of them hold different data sets. Then Thm 5.14 prices k users, whatever their total number.
-# The server sees answers only, which is the destination and response property (Claim 8.4).
+# A user's data set is its mechanism's first message and all later pairs are equal, so users are first-pair consistent.
+# At most k users hold different data sets: Thm 5.14 prices k users, whatever their number. The server sees answers
+# only, which is the destination and response property (Claim 8.4).
 
 
 def _parallel(premises: Premises, situation: Local) -> Parallel:

@@ -31,12 +31,6 @@ from stream_dp.core.guarantee import (
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
 
-# ---
-# Leaves of a derivation: mechanisms with a proof of their own.
-#
-# All composition theorems of [HSV] require discrete answers (sections 4 and 5); an answer here is an array of
-# integers.
-
 DISCRETE = Condition("discrete answers", True, "arrays of integers; checked by tests/conformance")
 
 
@@ -46,7 +40,10 @@ def leaf(
     source: str,
     conditions: tuple[Condition, ...] = (),
 ) -> Derivation:
-    """Return a derivation that states `guarantee` for `subject`, by the proof in `source`."""
+    """Return a derivation of a mechanism with its own proof, `source`: it states `guarantee` for `subject`.
+
+    All composition theorems of [HSV] require discrete answers (sections 4, 5); answers here are arrays of integers.
+    """
     return Derivation(subject, guarantee, "proven mechanism", source, (*conditions, DISCRETE))
 
 
@@ -104,23 +101,20 @@ def all_finite(premises: Premises, _: object) -> bool:
 
 
 def measures(premises: Premises) -> tuple[Measure, ...]:
-    """Return the measures of the premises."""
     return tuple(premise.guarantee.measure for premise in premises)
 
 
 def pure_measures(found: tuple[Measure, ...]) -> bool:
-    """Say whether all measures are pure DP; (epsilon, 0)-DP counts."""
+    """Say whether all measures are pure DP; (epsilon, 0)-DP counts as pure."""
     return all(isinstance(m, PureDP | ApproxDP | ProbabilisticDP) and m.delta == 0 for m in found)
 
 
 def pure(premises: Premises, otherwise: str = "a part is not pure DP") -> Condition:
-    """Check that every part is pure DP."""
     holds = pure_measures(measures(premises))
     return Condition("pure", holds, "every part is pure DP" if holds else otherwise)
 
 
 def stated(found: tuple[Measure, ...]) -> Condition:
-    """Check that every part states an epsilon and a delta."""
     if pure_measures(found):
         return Condition("pure", True, "every part is pure DP")
     others = sorted(
@@ -186,11 +180,8 @@ def one_event_each(name: str, premises: Premises) -> Condition:
     return Condition(name, holds, "each is a step under add_remove, in a tick of its own")
 
 
-# ---
-# Composite mechanisms: the guarantee of the sub-mechanisms is the guarantee of the whole ([HSV] Thm 6.1, Cor 6.6).
-#
-# The three properties of [HSV] 6.3 are properties of code: taint (destination, response) and two copies on
-# neighbouring inputs (f to f') are checked by the test suite that the situation names.
+# Composites ([HSV] Thm 6.1, Cor 6.6). The three properties of [HSV] 6.3 are properties of code: the suite that the
+# situation names checks taint (destination, response) and two copies on neighbouring inputs (f to f').
 
 
 def _conditions(premises: Premises, situation: Composite) -> tuple[Condition, ...]:
@@ -217,18 +208,17 @@ def _measure(premises: Premises, _: Composite) -> Measure:
 
 composite = Rule("composite mechanism", "[HSV] Thm 6.1, Cor 6.6", _conditions, _measure)
 
-# ---
-# From a measure without an epsilon to (epsilon, delta)-DP at a granted delta.
-#
-# zCDP, tCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; a curve is taken
-# at its best order, because it holds at each of them. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
 
 DELTALESS = (ZCDP, TruncatedZCDP, RenyiDP, RenyiCurve, GaussianDP)
 RENYI, GAUSSIAN = "Canonne, Kamath, Steinke 2020, Prop. 12", "Dong, Roth, Su 2022, Cor. 2.13"
 
 
 def price(measure: Measure, delta: Fraction) -> Fraction | None:
-    """Return the epsilon of the measure at this delta, rounded up; None where it has no epsilon there."""
+    """Return the epsilon of the measure at this delta, rounded up; None where it has no epsilon there.
+
+    zCDP, tCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; a curve holds
+    at each of its orders. GDP: Dong, Roth, Su 2022, Cor. 2.13.
+    """
     if isinstance(measure, DELTALESS) and delta == 0:
         return None
     match measure:
