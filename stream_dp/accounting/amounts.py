@@ -1,4 +1,7 @@
-"""Amounts of budget as integers in units of 10^-12: costs round up, budgets round down."""
+"""Amounts of budget as integers in units of 10^-12: costs round up, budgets round down.
+
+Decimal intervals enclose inexact values. This file knows no privacy.
+"""
 
 from dataclasses import dataclass
 from decimal import (
@@ -11,13 +14,6 @@ from decimal import (
     Overflow,
 )
 from fractions import Fraction
-
-# ---
-# Interval arithmetic in decimals: every result encloses the true value, so upper ends are safe costs.
-#
-# Rules: sums, products and quotients are rounded outwards by the decimal context. `exp`, `ln` and `sqrt` of the
-# decimal module are correctly rounded (to nearest); one step outwards makes them enclosures. With 60 digits,
-# cancellations of up to 30 digits leave more than the 24 digits that budgets keep. This file knows no privacy.
 
 _TRAPS = [InvalidOperation, DivisionByZero, Overflow]
 DIGITS = 60
@@ -33,7 +29,11 @@ Number = Fraction | int
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """All numbers between `low` and `high`, both included.
+    """All numbers between `low` and `high`, both included; every result encloses the true value.
+
+    The decimal context rounds sums, products and quotients outwards. `exp`, `ln` and `sqrt` are correctly rounded (to
+    nearest); one step outwards makes them enclosures. With 60 digits, cancellations of up to 30 digits leave more
+    than the 24 digits that budgets keep.
 
     >>> third = Interval.of(Fraction(1, 3))
     >>> Fraction(third.low) < Fraction(1, 3) < Fraction(third.high)
@@ -45,7 +45,6 @@ class Interval:
 
     @classmethod
     def of(cls, number: Number) -> "Interval":
-        """Return the tightest interval around a rational number."""
         top, bottom = Decimal(number.numerator), Decimal(number.denominator)
         return cls(_DOWN.divide(top, bottom), _UP.divide(top, bottom))
 

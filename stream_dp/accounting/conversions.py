@@ -70,7 +70,6 @@ def _gain(alpha: Fraction) -> Interval:
 
 
 def renyi_to_approx(measure: RenyiDP, delta: Fraction) -> ApproxDP:
-    """Return (alpha, e)-RDP as (epsilon, delta)-DP at this delta."""
     return ApproxDP(renyi_epsilon(measure, delta), delta)
 
 
@@ -91,7 +90,6 @@ def truncated_epsilon(measure: TruncatedZCDP, delta: Fraction) -> Fraction:
 
 
 def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:
-    """Return rho-zCDP as (epsilon, delta)-DP at this delta."""
     return ApproxDP(zcdp_epsilon(measure, delta), delta)
 
 

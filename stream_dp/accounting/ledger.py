@@ -1,21 +1,21 @@
 """The ledger: the budget, the amounts spent, and the refusal of charges that do not fit.
 
 Rules: amounts are integer units (`amounts`); a charge is never given back; a refusal changes nothing; its message
-has the requested amount, the amounts spent and left, and the largest request that would fit. One filter per ledger,
-named at creation: the best of several is not a filter, and there is no switch. A ledger is a value: it becomes fact
-when the commit that holds its charges is durable. The work of a charge does not depend on the number of charges:
-entries are a linked list that the ledgers before and after share.
+has the requested amount, the amounts spent and left, and the largest request that would fit. A ledger has one filter,
+named at creation, because the best of several is not a filter. A ledger is a value: it becomes fact when the commit
+that holds its charges is durable. The work of a charge does not depend on the number of charges: entries are a
+linked list that the ledgers before and after share.
 
 Who is protected: a ledger is created for one relation of neighbours, which says in what two streams differ, in how
-many of a user's events, and whether a replacement may move. A derivation for another relation is never priced: its
-epsilon says nothing about the neighbours that this ledger protects.
+many of a user's events, and whether a replacement may move. A derivation for another relation is never priced,
+because its epsilon says nothing about these neighbours.
 
-Time: only mechanisms that are alive at an event's tick are touched by it. So under the pure filter, for event-level
+Time: an event touches only the mechanisms that are alive at its tick. So under the pure filter, for event-level
 guarantees, only mechanisms that are alive at the same tick add up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt`
-frees later ticks. `used` is the load of the ticks to come, `peak` the largest load of any tick, and a mechanism
-that starts after a halt may not start before the first freed tick. The basic filter does the same for mechanisms
-without a delta; a delta, and a mechanism that has one, is never freed. Under any other filter a halt frees nothing
-([HSV] Thm 5.2, 13.5). This file knows no mechanism and no journal.
+frees later ticks. `used` is the load of the ticks to come, `peak` the largest load of any tick, and a mechanism that
+starts after a halt may not start before the first freed tick. The basic filter does the same for mechanisms without a
+delta; a delta, and a mechanism that has one, is never freed. Under any other filter a halt frees nothing ([HSV] Thm
+5.2, 13.5). This file knows no mechanism and no journal.
 """
 
 from dataclasses import dataclass, field, replace
@@ -56,13 +56,13 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.errors import BudgetRefused, NotDerivable
 
-# ---
-# Which filters are proven for concurrent, continual mechanisms; a ledger of running mechanisms takes only these.
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whether a filter is proven for concurrent continual mechanisms, by what, and under which condition."""
+    """Whether a filter is proven for concurrent continual mechanisms, by what, and under which condition.
+
+    A ledger of running mechanisms takes only proven filters.
+    """
 
     proven: bool
     source: str
@@ -101,8 +101,7 @@ CLASSES: dict[str, type] = {
 
 
 def proven(filter_: Filter) -> Standing:
-    """Return the filter's standing.
-
+    """Return the filter's standing, which says that it is proven.
     Raises:
         NotDerivable: the filter is not proven for concurrent continual mechanisms, or is not exactly of a proven
             class.
@@ -122,35 +121,32 @@ def proven(filter_: Filter) -> Standing:
     return standing
 
 
-# ---
-# The truncated-view odometer ([HSTV] Def 2.11, 2.14): to show while continual mechanisms run together.
-#
-# Claim: fix any epsilon beforehand (and the rest of the measure: delta, an order). The view of any adaptive
-# adversary, truncated where the odometer first exceeds it, is (epsilon, delta)-DP, whatever mechanisms were created
-# before, at whatever prices, and however their messages were interleaved. For every epsilon; not for an epsilon that
-# is chosen by looking at the odometer, and not a bound on the privacy loss at all times ([WRRW] Def 6; those are
-# `verify.odometers`: their inputs must be pDP, which post-processing destroys, so they are not claimed for
-# interactive mechanisms).
-#
-# Proof. Let G(used) be what `bound` returns. Fix epsilon and let F admit while G <= epsilon. (1) G is at least the
-# true least epsilon of the filter's family: each is evaluated with outward rounding, an order chosen by a float only
-# makes it larger. So where F admits, the family's filter with the budget epsilon (and delta'' = delta - delta')
-# admits too, and halting earlier is a post-processing. (2) That filter is valid for concurrent continual mechanisms
-# ([HSV] Thm 12.4, Cor 13.8, 14.10; `filters.concurrent` says which). (3) The view truncated at epsilon is the view of
-# the adversary in front of F plus answers to the odometer, which are functions of the charges alone ([HSTV] Lemma
-# 2.19, Thm 2.17; [HSV] has no odometer, but its Thm 12.4 is all that this needs).
-#
-# An excess is not shown: the charge is priced before its mechanism exists, and the answer of the first mechanism that
-# exceeds epsilon is not part of the view. [HSTV] Def 1.13 prints "exit if epsilon_i >= epsilon or delta_i >= delta",
-# with which an odometer of constant delta has an empty view at that delta; Algorithm 5 has "not at most", which is
-# meant; the indices of what it returns fit a halt (i even) and not an excess (i odd), where the last answer shown is
-# a_(i-2).
-#
-# There is no state: a ledger's filter and the amounts used are enough, and the work does not depend on the length.
-
-
 def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
     """Return the loss so far: the least promise of the filter's family that covers `used`, never above its promise.
+
+    This is the truncated-view odometer ([HSTV] Def 2.11, 2.14). It has no state, and its work does not depend on the
+    length of the ledger.
+
+    Claim: fix any epsilon beforehand (and the rest of the measure: delta, an order). The view of any adaptive
+    adversary, truncated where the odometer first exceeds it, is (epsilon, delta)-DP, whatever mechanisms were
+    created before, at whatever prices, and however their messages were interleaved. The claim does not hold for an
+    epsilon that is chosen by looking at the odometer. It is no bound on the privacy loss at all times ([WRRW] Def 6).
+    Those bounds are `verify.odometers`: their inputs must be pDP, which post-processing destroys, so they are not
+    claimed for interactive mechanisms.
+
+    Proof. Fix epsilon and let F admit while the result G(used) <= epsilon. (1) G is at least the true least epsilon
+    of the filter's family: each is evaluated with outward rounding, an order chosen by a float only makes it larger.
+    So where F admits, the family's filter with the budget epsilon (and delta'' = delta - delta') admits too, and
+    halting earlier is a post-processing. (2) That filter is valid for concurrent continual mechanisms ([HSV] Thm
+    12.4, Cor 13.8, 14.10; see `CONCURRENT`). (3) The view truncated at epsilon is the view of the adversary in front
+    of F plus answers to the odometer, which are functions of the charges alone ([HSTV] Lemma 2.19, Thm 2.17; [HSV]
+    has no odometer, but its Thm 12.4 is all that this needs).
+
+    An excess is not shown: a charge is priced before its mechanism exists, and the answer of the first mechanism
+    that exceeds epsilon is not part of the view. [HSTV] Def 1.13 prints "exit if epsilon_i >= epsilon or delta_i >=
+    delta", with which an odometer of constant delta has an empty view at that delta; Algorithm 5 has "not at most",
+    which is meant. The indices of what Algorithm 5 returns fit a halt (i even) and not an excess (i odd), where the
+    last answer shown is a_(i-2).
 
     Example:
         >>> from stream_dp.accounting.filters.linear import PureFilter
@@ -165,8 +161,7 @@ def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
 
 
 def truncated_odometer_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
-    """Return the odometer as (epsilon, delta)-DP: at this delta for a zCDP, RDP or GDP ledger; others have their
-    own delta.
+    """Return the odometer as (epsilon, delta)-DP: a zCDP, RDP or GDP ledger at this delta, others at their own.
 
     A zCDP, RDP or GDP view is also (epsilon, delta)-DP, and the least epsilon grows with the parameter, so the
     claim carries over for every epsilon.
@@ -238,7 +233,6 @@ class Ledger:
     protected: Protected | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a change of the filter."""
         if self._last is not None and self._last.admitted_by != self.filter:
             raise BudgetRefused(
                 f"this ledger was created with the {self._last.admitted_by.name} filter; a change to "
@@ -254,9 +248,9 @@ class Ledger:
     def under(
         cls, *filters: Filter, concurrent: bool = True, protected: Protected | None = None
     ) -> "Ledger":
-        """Return an empty ledger under one filter; `concurrent` if its mechanisms run at the same time or see
-        updates.
+        """Return an empty ledger under one filter.
 
+        `concurrent`: its mechanisms run at the same time or see updates.
         `protected`: the neighbours that the ledger protects. The ledger prices derivations for these only; without
         the argument it prices none.
 
@@ -300,17 +294,14 @@ class Ledger:
 
     @property
     def spent(self) -> int:
-        """The spent units of the budget."""
         return self.used.amount
 
     @property
     def left(self) -> int:
-        """The units of the budget that are left."""
         return self.remaining.amount
 
     @property
     def remaining(self) -> Spend:
-        """The amount and the delta that are left."""
         return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
@@ -380,9 +371,7 @@ class Ledger:
         return replace(self, _last=None)
 
     def halt(self, entry: Entry, end: int) -> "Ledger":
-        """Return the ledger after the mechanism of this entry has been halted; `end` is the first tick it does not
-        see.
-
+        """Return the ledger after the entry's mechanism was halted; `end` is the first tick it does not see.
         The caller must halt an entry only once (`Subledgers` ensures it). A halt frees the ticks from `end` on
         under the pure filter and, for an entry without a delta, under the basic filter; it frees nothing under any
         other filter.

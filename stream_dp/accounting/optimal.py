@@ -2,10 +2,9 @@
 
 Kairouz, Oh, Viswanath (arXiv 1311.0776) for equal epsilons, Murtagh, Vadhan (arXiv 1507.03113) in general: the
 answers with a privacy loss above epsilon are listed, equal epsilons as one binomial, in outward-rounded intervals.
-Where there are too many answers, the privacy loss distribution of dp_accounting is used: losses are rounded up to
-this file's own grid, and an explicit slack bounds the error of its floats. Neither result is ever larger than the
-sum of the epsilons. Rules: rationals in, rationals out, every result an upper bound. This file knows no mechanism
-and no rule.
+For too many answers the privacy loss distribution of dp_accounting is used: losses are rounded up to this file's own
+grid, and an explicit slack bounds the error of its floats. Neither result is ever larger than the sum of the epsilons.
+Rules: rationals in, rationals out, every result an upper bound. This file knows no mechanism and no rule.
 """
 
 import itertools

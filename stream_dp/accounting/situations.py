@@ -40,8 +40,7 @@ class Touched:
 
     @classmethod
     def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":
-        """Return the bound for parts one after the other, each with its own ticks: one per tick that an event may
-        be in.
+        """Return the bound for parts one after the other, each with its own ticks: one per tick an event may be in.
 
         The test `suite` checks the code: it counts the parts that two neighbouring runs touch.
         """

@@ -25,8 +25,7 @@ NESTED = "filter inside a filter ([HSV] Thm 12.4)"
 
 @dataclass(slots=True)
 class Subledgers:
-    """`ledgers[MAIN]` and one ledger for each analyst; `running` has the analyst and the entry of each live
-    mechanism.
+    """`ledgers[MAIN]`, one ledger per analyst, and the analyst and entry of each live mechanism in `running`.
 
     Ledgers here do not list their entries, so the size depends only on the live mechanisms.
     """

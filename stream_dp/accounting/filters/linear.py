@@ -1,7 +1,4 @@
-"""Shared code of filters that add up epsilons in units of 10^-12: pure, Renyi and, in part, basic.
-
-This file knows no theorem; each filter names its own.
-"""
+"""Filters that add up epsilons in units of 10^-12: pure, Renyi and basic. Each class names its theorem."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,12 +29,10 @@ class EpsilonUnits:
 
     @property
     def unit(self) -> str:
-        """Name of the added quantity."""
         return "epsilon"
 
     @property
     def scale(self) -> int:
-        """Epsilon is in units of 10^-12."""
         return UNITS
 
 
@@ -56,7 +51,6 @@ class EpsilonBudget(EpsilonUnits):
 
     @property
     def capacity(self) -> Spend:
-        """The budget, as the amount that may be spent."""
         return Spend(self.epsilon)
 
 
@@ -71,15 +65,15 @@ def epsilon_spend(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
     return Spend(entry.epsilon)
 
 
-# ---
-# The pure filter: the epsilons add up ([HSV] Thm 12.4 over basic composition).
-
 PURE = "pure"
 
 
 @dataclass(frozen=True, slots=True)
 class PureFilter(EpsilonBudget):
-    """All admitted mechanisms together are epsilon-DP, epsilon in units of 10^-12."""
+    """All admitted mechanisms together are epsilon-DP, epsilon in units of 10^-12: the epsilons add up.
+
+    Source: [HSV] Thm 12.4 over basic composition.
+    """
 
     @classmethod
     def of(cls, epsilon: Fraction) -> "PureFilter":
@@ -92,12 +86,10 @@ class PureFilter(EpsilonBudget):
 
     @property
     def name(self) -> str:
-        """The filter's name in `CONCURRENT`."""
         return PURE
 
     @property
     def promise(self) -> Measure:
-        """Pure DP at the budget."""
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
@@ -105,7 +97,6 @@ class PureFilter(EpsilonBudget):
         return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's epsilon."""
         return epsilon_spend(self, entry)
 
     def least(self, used: Spend) -> Measure:
@@ -113,16 +104,13 @@ class PureFilter(EpsilonBudget):
         return PureDP(exact(used.amount))
 
 
-# ---
-# The Renyi filter at one order, chosen before: the epsilons at that order add up ([HSV] Cor 13.8, [HSTV] Thm
-# 4.10).
-#
-# A grid of orders that stops only when all orders fail is not a filter at any of them; this package has none.
-
-
 @dataclass(frozen=True, slots=True)
 class RenyiFilter(EpsilonBudget):
-    """All admitted mechanisms together are (alpha, epsilon)-RDP, epsilon in units of 10^-12."""
+    """All admitted mechanisms together are (alpha, epsilon)-RDP, epsilon in units of 10^-12.
+
+    The order is chosen before, and the epsilons at it add up ([HSV] Cor 13.8, [HSTV] Thm 4.10). A grid of orders
+    that stops only when all orders fail is not a filter at any of them; this package has none.
+    """
 
     alpha: Fraction
 
@@ -138,12 +126,10 @@ class RenyiFilter(EpsilonBudget):
 
     @property
     def name(self) -> str:
-        """The filter's name in `CONCURRENT`."""
         return "RDP"
 
     @property
     def promise(self) -> Measure:
-        """RDP at the order and the budget."""
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
@@ -161,7 +147,6 @@ class RenyiFilter(EpsilonBudget):
         return charge(name, here.epsilon, rule, measure=renyi(self.alpha))
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's epsilon at the order."""
         return epsilon_spend(self, entry, renyi(self.alpha))
 
     def least(self, used: Spend) -> Measure:
@@ -169,25 +154,23 @@ class RenyiFilter(EpsilonBudget):
         return RenyiDP(self.alpha, exact(used.amount))
 
 
-# ---
-# The basic filter: epsilons and deltas add up, at each tick over the mechanisms that are alive at it.
-#
-# Admitted while the sum of the epsilons is at most epsilon and that of the deltas at most delta. Proof, for
-# concurrent continual mechanisms with adaptively chosen parameters: each is d E + (1 - d) N of two systems, of which
-# N is pure ([Lyu] Thm 3; `verify.exact.decomposition` constructs them). Where every mechanism runs as its N, the odds
-# of a transcript are a product of factors of at most e^(epsilon_j), so at most e^epsilon in all, as the ledger says
-# of every transcript; that some mechanism runs as its E has probability at most the sum of the deltas, at most delta.
-#
-# A pure mechanism gives answers of equal law to equal pairs, so mechanisms that are not alive at an event's tick
-# contribute a factor of exactly 1: a halt frees later ticks, as under the pure filter. A mechanism with a delta may
-# fail at a tick that it does not count ([HSV] Thm 5.2), so its ticks are never freed.
-
 BASIC = "basic"
 
 
 @dataclass(frozen=True, slots=True)
 class BasicFilter(EpsilonUnits):
-    """All admitted mechanisms together are (epsilon, delta)-DP, both in units of 10^-12."""
+    """All admitted mechanisms together are (epsilon, delta)-DP, both in units of 10^-12.
+
+    Epsilons and deltas add up, at each tick over the mechanisms that are alive at it. Proof, for concurrent
+    continual mechanisms with adaptively chosen parameters: each is d E + (1 - d) N of two systems, of which N is
+    pure ([Lyu] Thm 3; `verify.exact.decomposition` constructs them). Where every mechanism runs as its N, the odds
+    of a transcript are a product of factors of at most e^(epsilon_j), so at most e^epsilon, as the ledger says of
+    every transcript. Some mechanism runs as its E with probability at most the sum of the deltas, at most delta.
+
+    A pure mechanism gives answers of equal law to equal pairs, so one that is not alive at an event's tick
+    contributes a factor of exactly 1: a halt frees later ticks, as under the pure filter. A mechanism with a delta
+    may fail at a tick that it does not count ([HSV] Thm 5.2), so its ticks are never freed.
+    """
 
     capacity: Spend
 
@@ -206,12 +189,10 @@ class BasicFilter(EpsilonUnits):
 
     @property
     def name(self) -> str:
-        """The filter's name in `CONCURRENT`."""
         return BASIC
 
     @property
     def promise(self) -> Measure:
-        """(epsilon, delta)-DP at the budgets."""
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
@@ -219,7 +200,6 @@ class BasicFilter(EpsilonUnits):
         return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's epsilon and delta."""
         checked_entry(self, entry, DP)
         return Spend(entry.epsilon, entry.delta)
 
@@ -229,5 +209,5 @@ class BasicFilter(EpsilonUnits):
 
 
 def by_ticks(filter_: Filter) -> bool:
-    """Say whether pure mechanisms add up by ticks, over those alive at a tick, so that a halt frees later ticks."""
+    """Say whether pure mechanisms add up over those alive at a tick, so that a halt frees later ticks."""
     return filter_.name in (PURE, BASIC)

@@ -31,19 +31,16 @@ from stream_dp.accounting.gaussian_curve import pure_to_gaussian
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused
 
-# ---
-# The (epsilon, delta) filter: [WRRW] Thm 1 with the exact zCDP cost of pure DP.
-#
-# An (e, d)-DP mechanism is d-approximate (e tanh(e/2))-zCDP (it is a post-processing of RR_(e,d)), so by [WRRW] Thm 1
-# everything is delta''-approximate R-zCDP with R the sum of those, and R may grow to the largest rho that is
-# (epsilon, delta')-DP: the optimum over all orders. [WRRW] Thm 2, which adds up squares of epsilon, never admits
-# more:
-# e tanh(e/2) <= e^2/2, and the optimum is at least its (sqrt(L+epsilon) - sqrt(L))^2 with L = ln(1/delta').
-
 
 @dataclass(frozen=True, slots=True)
 class TightApproximateFilter:
-    """All admitted mechanisms together are (epsilon, delta' + delta'')-DP, by [WRRW] Thm 1. Amounts are sums of rho."""
+    """All admitted mechanisms together are (epsilon, delta' + delta'')-DP, by [WRRW] Thm 1. Amounts are sums of rho.
+
+    An (e, d)-DP mechanism is a post-processing of RR_(e,d), so d-approximate (e tanh(e/2))-zCDP. By [WRRW] Thm 1 all
+    together are delta''-approximate R-zCDP, R the sum of those. R may grow to the largest rho that is (epsilon,
+    delta')-DP: the optimum over all orders. [WRRW] Thm 2, which adds up squares of epsilon, never admits more: e
+    tanh(e/2) <= e^2/2, and the optimum is at least its (sqrt(L+epsilon) - sqrt(L))^2 with L = ln(1/delta').
+    """
 
     promise: ApproxDP
     capacity: Spend
@@ -53,8 +50,7 @@ class TightApproximateFilter:
 
     @classmethod
     def of(cls, epsilon: Fraction, slack: Fraction, spent: Fraction) -> "TightApproximateFilter":
-        """Return the filter; `slack` is delta', the price of the theorem, and `spent` is delta'', for the
-        mechanisms' deltas.
+        """Return the filter; `slack` is delta', the price of the theorem, and `spent` is delta'', for own deltas.
 
         Raises:
             InvalidCost: a number is not exact or out of range.
@@ -68,17 +64,15 @@ class TightApproximateFilter:
 
     @property
     def name(self) -> str:
-        """The filter's name in `CONCURRENT`."""
         return "tight approximate"
 
     @property
     def unit(self) -> str:
-        """Name of the added quantity."""
         return "rho"
 
     @property
     def scale(self) -> int:
-        """Rho is in units of 10^-24."""
+        """rho is in units of 10^-24."""
         return SQUARED
 
     @property
@@ -87,7 +81,6 @@ class TightApproximateFilter:
         return self.promise.delta - exact(self.capacity.delta)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Return the entry of a pure or approximate DP mechanism."""
         return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
@@ -114,16 +107,14 @@ def zcdp_units(epsilon: int) -> int:
     return ceil_units(pure_zcdp(Fraction(epsilon, 10**12)).upper, SQUARED)
 
 
-# ---
-# The zCDP filter: the rhos add up ([WRRW] Thm 1), and the deltas of approximate zCDP with them.
-#
-# Without deltas it is proven for concurrent continual mechanisms: at each order alpha it is the RDP filter with
-# budget rho alpha ([HSV] Cor 13.8). With deltas it is not proven, and `concurrent` refuses it.
-
-
 @dataclass(frozen=True, slots=True)
 class ZCDPFilter:
-    """All admitted mechanisms together are rho-zCDP, or `delta`-approximate rho-zCDP where `delta` is not 0."""
+    """All admitted mechanisms together are rho-zCDP, or `delta`-approximate rho-zCDP where `delta` is not 0.
+
+    The rhos add up ([WRRW] Thm 1), and the deltas with them. Without deltas the filter is proven for concurrent
+    continual mechanisms: at each order alpha it is the RDP filter with budget rho alpha ([HSV] Cor 13.8). With
+    deltas it is not proven, and `ledger.proven` refuses it.
+    """
 
     capacity: Spend
 
@@ -147,7 +138,6 @@ class ZCDPFilter:
 
     @property
     def unit(self) -> str:
-        """Name of the added quantity."""
         return "rho"
 
     @property
@@ -176,7 +166,6 @@ class ZCDPFilter:
                 raise foreign(self, name, measure)
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's rho and delta."""
         checked_entry(self, entry, DP, ZERO_CONCENTRATED)
         if entry.measure == DP:
             return Spend(zcdp_units(entry.epsilon), entry.delta)
@@ -187,19 +176,17 @@ class ZCDPFilter:
         return ZCDP(Fraction(used.amount, SQUARED))
 
 
-# ---
-# The Gaussian filter: squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520).
-#
-# For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10):
-# finitely many queries and answers, and a last step. A GDP mechanism is refused unless its guarantee says that its
-# communication is finite; unbounded noise without clamping, and a mechanism without a horizon, do not qualify. A pure
-# mechanism does not need it: by [HSV] Lemma 4.7 it is a post-processing of one randomized response, a bit that is
-# asked for once, and the proof of Cor 14.10 needs no more.
-
-
 @dataclass(frozen=True, slots=True)
 class GaussianFilter:
-    """All admitted mechanisms together are mu-GDP, mu in units of 10^-12. Amounts are sums of squares."""
+    """All admitted mechanisms together are mu-GDP, mu in units of 10^-12. Amounts are sums of squares.
+
+    Squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520). For concurrent continual
+    mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10): finitely many queries and
+    answers, and a last step. A GDP mechanism is refused unless its guarantee says so; unbounded noise without
+    clamping, and a mechanism without a horizon, do not qualify. A pure mechanism needs no such condition: it is a
+    post-processing of one randomized response, a bit that is asked for once ([HSV] Lemma 4.7), and the proof of Cor
+    14.10 needs no more.
+    """
 
     mu: int
 
@@ -217,12 +204,10 @@ class GaussianFilter:
 
     @property
     def name(self) -> str:
-        """The filter's name in `CONCURRENT`."""
         return "GDP"
 
     @property
     def unit(self) -> str:
-        """Name of the added quantity."""
         return "mu squared"
 
     @property
@@ -237,7 +222,6 @@ class GaussianFilter:
 
     @property
     def promise(self) -> Measure:
-        """GDP at the budget."""
         return GaussianDP(exact(self.mu))
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:

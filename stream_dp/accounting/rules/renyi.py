@@ -1,8 +1,9 @@
 """Concurrent composition in Renyi DP, for fixed parameters: the epsilons at one order add up ([HSV] Cor 13.4).
 
-The sum holds at every order of a curve, because each order is a separate statement, and at all orders for zCDP,
-whose bound rho alpha is fixed for each alpha in advance, so the rhos add up. The rhos of truncated zCDP add up
-below omega ([Lyu] Cor 1), and the least omega of the parts remains.
+The sum holds at every order of a curve, because each order is a separate statement. For zCDP it holds at all orders:
+the bound rho alpha is fixed for each alpha in advance, so the rhos add up. The rhos of truncated zCDP add up below
+omega ([Lyu] Cor 1), and the least omega of the parts remains. Parts need common orders: pure and zCDP parts have every
+order and follow the others; parts with a delta have none.
 """
 
 from fractions import Fraction
@@ -24,12 +25,6 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     TruncatedZCDP,
 )
-
-# ---
-# Renyi DP of parts at the orders they share, which the rules of [HSV] section 13 add up.
-#
-# Rules: pure and zCDP parts have every order, so they follow the others; parts with a delta have none. This file
-# knows no composition theorem.
 
 
 def concentrated(measure: Measure) -> ZCDP | None:
@@ -97,7 +92,6 @@ def one_order(found: tuple[Measure, ...], asked: Fraction | None = None) -> Cond
 
 
 def all_orders(found: tuple[Measure, ...]) -> Condition:
-    """Check that every part has a rho."""
     without = sorted({NAMES[type(m)] for m in found if concentrated(m) is None})
     why = (
         f"a part is {', '.join(without)} and has no rho"
@@ -108,7 +102,6 @@ def all_orders(found: tuple[Measure, ...]) -> Condition:
 
 
 def curve(points: list[RenyiDP]) -> Measure:
-    """Return a single point as itself, several points as a curve."""
     return points[0] if len(points) == 1 else RenyiCurve(tuple(points))
 
 
