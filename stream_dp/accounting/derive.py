@@ -1,10 +1,10 @@
 """`derive` tries every rule for a situation, takes the tightest, and keeps the others beside it with their prices.
 
-Rules: the tightest rule has the least epsilon at the delta that the situation grants. This is a choice between
-theorems about the same fixed situation, each of which holds. (Among filters such a choice is not allowed.) A
-measure without an epsilon at that delta is compared at the delta at which the situation will be stated, and stays
-as it is. If no rule applies, the refusal says which condition of each rule failed. Rules are looked up by the exact
-class of the situation, and premises must be exactly derivations. This file knows no mechanism.
+Rules: the tightest rule has the least epsilon at the delta that the situation grants. Among theorems about one fixed
+situation, each of which holds, this choice is allowed; among filters it is not. A measure without an epsilon at that
+delta is compared at the delta at which the situation will be stated, and stays as it is. If no rule applies, the
+refusal names the failed conditions of each rule. Rules are looked up by the exact class of the situation, and premises
+must be exactly derivations. This file knows no mechanism.
 """
 
 from dataclasses import replace

@@ -102,6 +102,7 @@ CLASSES: dict[str, type] = {
 
 def proven(filter_: Filter) -> Standing:
     """Return the filter's standing, which says that it is proven.
+
     Raises:
         NotDerivable: the filter is not proven for concurrent continual mechanisms, or is not exactly of a proven
             class.

@@ -14,12 +14,6 @@ from stream_dp.accounting.amounts import UNITS, cost_units, exact
 from stream_dp.core.guarantee import NAMES, ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
-# ---
-# An entry of a ledger: integers and names only, so that a journal can hold it.
-#
-# Rules: amounts count units of 10^-12, rounded up. `measure` names the privacy measure of the amounts; a filter takes
-# only measures for which it has a theorem. This file knows no filter.
-
 DP = "DP"
 ZERO_CONCENTRATED = "zCDP"
 GAUSSIAN = "GDP"
@@ -36,7 +30,10 @@ def renyi(alpha: Fraction) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A charge: the mechanism's name, the amount, and the rule that gave it.
+    """A charge: the mechanism's name, the amount, and the rule that gave it; integers and names, for a journal.
+
+    Amounts count units of 10^-12, rounded up. `measure` names their privacy measure; a filter takes only measures for
+    which it has a theorem.
 
     `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP.
     """
@@ -48,12 +45,6 @@ class Entry:
     measure: str = DP
 
 
-# ---
-# Checks of the numbers that filters and odometers are made with: exact, greater than 0, and a delta below 1.
-#
-# Rules: a refusal names the parameter, the given value and what to do; no filter was made. This file knows no filter.
-
-
 def exact_number(value: object) -> bool:
     """Say whether `value` is a whole number or a fraction; floats, and so infinity and NaN, are not exact."""
     return type(value) in (int, Fraction)
@@ -63,6 +54,8 @@ def budget(
     what: str, amount: Fraction, *, below: Fraction | None = None, owner: str = "a filter"
 ) -> Fraction:
     """Return `amount` if it is valid as the parameter `what` of `owner`.
+
+    A refusal names the parameter, the given value and what to do.
 
     Raises:
         InvalidCost: the amount is not greater than 0, not below `below`, infinite, NaN or a float.
@@ -210,8 +203,7 @@ def charge(
 
 
 def dp_entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
-    """Return the entry of an (epsilon, delta)-DP mechanism; a charge, not this function, checks whether a delta is
-    granted.
+    """Return the entry of an (epsilon, delta)-DP mechanism; only its charge checks whether a delta is granted.
 
     Raises:
         BudgetRefused: the measure is another one.
@@ -248,7 +240,7 @@ def _no_cost(name: str, asked: str) -> InvalidCost:
 
 
 def without_delta(filter_: Filter, entry: Entry) -> None:
-    """Refuse an entry with a delta.
+    """Check that the entry has no delta.
 
     Raises:
         BudgetRefused: the entry has a delta.

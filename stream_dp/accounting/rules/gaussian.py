@@ -1,9 +1,9 @@
 """Concurrent composition in Gaussian DP: the squares of mu add up ([HSV] Cor 14.7; 14.8 if first-pair consistent).
 
-The guarantee of a part that is GDP itself must say that its communication is finite ([HSV] Def 14.4: finitely many
-messages and answers, and a last step). Unbounded noise that is not clamped, and a mechanism without a horizon, do
-not qualify and are refused; zCDP has no such limit. A pure part does not need it: it is a post-processing of one
-randomized response ([HSV] Lemma 4.7), whose mu is `pure_to_gaussian`.
+A part that is GDP itself must have finite communication ([HSV] Def 14.4: finitely many messages and answers, and a
+last step). Unbounded noise without clamping, and a mechanism without a horizon, are refused; zCDP has no such limit. A
+pure part does not need it: it is a post-processing of one randomized response ([HSV] Lemma 4.7), whose mu is
+`pure_to_gaussian`.
 """
 
 from fractions import Fraction
@@ -43,7 +43,6 @@ def finite_communication(premises: Premises) -> Condition:
 
 
 def _mu(measure: Measure) -> Fraction | None:
-    """Return the measure's mu; None where it has none."""
     if isinstance(measure, GaussianDP):
         return measure.mu
     if pure_measures((measure,)):

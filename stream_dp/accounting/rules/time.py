@@ -5,10 +5,10 @@ two different messages. A replacement that may move to another tick is one event
 each step costs at most half the epsilons of the mechanisms alive at its own tick, so both together cost no more
 than the largest load, whichever mechanisms came or went between the two.
 
-A user's k events lie in many ticks. Where each of them costs every part at most a k-th (`of_users`), a part that is
-alive at m of them costs m/k of its epsilon, so all k together cost no more than the mean of k loads, and so no more
-than the largest, whichever mechanisms came or went between them. A part that may cost its full epsilon for one of
-them counts at every tick of the public windows in which it is alive; for ever, where the cap has no window.
+A user's k events lie in many ticks. Where each costs every part at most a k-th (`of_users`), a part that is alive at m
+of them costs m/k of its epsilon. So all k cost no more than the mean of k loads, and no more than the largest load,
+whichever mechanisms came or went between them. A part that may cost its full epsilon for one event counts at every
+tick of the public windows in which it is alive; for ever, where the cap has no window.
 
 Given one transcript, the odds of the two runs are a product over the mechanisms created: a factor of at most
 e^(epsilon_j) for those alive at the tick, exactly 1 for all others, however many and however adaptively they were
@@ -94,11 +94,7 @@ def _of_users(premises: Premises) -> str:
 
 
 def _counted(part: Derivation, time: Alive) -> Alive:
-    """Return the ticks at which a part counts.
-
-    They are the ticks in which it is alive, rounded to whole windows where a single event of a user may cost it in
-    full.
-    """
+    """Return the ticks in which a part is alive, in whole windows where one event of a user may cost it in full."""
     users = part.guarantee.users
     return time if users is None or divided(part) else Alive(*users.rounded(time.first, time.last))
 
