@@ -17,7 +17,7 @@ from stream_dp.errors import NotDerivable
 
 
 def discrete_gaussian(variance: Fraction, squares: Fraction = Fraction(1)) -> GaussianDP:
-    """Return mu-GDP of N_Z(0, variance) draws that one event shifts by integers whose squares add up to `squares`.
+    """Return mu-GDP of N_Z(0, variance) draws that one event shifts by integers with a sum of squares <= `squares`.
 
     mu is rounded up; the shifts may be chosen adaptively. Answers are integers without bound, so communication is
     finite ([HSV] Def 14.4; `Guarantee.finite`) only where they are clamped and there is a horizon.
@@ -39,6 +39,7 @@ def discrete_gaussian(variance: Fraction, squares: Fraction = Fraction(1)) -> Ga
     D^2 - 2 ln cosh(D^2 / 2) <= 1/s^2; the left side is 2 ln 2 - 2 ln(1 + e^(-D^2)), which gives the claim.
     (3) A shift by v is v cells: mu v. Shifts of several independent draws, each chosen by what was answered before,
     with squares of at most S^2 in sum: mu S ([HSV] Cor 14.10).
+
     Raises:
         NotDerivable: the variance is not above 1 / (2 ln 2), about 0.7213: nothing is proven for it.
     """

@@ -13,12 +13,6 @@ from numpy.typing import NDArray
 
 from stream_dp.core.guarantee import Guarantee
 
-# ---
-# The two messages a continual mechanism takes, and the shape of its rows.
-#
-# Rules: messages are values. An `Update` carries one tick's row; a `Query` asks for the current answer.
-# This file knows nothing of noise, time, files or actors.
-
 IntArray: TypeAlias = NDArray[np.int64]
 
 
@@ -61,13 +55,11 @@ class Mechanism(Protocol[S]):
     """A continual mechanism: its fields are frozen parameters; everything that changes is in the state."""
 
     @property
-    def width(self) -> int:
-        """Number of entries of a row."""
-        ...
+    def width(self) -> int: ...
 
     @property
     def guarantee(self) -> Guarantee:
-        """The claimed privacy measure, and the neighbours it holds for."""
+        """The claimed privacy measure, with the neighbours."""
         ...
 
     def init(self, noise: Noise) -> S:

@@ -18,23 +18,19 @@ from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
 from stream_dp.errors import InvalidCost, UsageError
 
-# ---
-# Rows that count identifiers, each at its first tick in a public window: how much of them a neighbour changes.
-#
-# One more event may move its identifier's first tick: one unit comes at one tick, and one goes at a later tick. Where
-# the identifier is the protected user, all of that user's events come or go together. If all events of the user in
-# the window may differ, one unit comes. If the window also holds events of the user that both streams have, one unit
-# comes and one may go. Windows count from tick 0, as the windows of a user's cap do. Rules: these numbers follow from
-# windows and caps and are never typed in. This file knows no field, no hash and no mechanism.
-
 
 @wire("arrivals", 1)
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """First ticks in windows of `window` ticks; None means one window for ever.
+    """First ticks of identifiers in windows of `window` ticks (None: one window for ever), and how they may differ.
 
-    `users`: the protected users, where each user is one identifier. None: identifiers may be anything, and
-    neighbours differ in one event, which keeps its tick.
+    `users`: the protected users, where each user is one identifier. None: identifiers may be anything, and neighbours
+    differ in one event, which keeps its tick.
+
+    One more event may move its identifier's first tick: one unit comes at one tick and one goes at a later tick. Where
+    the identifier is the protected user, all events of that user come or go together: if all of them in the window may
+    differ, one unit comes; if both streams have some of them, one unit comes and one may go. Windows count from tick
+    0, as those of a user's cap do.
 
     >>> Arrivals().changes, Arrivals(1).changes, Arrivals(None, Users(20)).changes, Arrivals(24, Users(20, 24)).changes
     (2, 1, 1, 1)
@@ -90,7 +86,6 @@ class RowSpace:
     highest: int = MOST_EVENTS
 
     def holds(self, row: object) -> bool:
-        """Say whether `row` is in this space."""
         if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.ndim != 1:
             return False
         if self.width not in (None, row.size):
@@ -110,7 +105,6 @@ class RowSpace:
         return gap
 
     def of_width(self, width: int) -> "RowSpace":
-        """Return the space of rows with this width."""
         return replace(self, width=width)
 
 
@@ -160,7 +154,6 @@ class EventRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "EventRows | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None:
             return None
@@ -185,9 +178,9 @@ class EventRows:
 class MovedRows:
     """At most `most` events are replaced, and a replacement may lie in another tick than the original.
 
-    The left stream has `left` events that the right one lacks, wherever they lie, and the right one `right` that
-    the left one lacks: the larger of the two numbers of events explains both, each event replaced by another or by
-    the zero row, and no fewer events do. An event sets at most `ones` entries of its row.
+    The left stream has `left` events that the right one lacks, and the right one `right` events that the left one
+    lacks, in any ticks. The larger number explains both: each event is replaced by another or by the zero row; no
+    fewer events do. An event sets at most `ones` entries of its row.
     """
 
     most: int = 1
@@ -202,7 +195,6 @@ class MovedRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "MovedRows | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -215,10 +207,10 @@ class MovedRows:
 class AmountRows:
     """At most `most` events differ; each changes its tick's row by at most `l1` in l1 norm and `linf` in an entry.
 
-    A pair of rows counts as the least number of events that explains the difference: that many are needed, and they
-    are enough, because the units can be dealt out to them in turn, entry by entry, so that no event gets more than
-    its part. `moves`: two events are a replacement that may lie in another tick; otherwise several events belong to
-    one user. `spent` is state: the events so far.
+    A pair of rows counts as the least number of events that explains the difference. That many are needed, and they
+    are enough: the units can be dealt out to the events in turn, entry by entry, so that no event gets more than its
+    part. `moves`: two events are a replacement that may lie in another tick; otherwise several events belong to one
+    user. `spent` is state: the events so far.
     """
 
     l1: int
@@ -234,7 +226,6 @@ class AmountRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "AmountRows | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
@@ -260,7 +251,6 @@ class HalvedRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "HalvedRows | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if AMOUNTS.gap(left, right) is None or left.size % 2:
             return None
         half = left.size // 2
@@ -299,11 +289,10 @@ def user(
     ones: int = 1,
     first: int = 0,
 ) -> EventRows | MovedRows:
-    """Return the relation in which at most k events of one user differ, overall or in a public window; see
-    `EventRows`.
+    """Return the relation in which at most k events of one user differ, overall or in a window (`EventRows`).
 
-    A public window has `window` ticks and windows count from tick 0; the first row is that of tick `first`. An
-    event sets at most `ones` entries of its row.
+    A public window has `window` ticks and windows count from tick 0; the first row is that of tick `first`. An event
+    sets at most `ones` entries of its row.
 
     Raises:
         UsageError: k, `window` or `windows` is not a positive integer; or a window is given for replacements that
@@ -358,7 +347,6 @@ class Stream:
         return False
 
     def accept(self, left: Any, right: Any) -> "Stream | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Update(), Update():
                 after = self.rows.accept(left.row, right.row)

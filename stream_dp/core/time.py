@@ -1,4 +1,10 @@
-"""Moments, whole milliseconds since 1970 in UTC, and the grid of ticks over them; all arithmetic on time is here."""
+"""Moments, whole milliseconds since 1970 in UTC, and the grid of ticks over them; all arithmetic on time is here.
+
+The meaning of a spelling is decided only here, so all readers of a record get the same moment. A text is an RFC 3339
+time with its offset, or a form that databases print (`2013-01-01 10:00:00.5+00`, `... UTC`), with any number of digits
+after the seconds; parts below a millisecond are floored. A text without an offset names a moment only in a declared
+zone. No clock and no file here: the caller gives the zone.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,14 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
-
-# ---
-# Moments: whole milliseconds since 1970 in UTC, parsed from the spellings in records, and written as text.
-#
-# Rules: the meaning of a spelling is decided only here, so all readers of a record get the same moment. A text is an
-# RFC 3339 time with its offset, or a form that databases print (`2013-01-01 10:00:00.5+00`, `... UTC`), with any
-# number of digits after the seconds; parts below a millisecond are floored, never rounded up. A text without an
-# offset names a moment only in a declared zone. No clock and no file here: the caller gives the zone.
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_UNITS: Final[Mapping[str, tuple[int, int]]] = {
@@ -104,7 +102,6 @@ def parse_moments(texts: Sequence[str], zone: tzinfo | None = None) -> list[int 
 
 
 def _as_long(texts: Sequence[str], zone: tzinfo | None) -> list[int | None]:
-    """Return the moments of texts of one length."""
     shape, joined = texts[0].translate(_DIGITS), "".join(texts)
     if len(texts) < _MANY or not joined.isascii() or not _USUAL.fullmatch(shape):
         return [parse_moment(text, zone) for text in texts]
@@ -190,10 +187,9 @@ def _offset_of_day(zone: tzinfo, day: int) -> int | None:
 
 
 def own_time(value: object, form: TimeForm = ISO) -> int | None:
-    """Return the moment of a record's time: an integer counts units of the form, a text is parsed by
-    `parse_moment`.
+    """Return the moment of a record's time: a text by `parse_moment`, an integer in units of the form (iso: ms).
 
-    Under iso, integers count milliseconds. None for every other value, booleans and floats included.
+    None for every other value, booleans and floats included.
 
     >>> own_time(1500), own_time("1970-01-01T00:00:01.5Z"), own_time(1.5)
     (1500, 1500, None)
@@ -282,16 +278,11 @@ def _since(local: datetime) -> int:
     return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000
 
 
-# ---
-# The tick grid: which moment lies in which tick, and when a tick begins and ends. All arithmetic on ticks is here.
-#
-# Rules: moments and steps are whole milliseconds, moments since 1970 in UTC, and the arithmetic is exact. A tick
-# contains its start but not its end. The grid is public and declared: it never depends on a record.
-
-
 @dataclass(frozen=True, slots=True)
 class TickGrid:
     """Tick k is [origin + k*step, origin + (k+1)*step) in ms; `horizon` ticks, or endless where it is None.
+
+    The arithmetic is exact. The grid is public and declared: it never depends on a record.
 
     >>> grid = TickGrid(origin=0, step=60_000, horizon=3)
     >>> grid.tick_of(59_999), grid.tick_of(60_000), grid.end_text(0), 3 in grid
@@ -328,19 +319,16 @@ class TickGrid:
         return self.tick_of(moment) - 1
 
     def start(self, tick: int) -> int:
-        """Return the first moment of a tick."""
         return self.origin + tick * self.step
 
     def end(self, tick: int) -> int:
-        """Return the first moment after a tick."""
+        """Return the first moment after a tick, which does not belong to it."""
         return self.origin + (tick + 1) * self.step
 
     def start_text(self, tick: int) -> str:
-        """Return the start of a tick as an ISO 8601 time in UTC."""
         return moment_text(self.start(tick))
 
     def end_text(self, tick: int) -> str:
-        """Return the end of a tick as an ISO 8601 time in UTC."""
         return moment_text(self.end(tick))
 
     def __contains__(self, tick: int) -> bool:

@@ -11,18 +11,15 @@ from typing import Any, TypeVar
 
 from stream_dp.errors import NotDerivable
 
-# ---
-# Closed classes: what is proven of a class is proven of that class alone, so some classes forbid subclasses.
-#
-# A subclass could override the attribute a proof rests on, and still pass a type check. Rules: measures, guarantees,
-# derivations and situations are closed. Mechanisms are not closed; their derivations check the exact class
-# (`mechanisms.checks`). This file knows no class by name.
-
 T = TypeVar("T")
 
 
 def takes_no_subclass(cls: type[T]) -> type[T]:
-    """Forbid subclasses of a class and return it; a decorator that goes above `@dataclass`.
+    """Forbid subclasses of a class and return it, because what is proven of a class is proven of that class alone.
+
+    A subclass could override the attribute a proof rests on and still pass a type check. Measures, guarantees,
+    derivations and situations are closed. Mechanisms are not closed; their derivations check the exact class
+    (`mechanisms.checks`). The decorator goes above `@dataclass`.
 
     >>> from stream_dp.core.guarantee import PureDP
     >>> class Free(PureDP): ...
@@ -76,7 +73,6 @@ def wire(
 
 
 def is_labelled(cls: type) -> bool:
-    """Say whether this very class has its own label."""
     return isinstance(vars(cls).get(_LABEL), Wire)
 
 

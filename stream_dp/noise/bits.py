@@ -71,7 +71,6 @@ class BitStream:
         self._drawn = 0
 
     def word(self) -> int:
-        """Return the next word."""
         return self.take(1)[0]
 
     def take(self, count: int) -> tuple[int, ...]:
@@ -85,7 +84,6 @@ class BitStream:
         return words
 
     def array(self, count: int) -> NDArray[np.uint64]:
-        """Return the next `count` words as an array of shape (count,)."""
         held = self._held[self._position : self._position + count]
         self._position += len(held)
         rest = np.frombuffer(self._key_stream(count - len(held)), dtype="<u8")

@@ -35,7 +35,7 @@ class WordSampler(Protocol):
     digits: int
 
     def one(self, words: Sequence[int], spare: Words) -> int:
-        """Return the sample that `digits` words give."""
+        """Return the sample that `digits` words give; the reference for `many`."""
         ...
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
@@ -71,7 +71,7 @@ class NoiseStream:
         self._process = os.getpid()
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Draw discrete Laplace noise, P[X = x] proportional to exp(-|x| / scale), x any integer.
+        """Draw discrete Laplace noise, as `core.mechanism.Noise` defines it.
 
         Args:
             scale: b > 0, exact, at most 2^40 (L1 sensitivity over epsilon).
@@ -88,14 +88,14 @@ class NoiseStream:
         return self._draw(laplace_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Draw geometric noise, P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ...
+        """Draw geometric noise, as `core.mechanism.Noise` defines it.
 
         Arguments, result and errors are those of `laplace`.
         """
         return self._draw(geometric_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Draw discrete Gaussian noise, P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+        """Draw discrete Gaussian noise, as `core.mechanism.Noise` defines it.
 
         Args:
             variance: the variance of the Gaussian whose density is taken at the integers, exact, in (0, 2^88].
