@@ -97,11 +97,9 @@ class ZCDP:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class TruncatedZCDP:
-    """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha <
-    omega.
+    """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha < omega.
 
-    [Lyu] Cor 1, after Bun, Dwork, Rothblum, Steinke 2018. tCDP allows losses that are rare and large, which zCDP
-    does not.
+    [Lyu] Cor 1, after Bun, Dwork, Rothblum, Steinke 2018. tCDP allows losses that are rare and large, zCDP does not.
     """
 
     rho: Fraction
@@ -254,7 +252,6 @@ class Guarantee:
 
     @property
     def protected(self) -> Protected:
-        """The protected unit."""
         return Protected(self.neighbors, self.users, self.group)
 
     @property

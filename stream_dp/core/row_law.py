@@ -85,7 +85,6 @@ class _Own(RowLaw):
     """Law with its own relation; the relation for a user is that for as many events as count."""
 
     def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
-        """Return the relation on rows for as many events as a user may have."""
         return self.relation(neighbors, users.cap)
 
 
@@ -104,7 +103,7 @@ class AmountLaw(_Own):
             )
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
-        """Return the relation on rows for `events` events: replaced in any tick, or neighbours of this law."""
+        """Return the relation for `events` events: replaced in any tick, or neighbours of this law."""
         moves = neighbors is Neighbors.REPLACE_ANY_TICK
         linf = self.weight if self.neighbors is Neighbors.ADD_REMOVE else self.span
         most = 2 * events if moves else events
@@ -121,7 +120,7 @@ class ArrivalLaw(_Own):
     moved: int = 2
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> EventRows:
-        """Return the relation on rows for `events` events, or for all events of the users that the law is for."""
+        """Return the relation for `events` events, or for all events of the users that the law is for."""
         moves = self.moved if neighbors is Neighbors.REPLACE_ANY_TICK else 1
         most = moves * events * self.changes
         return EventRows(self.neighbors, most, space=RowSpace(self.width))
@@ -140,5 +139,4 @@ class HalvedLaw(_Own):
         return cls(2 * sums.width, *numbers, halves=(sums, counts))
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> HalvedRows:
-        """Return the relation on rows for `events` events: each half has its own relation."""
         return HalvedRows(*(half.relation(neighbors, events) for half in self.halves))

@@ -45,7 +45,6 @@ class Codec:
 
     @property
     def types(self) -> tuple[type, ...]:
-        """The types that the codec reads and writes."""
         return tuple(self._types.values())
 
     def encode(self, value: object) -> bytes:
@@ -178,7 +177,6 @@ def _member(cls: type[StrEnum], value: str) -> StrEnum:
 
 
 def _made(cls: type, content: dict[str, Any]) -> Any:
-    """Return the value of `cls` with these fields."""
     known = content_fields(cls)
     needed = {
         name

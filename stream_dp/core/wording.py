@@ -6,9 +6,6 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
-# ---
-# A number with its noun as people write it; the only place that decides this.
-
 
 def how_many(number: int, noun: str, several: str | None = None) -> str:
     """Return a number with its noun; `several` is the plural, by default the noun with an s.
@@ -18,13 +15,6 @@ def how_many(number: int, noun: str, several: str | None = None) -> str:
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
-
-# ---
-# Suggestions for a misspelled name: which known names the user may have meant; decided only here.
-#
-# Rules: first come names that differ only in case and punctuation, then names that other tools use for the same
-# thing, then names with a similar spelling. The known names are public; the written text is never returned. The
-# number of compared names is bounded, because anybody may ask often. This file knows no file, message or command.
 
 LONGEST = 100
 """Number of characters of the written text that are compared."""
@@ -53,6 +43,10 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 
 def near_names(written: object, names: Iterable[str], most: int = 1) -> list[str]:
     """Return at most `most` of `names` that `written` may mean, the nearest first.
+
+    First come names that differ only in case and punctuation, then names that other tools use for the same thing, then
+    names with a similar spelling. The known names are public; the written text is never returned. The number of
+    compared names is bounded, because anybody may ask often.
 
     >>> near_names("Epsilom", ["epsilon", "delta"]), near_names("user-id", ["user_id"]), near_names("x", ["epsilon"])
     (['epsilon'], ['user_id'], [])

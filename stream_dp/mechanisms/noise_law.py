@@ -27,12 +27,6 @@ from stream_dp.mechanisms.noise_quantiles import (
 )
 from stream_dp.mechanisms.quotients import Widths
 
-# ---
-# Public tail bounds of the noise, from which thresholds and error bounds are computed.
-#
-# Everything here is a function of public parameters; floats are allowed, because no result is added to a count. This
-# file knows no state and no data.
-
 _GRID = np.linspace(0.02, 0.98, 97)
 
 
@@ -52,10 +46,9 @@ def geometric_tail(scale: Fraction, probability: float) -> int:
 
 
 def laplace_sum_tail(terms: Sequence[Term | tuple[Fraction, int]], probability: float) -> int:
-    """Return an integer that |sum of independent DLap terms|, rounded, exceeds with at most this probability
-    (Chernoff).
+    """Return an integer that |sum of independent DLap terms|, rounded, exceeds with at most this probability.
 
-    The bound is a minimum over a grid of s, so it always holds: E exp(s w X) = (1-a)^2 / ((1 - a e^sw)(1 - a
+    The Chernoff bound is a minimum over a grid of s, so it always holds: E exp(s w X) = (1-a)^2 / ((1 - a e^sw)(1 - a
     e^-sw)) for noise of weight w, a = exp(-1/scale), 0 < s < 1/(w scale).
     """
     present = [Term(*term) for term in terms if term[1]]
@@ -116,31 +109,6 @@ class NoiseLaw(NamedTuple):
 
 NOTHING = NoiseLaw(rest=0.0)
 
-# ---
-# Bounds on |A - r B| for two independent noisy answers A and B whose true values have the quotient r.
-#
-# A - r B is noise less r times noise. Its quantile q(r) is computed at a few r, and chords join these points. Chords
-# are never too low for the law that is computed here, which is wider than the law of the noise:
-#
-# 1. A discrete Laplace of scale s with uniform noise on [-1/2, 1/2] is at most as spread (Birnbaum 1948) as a Laplace
-# of
-#    scale 1 / (2 tanh(1 / (2 s))): for k = 0, 1, ... and |x| <= 1/2 it exceeds k + x with the probability a^k (1 - c
-#    x),
-#    a = e^(-1/s) and c = 2 tanh(1 / (2 s)) <= 1/s (of k = 0: for x >= 0), and the Laplace with e^(-c (k + x)). Sums
-#    and
-#    multiples of such symmetric unimodal laws keep that order.
-# 2. An integer sum of discrete Laplaces is unimodal (log-concave), so more uniform noises than one only spread it:
-# |A|
-#    exceeds q + 1/2 at most as often as the sum of Laplaces exceeds q. With weights a sum is rounded, by 1/2 at most,
-#    and
-#    taken as smooth, as a Gaussian on its lattice is; `rest` holds the roundings.
-# 3. Laplaces and normal laws are log-concave, and so is their joint law. The quantile of |u A + v B| is then a convex
-#    function of (u, v) (Meyer and Reisner 1991; Bobkov 2010), so between two directions it is below its chord.
-#
-# Rules: every width is a function of public parameters, rounded up to so few bits that machines with different float
-# arithmetic get the same width. The two answers are independent: no draw goes into both. This file knows no release
-# and no state.
-
 CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
 BITS = 11  # a quantile is rounded up to a multiple of at most the deviation / 2^BITS
 FINE = 10  # a rest is rounded up to a multiple of 2^-FINE
@@ -160,10 +128,23 @@ Floats = NDArray[np.float64]
 def contrast_widths(
     of: NoiseLaw, over: NoiseLaw, failure: float, farthest: Fraction | None = None
 ) -> Widths:
-    """Return widths exceeded by |noise of `of` - r * noise of `over`| with probability at most `failure`, for every
-    r.
+    """Return widths that |noise of `of` - r * noise of `over`| exceeds with probability at most `failure`, for every r.
 
-    `farthest` is a bound on |r|; both noises, and r, are in units of answers.
+    `of` and `over` are independent: no draw goes into both. `farthest` is a bound on |r|; both noises, and r, are in
+    units of answers. The quantile q(r) is computed at a few r, and chords join these points. Chords are never too low
+    for the law that is computed here, which is wider than the law of the noise:
+
+    1. A discrete Laplace of scale s with uniform noise on [-1/2, 1/2] is at most as spread (Birnbaum 1948) as a Laplace
+       of scale 1 / (2 tanh(1 / (2 s))): for k = 0, 1, ... and |x| <= 1/2 it exceeds k + x with the probability
+       a^k (1 - c x), a = e^(-1/s) and c = 2 tanh(1 / (2 s)) <= 1/s (of k = 0: for x >= 0), and the Laplace with
+       e^(-c (k + x)). Sums and multiples of such symmetric unimodal laws keep that order.
+    2. An integer sum of discrete Laplaces is unimodal (log-concave), so more uniform noises than one only spread it:
+       |A| exceeds q + 1/2 at most as often as the sum of Laplaces exceeds q. With weights a sum is rounded, by 1/2 at
+       most, and taken as smooth, as a Gaussian on its lattice is; `rest` holds the roundings.
+    3. Laplaces and normal laws are log-concave, and so is their joint law. The quantile of |u A + v B| is then a convex
+       function of (u, v) (Meyer and Reisner 1991; Bobkov 2010), so between two directions it is below its chord.
+
+    Every width is rounded up to so few bits that machines with different float arithmetic get the same width.
     """
     sums = _Sum.of(of), _Sum.of(over)
     if not sums[0].variance or not sums[1].variance:
@@ -226,7 +207,6 @@ class _Sum:
 
     @cached_property
     def variance(self) -> float:
-        """The variance of the sum."""
         return float(2 * (self.numbers @ self.scales**2)) + self.normal
 
     @cached_property
@@ -333,5 +313,4 @@ def _up(of: int, over: int, bits: int) -> Fraction:
 
 
 def _times_power(units: int, bits: int) -> Fraction:
-    """Return `units` * 2^`bits`."""
     return Fraction(units << max(0, bits), 1 << max(0, -bits))

@@ -24,14 +24,7 @@ from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.serving import CountRows
 
-# ---
-# The law of a sparse vector's threshold noise, given that its instance is still alive, as bands of HSS use it.
-#
-# A threshold with large noise lives longest, so the noise of the instance alive now is not geometric any more: on
-# quiet data it is almost uniform. It is known that the j-th instance drew it once. With J the number of closed
-# intervals and G the tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
-# <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with
-# tail min(1, G / w_j), a geometric moved up. All of this is a function of public values.
+# What the survival of thresholds does to their law, as bands of HSS use it: see `HSS.lag`.
 
 SURVIVAL = 0.5  # share of a band's failure probability that is added for long-lived thresholds
 
@@ -47,17 +40,6 @@ def moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
     return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
 
 
-# ---
-# Public thresholds that need no guess of the volume: how much growth is worth an update of the counter.
-#
-# An update adds the noise of one more node to a counter and removes the error of the growth not yet released. After j
-# updates the noise is about sqrt(j) nodes, so growth of about that size is worth the next update. The threshold
-# follows the number of closed intervals, which is public, and so adapts to the volume of the data. The noise of a
-# Gaussian counter grows with the logarithm of j, so each update costs a part of a node, and the same growth is worth
-# every update: its thresholds are steady. A term for the query noise keeps false crossings rare: about one for each
-# interval that has closed, over the whole horizon. Rules: nothing here looks at a count, released or not; a threshold
-# is an integer, rounded up. This file knows no mechanism.
-
 NODES = Fraction(
     7, 20
 )  # tuned by simulation: growth of 0.35 times the noise's standard deviation of j + 1 nodes
@@ -69,8 +51,14 @@ SHORTEST = 1 << 10  # queries: the horizon that is assumed at first where none i
 class SelfTuned:
     """Thresholds for a counter with node scale `node`, behind sparse vectors with noise scale `watch`.
 
-    `spread` is the inverse of the mean squared growth over all columns while one column grows by 1; it is 1 for
-    columns with their own thresholds. `steady`: the counter is Gaussian.
+    They need no guess of the volume. An update adds the noise of one more node to the counter and removes the error of
+    the growth not yet released. After j updates the noise is about sqrt(j) nodes, so growth of about that size is worth
+    the next update. The noise of a Gaussian counter (`steady`) grows with the logarithm of j, so the same growth is
+    worth every update. A term for the query noise keeps false crossings rare: about one for each interval that has
+    closed, over the whole horizon. Thresholds follow from public numbers alone: nothing here looks at a count.
+
+    `spread` is the inverse of the mean squared growth over all columns while one column grows by 1; it is 1 for columns
+    with their own thresholds.
     """
 
     node: Fraction
@@ -169,12 +157,10 @@ class SparseVector(CountRows):
 
     @property
     def lift_scale(self) -> Fraction:
-        """Scale of the geometric noise on the threshold."""
         return self.sensitivity / self.threshold_epsilon
 
     @property
     def query_scale(self) -> Fraction:
-        """Scale of the geometric noise on each query."""
         return self._signs * self.sensitivity / self.query_epsilon
 
     @of_the_exact_class

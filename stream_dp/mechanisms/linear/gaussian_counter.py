@@ -30,15 +30,10 @@ from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import CountRows
 
-# ---
-# Tuned decays of Gaussian counters: halvings k_i and gains p_i, theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i +
-# 6).
-#
-# The numbers are frozen: mechanisms in journals rest on them, so a line never changes, and new numbers need a new
-# version. Privacy does not depend on how the numbers were found, because `Decays.squared_norm` is computed from them.
-# The error does depend on it: for 2^n steps `TUNED[n]` is within 2 % of the least mean square error at the last step
-# (6 % from 2^26 on), `ENDLESS` within a factor of 1.73 of every step's own optimum from 16 to 2^32;
-# tests/unit/mechanisms/test_decays.py checks all of them.
+# Frozen numbers: mechanisms in journals rest on them, so a line never changes, and new numbers need a new version.
+# Privacy does not depend on how they were found (`Decays.squared_norm`), the error does: for 2^n steps `TUNED[n]` is
+# within 2 % of the least mean square error at the last step (6 % from 2^26 on), `ENDLESS` within a factor of 1.73 of
+# every step's own optimum from 16 to 2^32; tests/unit/mechanisms/test_decays.py checks them.
 
 TUNED: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {
     1: ((1,), (64,)),
@@ -79,18 +74,6 @@ ENDLESS: tuple[tuple[int, ...], tuple[int, ...]] = (
     (1526928, 232511, 45041, 9382, 1701, 364, 196),
 )
 
-# ---
-# How the noise of a Gaussian counter is correlated: buffers that decay by powers of two (a buffered linear
-# Toeplitz).
-#
-# Theory (arXiv 2404.16706): the strategy has the coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is
-# made into w = C^-1 z; an answer is the count plus the sum of all w. One event shifts z by c, so the sensitivity is
-# the norm of c; the error is the norm of the coefficients of A C^-1.
-# Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no parameter has to be rounded,
-# and a decay needs no multiplication. Poles at these places lose almost no accuracy (`decay_table`).
-#
-# Rules: what privacy rests on (`squared_norm`, `rounding`) is exact or rounded up; `growth` is a float, for error
-# bands only. This file draws nothing.
 
 GUARD = 6  # bits of a buffer below the lattice's
 PLACES = 160  # bits of the powers below
@@ -101,7 +84,16 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Decays:
-    """Decays with `halvings` k_i, in falling order, and `gains` p_i."""
+    """Buffers that decay by powers of two, with `halvings` k_i, in falling order, and `gains` p_i.
+
+    They correlate the noise of a Gaussian counter (a buffered linear Toeplitz, arXiv 2404.16706): the strategy has the
+    coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is made into w = C^-1 z; an answer is the count
+    plus the sum of all w. One event shifts z by c, so the sensitivity is the norm of c; the error is the norm of the
+    coefficients of A C^-1. Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no
+    parameter has to be rounded, and a decay needs no multiplication. Poles at these places lose almost no accuracy.
+
+    What privacy rests on (`squared_norm`, `rounding`) is exact or rounded up; `growth` is a float, for bands only.
+    """
 
     halvings: tuple[int, ...]
     gains: tuple[int, ...]
@@ -186,26 +178,6 @@ def decays_for(horizon: int | None) -> Decays:
 
 
 # ---
-# Correlated Gaussian noise in integers: a lattice 2^-s Z, on which all steps but three roundings are exact.
-#
-# The process, per column: z is a discrete Gaussian, carried_i are the buffers (GUARD bits finer than the lattice) and
-# rest_i what their division left over:
-#     w = z - round(sum of carried / 2^GUARD)
-#     q_i = rest_i + p_i w - carried_i;  carried_i += q_i >> k_i;  rest_i = q_i mod 2^k_i
-# An answer is the count plus the sum of all w, rounded to an integer: post-processing of the lattice values.
-#
-# Privacy (`covered`): fix the released lattice values, so w differs between two neighbouring runs at the event's own
-# step alone, by D = 2^s. Y_i = 2^k_i carried_i + rest_i obeys Y <- theta_i Y + p_i w + rest_i / 2^k_i exactly; so Y_i
-# differs by -D p_i theta_i^m plus less than 2^k_i - 1, carried_i by that over 2^k_i up to less than 2, and z by D c_m
-# up to less than eta = 1 + 2 d / 2^GUARD (`Decays.rounding`), m steps after the event; not at all before it. By
-# Minkowski the squares of z's shifts add up to at most (D |c| + eta sqrt(T))^2 on every path, whatever the adversary
-# does, in each of the L0 columns that an event touches, and to 0 in the others. A shift by an integer has the Renyi
-# divergence alpha shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), z is drawn afresh at every
-# step, so these add up adaptively: zCDP.
-# Gaussian DP: the same shifts, priced by `accounting.gaussian_curve`, which takes adaptively chosen shifts by the
-# sum of their squares; one more unit of variance makes up for the lattice.
-# (A noise beyond 18 deviations, less likely than 1e-70, stops the engine as a broken noise source does.)
-# This file knows no counts.
 
 FINEST = 30  # most bits of the lattice, beyond the integers
 LARGEST = 1 << 66  # variance on the lattice for which the number of bits is chosen
@@ -227,7 +199,28 @@ class LatticeState:
 @wire("lattice-noise", 1)
 @dataclass(frozen=True, slots=True)
 class LatticeNoise:
-    """Noise of `width` columns on the lattice 2^-bits Z, where z has this `variance`."""
+    """Noise of `width` columns on the lattice 2^-bits Z, where z has this `variance`; exact but for three roundings.
+
+    Per column, z is a discrete Gaussian, carried_i are the buffers (GUARD bits finer than the lattice) and rest_i is
+    the remainder of their division:
+
+        w = z - round(sum of carried / 2^GUARD)
+        q_i = rest_i + p_i w - carried_i;  carried_i += q_i >> k_i;  rest_i = q_i mod 2^k_i
+
+    An answer is the count plus the sum of all w, rounded to an integer: post-processing of the lattice values.
+
+    Privacy (`covered`): fix the released lattice values, so w differs between two neighbouring runs at the event's own
+    step alone, by D = 2^s. Y_i = 2^k_i carried_i + rest_i obeys Y <- theta_i Y + p_i w + rest_i / 2^k_i exactly; so Y_i
+    differs by -D p_i theta_i^m plus less than 2^k_i - 1, carried_i by that over 2^k_i up to less than 2, and z by D c_m
+    up to less than eta = 1 + 2 d / 2^GUARD (`Decays.rounding`), m steps after the event; not at all before it. By
+    Minkowski the squares of z's shifts add up to at most (D |c| + eta sqrt(T))^2 on every path, whatever the adversary
+    does, in each of the L0 columns that an event touches, and to 0 in the others. A shift by an integer has the Renyi
+    divergence alpha shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), z is drawn afresh at every
+    step, so these add up adaptively: zCDP.
+
+    Gaussian DP: the same shifts, priced by `accounting.gaussian_curve`, which takes adaptively chosen shifts by the
+    sum of their squares; one more unit of variance makes up for the lattice.
+    """
 
     decays: Decays
     bits: int
@@ -270,7 +263,7 @@ class LatticeNoise:
         """Return the state after one more step, with one z drawn for each column.
 
         Raises:
-            FailClosed: a noise sample beyond 18 deviations (see above).
+            FailClosed: a noise sample beyond 18 deviations, less likely than 1e-70.
         """
         drawn = noise.gaussian(self.variance, self.width)
         fed = state.carried.sum(axis=0) + (1 << GUARD - 1) >> GUARD
@@ -344,7 +337,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, at every prefix, adaptively: Gaussian noise
     correlated over time (buffered linear Toeplitz, arXiv 2404.16706) on an integer lattice, all columns together;
-    the proof is in `lattice_noise`. Every entry of a step may change by at most one.
+    the proof is in `LatticeNoise`. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
     >>> from stream_dp.core.mechanism import Query, Update
@@ -364,7 +357,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """zCDP at `rho`, or GDP at sqrt(2 rho)."""
         measure = GaussianDP(self.mu) if self.gdp else ZCDP(self.rho)
         return Guarantee(measure, self.neighbors, finite=self.horizon is not None)
 
@@ -427,8 +419,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return NoiseLaw((), variance, 0.5 + drift, between=2 * drift)
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return DLap terms whose sum has tails at least as heavy as the noise in the answer after `updates`
-        updates.
+        """Return DLap terms whose sum has tails at least as heavy as the noise in the answer after `updates`.
 
         The PIECES terms have together at least the noise's variance. No cumulant of a DLap is negative, so the
         moment generating function of the sum is above that of the Gaussian, and a Chernoff bound for the sum also
@@ -447,7 +438,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return self.noise_terms(min(self.steps, 1 << updates.bit_length()))
 
     def init(self, noise: Noise) -> GaussianCounterState:
-        """Return the first state: all counts zero; draws nothing."""
         return GaussianCounterState(np.zeros(self.width, dtype=np.int64), self.lattice.init())
 
     def advanced(
@@ -458,5 +448,4 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return GaussianCounterState(total, self.lattice.advance(state.noise, noise))
 
     def value(self, state: GaussianCounterState) -> IntArray:
-        """Return the noise of an answer, as integers."""
         return self.lattice.value(state.noise)
