@@ -19,10 +19,9 @@ from stream_dp.errors import RejectedMessage
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `mechanism`; there is no answer, and the index of the mechanism is the number of creations before it.
+    """Create `mechanism`; there is no answer, and its index is the number of creations before it.
 
-    `claim` is the claim about the mechanism, where it differs from its own guarantee (a composition has none of its
-    own).
+    `claim` is the claim about the mechanism, where it differs from its own guarantee (a composition has none).
     """
 
     mechanism: "Mechanism[Any] | ConcurrentComposition"

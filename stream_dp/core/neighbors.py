@@ -1,7 +1,7 @@
 """Neighbour relations of events: who is protected, and what one event can change.
 
 Rules: sensitivities are computed here from the relation and the row's shape; nobody types one in. `row_relations`
-has the verification functions of these relations. This file knows no mechanism, no noise and no time.
+has the verification functions of these relations. This file knows no mechanism, guard, noise or time.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,16 @@ from enum import StrEnum
 from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost, NotDerivable
 
-# ---
-# User-level protection: the protected unit is a user, with a cap that is enforced in front of every mechanism.
-#
-# Rules: a stream has all events of a user or none. The user's own events alone decide which of them count, at most
-# `cap` in each public window or for ever, so two streams differ in at most `cap` events, all in one window. Public
-# windows count from tick 0. This file knows no field, no guard and no mechanism.
-
 
 @wire("users", 1)
 @dataclass(frozen=True, slots=True)
 class Users:
     """All events of one user together: at most `cap` in one public window of `window` ticks (None: for ever).
 
-    With a window the protected unit is (user, window): a user with events in many windows loses as much in each.
+    A stream has all events of a user or none. The user's own events alone decide which of them count; a guard in front
+    of every mechanism enforces the cap. So two streams differ in at most `cap` events, all in one window. Public
+    windows count from tick 0. With a window the protected unit is (user, window): a user with events in many windows
+    loses as much in each.
 
     Raises:
         InvalidCost: the cap or the window is not an integer of at least 1.
@@ -80,8 +76,7 @@ class Neighbors(StrEnum):
         return self is Neighbors.ADD_REMOVE or self.l0(width) == 1
 
     def l0(self, width: int, ones: int = 1) -> int:
-        """Return how many entries of a row of shape (width,) one event can change, if it sets at most `ones`
-        entries.
+        """Return how many entries of a row of shape (width,) one event changes, if it sets at most `ones` entries.
 
         Under `add_remove` these are the entries it sets; under `replace` the entries of the old and of the new
         content: with `ones` = width every entry ([HSV] ~_H). `ones` = 1: one-hot rows.

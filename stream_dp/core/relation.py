@@ -1,11 +1,10 @@
 """Verification functions ([HSV] Def 3.3), the claims of creation queries, and conjunction.
 
 Rules: a relation is an immutable value that stands for the sequence of pairs accepted so far; `accept` returns the
-relation after one more pair, or None where the longer sequence is not f-valid. Its cost does not depend on the
-number of pairs so far (up to a logarithm in the number of mechanisms created). A single message is *admissible*
-where the pair of the message with itself is accepted. Both sides of an f-valid pair of sequences are admissible
-under every relation here, so a production guard is the same object, used on pairs of equal messages. This file
-knows no message by name.
+relation after one more pair, or None where the longer sequence is not f-valid. Its cost does not depend on the number
+of pairs so far (up to a logarithm in the number of mechanisms created). A message is *admissible* where the pair of
+the message with itself is accepted. Both sides of an f-valid pair of sequences are admissible under every relation
+here, so a production guard is the same object, used on pairs of equal messages. This file knows no message by name.
 """
 
 from dataclasses import dataclass, fields, is_dataclass
@@ -32,8 +31,7 @@ class Relation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of a creation query about its mechanism: `measure` holds with respect to `relation` ([HSV] Def
-    4.1).
+    """A creation query's claim about its mechanism: `measure` holds with respect to `relation` ([HSV] Def 4.1).
 
     The measure is (epsilon, delta), or Renyi DP at an order ([HSV] section 13), or a privacy function of f-DP; then
     `finite` says whether its communication is finite ([HSV] Def 14.4).
@@ -47,8 +45,7 @@ class Claim:
 def same(left: object, right: object) -> bool:
     """Say whether no mechanism can tell two messages apart: equal values of the same types, at every depth.
 
-    Equality is not enough: 1 is True, 0.0 is -0.0 and Decimal("1.0") is Decimal("1.00"), also inside sets and
-    dicts.
+    Equality is not enough: 1 is True, 0.0 is -0.0 and Decimal("1.0") is Decimal("1.00"), also inside sets and dicts.
 
     Example:
         >>> same((1, np.array([2])), (1, np.array([2]))), same(1, True), same({1}, {True})
@@ -92,11 +89,9 @@ class Identical:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True, because all pairs are identical."""
         return True
 
     def accept(self, left: Any, right: Any) -> "Identical | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if same(left, right) else None
 
 
@@ -106,7 +101,6 @@ class Nothing:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True, because no pair is accepted."""
         return True
 
     def accept(self, left: Any, right: Any) -> None:
@@ -125,7 +119,6 @@ class All:
         return any(part.first_pair_consistent for part in self.parts)
 
     def accept(self, left: Any, right: Any) -> "All | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         after = []
         for part in self.parts:
             if (next_part := part.accept(left, right)) is None:

@@ -1,4 +1,8 @@
-"""What every mechanism checks: its rows, and that a derivation holds only for the class that states it."""
+"""What every mechanism checks: its rows, their number, and that a derivation holds only for its own class.
+
+The bound on rows keeps their sums inside 64 bits. The guard in front of the engine admits much smaller counts, so no
+sum of admitted counts is refused. An amount beyond the bound needs more than 10^9 of the largest records in one tick.
+"""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -16,13 +20,6 @@ from stream_dp.core.row_relations import counts_up_to
 from stream_dp.core.wire import is_labelled
 from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable, RejectedMessage
-
-# ---
-# Checks that every mechanism makes on its rows and on their number.
-#
-# The bound keeps sums of rows inside 64 bits. The guard in front of the engine admits much smaller counts, so no sum
-# of admitted counts is refused here. An amount beyond the bound needs more than 10^9 of the largest records in one
-# tick.
 
 LARGEST = 1 << 60
 
@@ -69,17 +66,12 @@ M = TypeVar("M")
 _PLAIN = (int, bool, str, Fraction, type(None))
 
 
-# ---
-# A derivation holds only for the class that states it, with parameters of the exact classes it was written for.
-#
-# A subclass that overrides a step or a scale runs other code than the proven one, so it inherits no derivation.
-# Rules: a mechanism's class defines its own `derivation`; a subclass that runs the proven code may define one that
-# calls its base's. A parameter that is an object (a quantity, a composition, a mechanism) must be of a class that has
-# its own kind (`wire`) and no base class with one. This file knows no mechanism.
-
-
 def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], Derivation]:
-    """Decorate the method `derivation` of a mechanism to refuse (NotDerivable) a class that only inherits it."""
+    """Decorate the method `derivation` of a mechanism to refuse (NotDerivable) a class that only inherits it.
+
+    A subclass that overrides a step or a scale runs other code than the proven one. A subclass that runs the proven
+    code may define a derivation that calls its base's.
+    """
 
     @wraps(derivation)
     def checked(mechanism: M) -> Derivation:
@@ -91,6 +83,9 @@ def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], D
 
 def require_exact_class(mechanism: object) -> None:
     """Check that the mechanism's class defines its own derivation and that its parameters are of exact classes.
+
+    A parameter that is an object (a quantity, a composition, a mechanism) must be of a class that has its own kind
+    (`wire`) and no base class with one.
 
     Raises:
         NotDerivable: the mechanism, or one of its parameters, is an instance of a subclass of a proven class.

@@ -222,11 +222,7 @@ class _Sum:
         return math.sqrt(2 * unlikely * variance) + unlikely * self.widest + _step(self.widest)
 
     def near_peaks(self, spacing: float, first: int, last: int, least: float) -> Floats:
-        """Return the numbers, from `first` to `last`, of the angles at which the smooth law's transform may be
-        `least` or more.
-
-        Works on runs of angles, and divides a run whose upper bound reaches `least`.
-        """
+        """Return the numbers, `first` to `last`, of angles at which the smooth law's transform may reach `least`."""
         run = 1
         while run * 8 * POINTS <= last - first + 1:
             run *= 8

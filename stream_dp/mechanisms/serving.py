@@ -214,8 +214,7 @@ class Differences(Answer):
 
 
 def all_at_once(confidence: float, number: int) -> float:
-    """Return the confidence each of `number` statements needs so that all hold together with `confidence`
-    (Bonferroni).
+    """Return the confidence for each of `number` statements so that all hold with `confidence` (Bonferroni).
 
     >>> round(all_at_once(0.95, 5), 6)
     0.99

@@ -1,4 +1,8 @@
-"""Exact samplers of the discrete Laplace, the one-sided geometric and the discrete Gaussian, from tables of cuts."""
+"""Exact samplers of the discrete Laplace, the one-sided geometric and the discrete Gaussian, from tables of cuts.
+
+Tables use Python integers only: no float, and no division that rounds to nearest. The constants here determine the
+samples of a recorded seed: never change them. This file knows no seed and no cipher.
+"""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -14,13 +18,8 @@ from numpy.typing import NDArray
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import IntArray, Words
 
-# ---
-# Enclosures, in integers, of exp(-x) and of values computed from it; the tables rest on them.
-#
-# Rules: an `Interval` (lo, hi) at `width` w says lo <= 2^w * value <= hi, always: every operation rounds lo down and
-# hi up, so a wide interval is possible and a wrong one is not. Only Python integers: no float, no division that
-# rounds to nearest. All values here are in [0, 1], or in [1, 2] as a divisor. This file knows no distribution, no
-# bits and no table.
+# An `Interval` (lo, hi) at `width` w encloses a value in [0, 1], or in [1, 2] as a divisor: lo <= 2^w * value <= hi.
+# Every operation rounds lo down and hi up, so a wide interval is possible and a wrong one is not.
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -28,7 +27,7 @@ _HEADROOM = 32  # extra bits, so that the result of `exp_neg` is only a few unit
 
 
 def exp_neg(x: Fraction, width: int) -> Interval:
-    """Return an enclosure of exp(-x), x >= 0, at `width`: alternating series of x / 2^j, then j squarings."""
+    """Enclose exp(-x), x >= 0, at `width`: the alternating series of x / 2^j, then j squarings."""
     if x >= width:  # exp(-x) < 2^-x <= 2^-width
         return 0, 1
     halvings = max(0, x.numerator.bit_length() - x.denominator.bit_length() + 5)
@@ -42,7 +41,7 @@ def exp_neg(x: Fraction, width: int) -> Interval:
 
 
 def _series(y: Interval, width: int) -> Interval:
-    """Return an enclosure of exp(-y) for y <= 1/8: terms fall, so the first omitted one bounds the rest."""
+    """Enclose exp(-y), y <= 1/8: terms fall, so the first omitted term bounds the rest."""
     term: Interval = (1 << width, 1 << width)
     low = high = 0
     n = 0
@@ -55,7 +54,6 @@ def _series(y: Interval, width: int) -> Interval:
 
 
 def multiply(a: Interval, b: Interval, width: int) -> Interval:
-    """Enclose a * b."""
     return a[0] * b[0] >> width, -(-(a[1] * b[1]) >> width)
 
 
@@ -67,32 +65,20 @@ def divide(a: Interval, b: Interval, width: int) -> Interval:
 
 
 def complement(a: Interval, width: int) -> Interval:
-    """Enclose 1 - a."""
     return (1 << width) - a[1], (1 << width) - a[0]
 
 
 def one_plus(a: Interval, width: int) -> Interval:
-    """Enclose 1 + a."""
     return (1 << width) + a[0], (1 << width) + a[1]
 
 
 def powers(a: Interval, count: int, width: int) -> list[Interval]:
-    """Enclose a^0, a^1, ..., a^count, each computed from the power before."""
+    """Enclose a^0, a^1, ..., a^count."""
     found: list[Interval] = [(1 << width, 1 << width)]
     for _ in range(count):
         found.append(multiply(found[-1], a, width))
     return found
 
-
-# ---
-# Exact inversion: in which cell of a partition of [0, 1) does a uniform real number lie?
-#
-# Rules: the cuts c_0 < c_1 < ... are real numbers known to any precision; a table keeps floor(2^64 * c_i), exactly. A
-# 64-bit word w stands for all reals in [w, w + 1) / 2^64: it decides against c_i unless it equals that floor, and
-# then further words are drawn and compared with further bits of the cut. So the law of the cell is exactly the
-# lengths of the partition, not within 2^-64 of them. Comparing ends: a cut is a non-constant rational function of
-# exp(rational), hence transcendental and never a dyadic number. This file knows no distribution, no seed and no
-# cipher.
 
 WORD_BITS = 64
 
@@ -105,15 +91,15 @@ class Cuts(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of cuts; the number of cells is one more."""
+        """Number of cuts, one less than of cells."""
         ...
 
     def cut(self, index: int, width: int) -> Interval:
-        """Return an enclosure of one cut at `width`; arbitrarily narrow for large widths."""
+        """Enclose one cut at `width`; arbitrarily narrowly for large widths."""
         ...
 
     def all_cuts(self, width: int) -> Sequence[Interval]:
-        """Return enclosures of all cuts at `width`; cheaper than one by one."""
+        """Enclose all cuts at `width`; cheaper than one by one."""
         ...
 
 
@@ -135,7 +121,12 @@ def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
 
 
 class Table:
-    """The cuts of a partition with their first 64 bits computed.
+    """The cuts of a partition of [0, 1): in which of its cells does a uniform real number lie?
+
+    The cuts are real numbers known to any precision, and the table keeps floor(2^64 * c), exactly. A 64-bit word w
+    stands for all reals in [w, w + 1) / 2^64: it decides against c unless it equals that floor; then further words are
+    compared with further bits of the cut. So the law of a cell is exactly its length, not within 2^-64 of it.
+    Comparing ends: a cut is a non-constant rational function of exp(rational), hence transcendental and never dyadic.
 
     Args:
         cuts: the partition; at most 2^15 - 1 cuts.
@@ -206,20 +197,6 @@ class Table:
         return self._guide
 
 
-# ---
-# A large scale as a few small tables: the top digit and the independent low digits of one sample.
-#
-# Theory: write g = 2^m * h + l with 0 <= l < 2^m. Then exp(-g / b) = exp(-h * 2^m / b) * exp(-l / b): the two are
-# independent, h geometric with scale b / 2^m, l geometric with scale b cut to [0, 2^m); l splits in the same way.
-# Two-sided: a sign s independent of g, x = g or x = -1 - g (never two zeros), joined to h in the table of the top
-# digit, whose cells are t = h or t = -1 - h; then x = 2^m * t + (l, or its complement).
-# Tail: a top digit at or beyond `reach` is reach + a fresh top digit, because h is memoryless.
-#
-# Rules: a sample takes exactly one word per digit from the main lane; the rare further words (an undecided word, a
-# tail) come from the spare lane, sample by sample and top digit first. So a block of samples equals the same samples
-# drawn one by one, and both ways of drawing below give the same numbers.
-# The constants determine the samples of a recorded seed: never change them.
-
 MAX_SCALE = 1 << 40  # leaves 2^23 scales below the end of int64
 TOP_SCALE = 1 << 7  # largest scale of a top digit
 DIGIT_BITS = 12  # largest low digit
@@ -236,16 +213,13 @@ class DigitCuts:
 
     @property
     def size(self) -> int:
-        """Number of cuts."""
         return self.count - 1
 
     def cut(self, index: int, width: int) -> Interval:
-        """Return an interval around P[digit <= index]."""
         power = exp_neg((index + 1) * self.step, width)
         return self._share(power, exp_neg(self.count * self.step, width), width)
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Return intervals around P[digit <= i] for i = 0..count-2."""
         found = powers(exp_neg(self.step, width), self.count, width)
         return [self._share(power, found[-1], width) for power in found[1:-1]]
 
@@ -259,7 +233,11 @@ def _ceiling(numerator: int, denominator: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How samples of a scale b are cut into digits."""
+    """How samples of a scale b are cut into digits: one top digit and independent low digits, each with a small table.
+
+    Write g = 2^m * h + l with 0 <= l < 2^m. Then exp(-g / b) = exp(-h * 2^m / b) * exp(-l / b): the two are
+    independent, h geometric with scale b / 2^m, l geometric with scale b cut to [0, 2^m); l splits in the same way.
+    """
 
     rate: Fraction  # 1 / b
     shift: int  # m, the total number of bits of all low digits
@@ -275,17 +253,14 @@ class Split:
 
     @property
     def top_step(self) -> Fraction:
-        """Exponent of the top digit's ratio, 2^m / b."""
         return self.rate * (1 << self.shift)
 
     @property
     def reach(self) -> int:
-        """First top digit in the tail."""
         step = self.top_step
         return _ceiling(TAIL_SCALES * step.denominator, step.numerator)
 
     def low_cuts(self) -> tuple[DigitCuts, ...]:
-        """The cuts of the low digits, from the highest down."""
         places = [sum(self.widths[i + 1 :]) for i in range(len(self.widths))]
         return tuple(
             DigitCuts(self.rate * (1 << place), 1 << width)
@@ -295,6 +270,14 @@ class Split:
 
 class Sampler:
     """Draws samples of one distribution from words.
+
+    Two-sided: a sign s independent of g, x = g or x = -1 - g (never two zeros), joined to h in the table of the top
+    digit, whose cells are t = h or t = -1 - h; then x = 2^m * t + (l, or its complement). A top digit at or beyond
+    `reach` is reach + a fresh top digit, because h is memoryless.
+
+    A sample takes exactly one word per digit from the main lane. The rare further words (an undecided word, a tail)
+    come from the spare lane, sample by sample and top digit first. So `many` gives the same samples as `one`, drawn in
+    turn.
 
     Args:
         split: the digits of the scale.
@@ -363,39 +346,24 @@ class Sampler:
         return magnitude if top >= 0 else ~magnitude
 
 
-# ---
-# The discrete Laplace, P[X = x] proportional to exp(-|x| / scale), and the one-sided geometric, x = 0, 1, 2, ...
-# only.
-#
-# Theory: with b the scale, a sign s with P[s = 1] = r = exp(-1/b) / (1 + exp(-1/b)) and g geometric with scale b,
-# independent, x = g if s = 0 and x = -1 - g if s = 1 is discrete Laplace: zero comes from s = 0 only.
-# The top digit h of g (`digits`) has P[h <= i] = 1 - a^(i+1), a = exp(-step). It joins the sign in one table, t = h
-# or
-# t = -1 - h: P[t <= -1 - h] = r * a^h and P[t <= h] = 1 - (1 - r) * a^(h+1).
-#
-# Rules: this file holds these CDFs and the caches of samplers by scale; the digits, the tail and the drawing are in
-# `digits`. Reference for the distribution: Ghosh, Roughgarden, Sundararajan, STOC 2009 (there the "geometric
-# mechanism").
+# Reference for both distributions: Ghosh, Roughgarden, Sundararajan, STOC 2009 (the "geometric mechanism").
 
 
 @dataclass(frozen=True, slots=True)
 class GeometricCuts:
-    """P[h <= i] for i = 0..reach-1; the last cell is the tail, h >= reach."""
+    """P[h <= i] = 1 - a^(i+1), a = exp(-step), for i = 0..reach-1; the last cell is the tail, h >= reach."""
 
     step: Fraction
     reach: int
 
     @property
     def size(self) -> int:
-        """Number of cuts."""
         return self.reach
 
     def cut(self, index: int, width: int) -> Interval:
-        """Return an interval around P[h <= index]."""
         return complement(exp_neg((index + 1) * self.step, width), width)
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Return intervals around P[h <= i] for i = 0..reach-1."""
         found = powers(exp_neg(self.step, width), self.reach, width)
         return [complement(power, width) for power in found[1:]]
 
@@ -409,7 +377,11 @@ def geometric_sampler(numerator: int, denominator: int) -> Sampler:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceCuts:
-    """P[t <= i - reach - 1] for i = 0..2*reach; the first and the last cell are the tails."""
+    """P[t <= i - reach - 1] for i = 0..2*reach; the first and the last cell are the tails.
+
+    With r = exp(-1/b) / (1 + exp(-1/b)) = P[s = 1], x = g if s = 0 and x = -1 - g if s = 1 is discrete Laplace: zero
+    comes from s = 0 only. The sign joins the top digit: P[t <= -1 - h] = r * a^h, P[t <= h] = 1 - (1 - r) * a^(h+1).
+    """
 
     unit: Fraction  # 1 / b, the exponent of the sign
     step: Fraction  # 2^m / b, the exponent of the top digit
@@ -417,16 +389,13 @@ class LaplaceCuts:
 
     @property
     def size(self) -> int:
-        """Number of cuts."""
         return 2 * self.reach + 1
 
     def cut(self, index: int, width: int) -> Interval:
-        """Return an interval around cut number `index`."""
         power = exp_neg(abs(index - self.reach) * self.step, width)
         return self._cut(index, power, exp_neg(self.unit, width), width)
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Return intervals around all cuts, in order."""
         found = powers(exp_neg(self.step, width), self.reach, width)
         sign = exp_neg(self.unit, width)
         return [self._cut(i, found[abs(i - self.reach)], sign, width) for i in range(self.size)]
@@ -447,31 +416,6 @@ def laplace_sampler(numerator: int, denominator: int) -> Sampler:
     return Sampler(split, Table(cuts), origin=split.reach + 1)
 
 
-# ---
-# The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
-#
-# Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the
-# least |x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x
-# is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of accepted x is
-# exact. Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a
-# standard deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
-# Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is
-# that of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of
-# the first one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
-#
-# Rules: the table inverts exactly (`tables`), the coin is exact (`below_exp_neg`: bits of a uniform number are drawn
-# until they differ from those of exp(-y), which is transcendental for a rational y > 0, hence no dyadic number), and
-# both draw further bits only where the first do not decide. A sample takes exactly one word from the main lane, or
-# two where m > 0: the block, then l (its highest m bits) and the first bits of the coin. All rarer words (for an
-# undecided word, a tail, a rejected proposal) come from the spare lane, sample by sample. So a block of samples
-# equals the same samples drawn one by one.
-# Two shortcuts come before the coin and never decide differently from it: for whole arrays u <= 1 - y <= exp(-y), one
-# by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
-# Comparing with the cuts ends too: a cut is a rational function of exp(-1/N), N a common denominator of all
-# exponents; it tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is
-# transcendental. The constants determine the samples of a recorded seed: never change them.
-# Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
-
 _GUARD = 32  # additional bits in the first attempt
 MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64
 BLOCKS = 1 << 8  # most blocks per standard deviation
@@ -486,7 +430,11 @@ _REACHES = range(TAIL_DEVIATIONS * BLOCKS + 1)
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How samples of a variance are cut into blocks."""
+    """How samples of a variance v are cut into blocks: x = 2^m * k + l, or -1 - that, with 0 <= l < 2^m.
+
+    Blocks are narrow (128 to 256 per standard deviation), so about one proposal in 300 is rejected. Up to a standard
+    deviation of 256 a block is one integer, m = 0, and no proposal is rejected.
+    """
 
     variance: Fraction
     shift: int  # m
@@ -513,21 +461,22 @@ class Blocks:
 
 @dataclass(frozen=True)
 class GaussianCuts:
-    """P[t <= i - reach - 1] for i = 0..2*reach, t = k or t = -1 - k; the first and the last cell are the tails."""
+    """P[t <= i - reach - 1] for i = 0..2*reach, t = k or t = -1 - k; the first and the last cell are the tails.
+
+    Comparing with the cuts ends: a cut is a rational function of exp(-1/N), N a common denominator of all exponents.
+    It tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is transcendental.
+    """
 
     blocks: Blocks
 
     @property
     def size(self) -> int:
-        """Number of cuts."""
         return 2 * self.blocks.reach + 1
 
     def cut(self, index: int, width: int) -> Interval:
-        """Return an interval around cut number `index`."""
         return self.all_cuts(width)[index]
 
     def all_cuts(self, width: int) -> list[Interval]:
-        """Return intervals around all cuts, in order."""
         masses = [*reversed(self._masses(1, width)), *self._masses(0, width)]
         sums = [(0, 0)]
         for low, high in masses:
@@ -550,7 +499,22 @@ class GaussianCuts:
 
 
 class GaussianSampler:
-    """Draws samples of the discrete Gaussian of one variance from words.
+    """Draws samples of the discrete Gaussian from words: P[X = x] proportional to exp(-x^2 / (2 * variance)).
+
+    Let c = 2^m * k (or 2^m * k + 1) be the least |x| of a block. A block is proposed with probability proportional to
+    exp(-c^2 / 2v), l uniformly, and x is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 /
+    2v), so the law of accepted x is exact. The blocks from `reach` on (8 standard deviations) share one cell on either
+    side, with the mass of a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the
+    least |x| of the first one; the rest of the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
+
+    A sample takes exactly one word from the main lane, or two where m > 0: the block, then l (its highest m bits) and
+    the first bits of the coin. All rarer words (for an undecided word, a tail, a rejected proposal) come from the spare
+    lane, sample by sample. So a block of samples equals the same samples drawn one by one.
+
+    Two shortcuts come before the exact coin (`below_exp_neg`) and never decide differently: u <= 1 - y <= exp(-y) for
+    arrays, 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2 one by one, in integers rounded to the safe side.
+
+    Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
 
     Args:
         variance: in (0, MAX_VARIANCE].
@@ -668,7 +632,10 @@ def gaussian_sampler(numerator: int, denominator: int) -> GaussianSampler:
 
 
 def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
-    """Say whether the uniform number whose first `bits` bits are `number` is below exp(-y), y >= 0.
+    """Say whether the uniform number whose first `bits` bits are `number` is below exp(-y), y >= 0; exact.
+
+    Bits are drawn until they differ from those of exp(-y), which is transcendental for a rational y > 0, so no dyadic
+    number.
 
     Args:
         y: the exponent, exact.

@@ -3,10 +3,10 @@
 The stream is cut into intervals. Within one, a sparse vector instance watches a quantity of the rows since the last
 crossing; only when it answers "above", the interval's sum goes, once, into a continual counter, whose answer h is
 released until the next crossing. Where the error of the released quantity q follows from that of h, q(h + c) is
-compared with q(h) + gamma, for the open interval's sums c. A histogram, and a q without such an error law, is
-computed from h, and the largest growth of a column is compared with gamma. Rules: this is plain Python over a
-`ConcurrentComposition`: rows and `pending` are tainted: they are only added and passed on. The code branches only
-on answers of sub-mechanisms (answers, h) and on public values (indices). This file knows no samplers and no ticks.
+compared with q(h) + gamma, for the open interval's sums c. A histogram, and a q without such an error law, is computed
+from h, and the largest growth of a column is compared with gamma. Rules: this is plain Python over a
+`ConcurrentComposition`. Rows and `pending` are tainted: they are only added and passed on. The code branches only on
+answers of sub-mechanisms (answers, h) and on public values (indices). This file knows no samplers and no ticks.
 """
 
 import math
@@ -45,11 +45,8 @@ from stream_dp.mechanisms.noise_law import (
 from stream_dp.mechanisms.noise_quantiles import Term, lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
 
-# ---
-# The counter inside an HSS: which counter runs, and how far its noise moves the values computed from it.
-#
-# Rules: one function for each kind of budget chooses the counter, so one line exchanges it. Bounds are functions of
-# public numbers. This file knows no sparse vector and no interval.
+# The counter inside an HSS: one function for each kind of budget chooses it.
+
 
 Inner = HandOverCounter  # the class that `inner_counter` makes, for mechanisms that rest on it
 GaussianInner = GaussianCounter  # the class that `gaussian_inner_counter` makes
@@ -64,7 +61,7 @@ class Counts(Protocol):
 
 
 class InnerCounter(Mechanism[Any], Counts, Protocol):
-    """A counter for any number of updates whose noise law is known in advance."""
+    """A counter for any number of updates."""
 
     def derivation(self) -> Derivation:
         """Derive the guarantee by the rules of the accounting."""
@@ -103,12 +100,10 @@ def gaussian_inner_counter(
 
 
 def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: float) -> int:
-    """Return a bound on q's error, all of the first `updates` updates together, exceeded with probability <=
-    `failure`.
+    """Return a bound on q's error, all first `updates` updates together, exceeded with probability <= `failure`.
 
-    The bound is two-sided; `law` describes the effect of the columns' noise on q. All updates from 2^k to 2^(k+1) -
-    1 have one bound: that of the answer with the largest variance among them, at the failure probability of the
-    last of them.
+    The bound is two-sided; `law` describes the effect of the columns' noise on q. All updates from 2^k to 2^(k+1) - 1
+    have one bound: that of the answer with the largest variance among them, at the failure probability of the last.
     """
     if updates == 0:
         return 0
@@ -193,7 +188,6 @@ class HSS(CountRows, Deciding):
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The counter that receives the interval sums."""
         return inner_counter(self.width, self.counter_epsilon, self.neighbors, self.ones)
 
     @cached_property
@@ -204,7 +198,6 @@ class HSS(CountRows, Deciding):
 
     @cached_property
     def _law(self) -> ErrorLaw:
-        """The error law of the released values: of the quantity, of one column, or of all columns at once."""
         if self.quantity is None:
             return ErrorLaw(added=1, high=1, low=1)
         return self.quantity.error(self.width) or self._each
@@ -248,7 +241,6 @@ class HSS(CountRows, Deciding):
 
     @cached_property
     def tuned(self) -> SelfTuned:
-        """The self-tuned thresholds."""
         l0 = self.neighbors.l0(self.width, self.ones)
         node = self._law.factor * l0 / self.counter_epsilon
         return SelfTuned(node, self._query_scale, self.horizon, self._spread)
@@ -265,7 +257,6 @@ class HSS(CountRows, Deciding):
 
     @cached_property
     def _query_scale(self) -> Fraction:
-        """Scale of the instances' query noise."""
         return self.instance().query_scale
 
     @of_the_exact_class
@@ -333,15 +324,16 @@ class HSS(CountRows, Deciding):
         noise only.
 
         It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
-        longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost
-        uniform. It is known that the j-th instance drew it once. With J the number of closed intervals and G the
-        tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
-        <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law
-        with tail min(1, G / w_j), a geometric moved up. Crossings by growth never look at the counter's noise,
-        which is therefore independent of J. Crossings of a quantity of h + c do look at it, once the quantity
-        depends on other columns than without noise (for example where the largest released column is not the truly
-        largest). There independence is an assumption, paid for by adding up the tails of all columns (tests:
-        rotating leaders).
+        longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
+        It is known that the j-th instance drew it once. With J the number of closed intervals and G the tail of
+        (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z)) <= (P(J = j) + w_j) min(1,
+        G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with tail min(1, G / w_j), a
+        geometric moved up. All of this is a function of public values.
+
+        Crossings by growth never look at the counter's noise, which is therefore independent of J. Crossings of a
+        quantity of h + c do look at it, once the quantity depends on other columns than without noise (for example
+        where the largest released column is not the truly largest). There independence is an assumption, paid for by
+        adding up the tails of all columns (tests: rotating leaders).
         """
         instance = self.instance()
         scales = (instance.lift_scale, instance.query_scale)

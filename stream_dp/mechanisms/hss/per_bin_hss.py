@@ -57,8 +57,7 @@ class PerBinState:
 @wire("per-bin-hss", 1, rests_on=(CountWatchers, SeparateCounters))
 @dataclass(frozen=True)
 class PerBinHSS(CountRows, Deciding):
-    """Histogram of `width` columns; a column gets a new release when it has grown by about its self-tuned
-    threshold.
+    """Histogram of `width` columns; a column is released anew when it has grown by about its self-tuned threshold.
 
     Answers of shape (width,), never negative. `horizon` is the number of queries where it is known; `ones` the most
     entries of a row that one event sets.
@@ -141,8 +140,7 @@ class PerBinHSS(CountRows, Deciding):
         return self._rounded(max(1, state.queries)), frozenset(state.intervals.tolist())
 
     def band(self, public: tuple[int, frozenset[int]], confidence: float) -> int:
-        """Return a bound on |released - true| of any column: its growth since the last crossing, and its counter's
-        noise.
+        """Return a bound on any column's |released - true|: its growth since the crossing, and its counter's noise.
 
         The growth is less than gamma + (threshold noise) - (query noise). The result is the largest of the columns'
         bounds, each computed as in `hss.HSS.band` for a histogram: crossings and thresholds never look at a

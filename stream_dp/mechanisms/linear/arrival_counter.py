@@ -99,8 +99,7 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a window's counter, windows one after the other, then the units by which neighbours
-        differ.
+        """Derive the guarantee: a window's counter, windows in turn, then the units by which neighbours differ.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`, or an event may lie in two ticks.
@@ -146,15 +145,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
         return ArrivalCounterState(state.updates + 1, after), None
 
 
-# ---
-# How many users were active, and how many were cut off by their cap: two counters of first ticks on one stream.
-#
-# A row has two entries: the number of users with their first event in its tick, and the number of users with their
-# first event that the used-up cap excluded. The code that makes rows remembers the users. In a window of the cap a
-# user has at most one unit of each entry, wherever the units lie and however many events there are. So each counter
-# has half the epsilon, and the cap does not change the noise. Both counters start anew with the cap's windows. This
-# file knows no event, no guard and no names.
-
 ENTRIES = 2
 
 
@@ -171,11 +161,15 @@ class CutOffState:
 @wire("cut-off-counter", 1)
 @dataclass(frozen=True)
 class CutOffCounter(Additive):
-    """Answers of shape (4,): users active and users cut off since the window of `users` began, then both numbers
-    for the window before.
+    """Answers of shape (4,): users active and users cut off since the window of `users` began, then in the one before.
 
-    Where `users` are protected for ever, answers have shape (2,): both numbers so far, for at most `horizon`
-    updates, or for any number where it is None.
+    Where `users` are protected for ever, answers have shape (2,): both numbers so far, for at most `horizon` updates,
+    or for any number where it is None.
+
+    A row has two entries: the users with their first event in its tick, and the users with their first event that the
+    used-up cap excluded. The code that makes rows remembers the users. In a window of the cap a user has at most one
+    unit of each entry, wherever the units lie and however many events there are. So each counter has half the epsilon,
+    and the cap does not change the noise. Both counters start anew with the cap's windows.
 
     Privacy claim: `epsilon`-DP for `users`, adaptively, where a guard that decides by a user's own events makes the
     rows: each counter is epsilon / 2-DP for them (`ArrivalCounter`), and both see the same stream ([HSV] Thm 4.10).

@@ -1,12 +1,11 @@
 """The forest behind sliding windows: all windows are answered at every tick, at one price.
 
 A node of the forest covers some ticks. When its last tick is complete, its exact sums receive noise once and are
-forgotten. Answers are computed from these noisy sums alone, so they cost nothing more: a window is the sum of its
-noisy ticks, corrected by the counts of higher nodes (`forest_decoding`). All of it is in fixed point. The
-correction is a function of surpluses, where a surplus is a node's noisy sum less the noisy sum of its ticks; no row
-moves a surplus, so the correction may be rounded. A row lies in one node of each level, so the shares of the levels
-add up. The forest runs without end; its state holds the longest window. `window_forest` and `gaussian_forest` state
-the noise. This file knows no privacy parameter, no ticks' times and no names.
+forgotten. Answers are computed from these noisy sums alone, so they cost nothing more: a window is the sum of its noisy
+ticks, corrected by the counts of higher nodes (`ForestDecoding`). All of it is in fixed point. A surplus is a node's
+noisy sum less the noisy sum of its ticks; no row moves it, so corrections, functions of surpluses, may be rounded. A
+row lies in one node of each level, so the shares of the levels add up. The forest runs without end; its state holds the
+longest window. `window_forest` states the noise. This file knows no privacy parameter, no ticks' times and no names.
 """
 
 import itertools
@@ -25,15 +24,6 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.serving import Additive
 
-# ---
-# Levels of a forest of windows: how many ticks the nodes of a level cover, and its share of the budget.
-#
-# A node (level l, index i) covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities; there
-# is nothing above the highest level, so a forest runs without end. `best_forest` chooses the shape with the least
-# geometric mean of the errors of the requested windows, so that no window loses more, in proportion, than the others
-# gain. It evaluates the closed form of `forest_decoding`, with exact gains, at some phases. Rules: all numbers here
-# are public, and none is added to a count. This file draws nothing.
-
 Variances = NDArray[np.float64]
 FLAT_IS_BEST = 64  # ticks: a window up to this length is a sum of single ticks, whatever other windows are requested
 ARITIES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
@@ -49,6 +39,9 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 class ForestShape:
     """`arities[l]` nodes of level l make one of level l + 1; level l has `shares[l]` of the budget.
 
+    Node i of level l covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities. There is
+    nothing above the highest level, so a forest runs without end. All numbers here are public.
+
     Raises:
         NotDerivable: the numbers of levels and shares do not match.
     """
@@ -57,7 +50,7 @@ class ForestShape:
     shares: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        """Check levels and shares; that the shares add up to 1 is checked by the derivation."""
+        """Check levels and shares; the derivation checks that the shares add up to 1."""
         if len(self.shares) != len(self.arities) + 1 or min((2, *self.arities)) < 2:
             raise NotDerivable("a forest has one share for each level, and nodes of 2 or more")
         if min(self.shares) <= 0:
@@ -65,7 +58,6 @@ class ForestShape:
 
     @property
     def height(self) -> int:
-        """Number of levels: every tick lies in one node of each."""
         return len(self.shares)
 
     @cached_property
@@ -81,6 +73,9 @@ FLAT = ForestShape((), (Fraction(1),))
 @lru_cache(maxsize=64)
 def best_forest(windows: tuple[int, ...], power: int = 2) -> ForestShape:
     """Return the shape with the least geometric mean of the errors of `windows` (ticks).
+
+    So no window loses more, in proportion, than the others gain. Errors are those of `ForestDecoding` with exact gains,
+    at some phases.
 
     A node's noise variance is that at the whole budget, divided by (the level's share)^`power`: 2 for Laplace
     noise, 1 for Gaussian noise.
@@ -158,8 +153,7 @@ def window_variances(
 ) -> Variances:
     """Return the variances of the estimates of windows whose first ticks are `first`; shape of `first`.
 
-    A window is covered from its end by the largest whole nodes, until a node holds its first tick inside. The rest
-    of that node is estimated from its own noise and all nodes below (`forest_decoding`).
+    See `ForestDecoding` for the estimate.
     """
     past = first + window
     found: Variances = np.zeros(first.shape)
@@ -205,11 +199,8 @@ class _Edge:
         self._place = self._place // arity
 
 
-# ---
-# The last rows of a sequence, in blocks, so that a state keeps a window without a full copy at each step.
-#
-# Rules: rings are values. A new row makes a new ring, which shares all blocks but the last with the ring before.
-# Blocks are arrays of shape (rows, width); all but the last are full. This file knows no noise and no ticks.
+# The last rows of a sequence, in blocks of shape (rows, width); all but the last block are full. Rings are values: a
+# new row makes a new ring, which shares all blocks but the last with the ring before.
 
 BLOCK = 64
 
@@ -237,17 +228,6 @@ def row_back(ring: Ring, back: int) -> IntArray:
     return earlier
 
 
-# ---
-# The best linear estimate of a window from the complete nodes of a forest: integer gains, and each noise's weight.
-#
-# A node's total is estimated from its own noisy count and its children's estimates: the surplus of the count over
-# these estimates, times a gain, corrects them. A window is covered from its end by the largest complete nodes that
-# fit. Where the window's first tick lies inside a node, the rest of that node is estimated from the smaller nodes
-# behind that tick, corrected by the surplus of each node above. Surpluses of different nodes are uncorrelated, so
-# each correction has its own gain; with exact gains no linear estimate is better (test_forest_exact computes dense
-# ones). No count moves a surplus, so any gain keeps the estimate unbiased. Rules: a gain is an integer over
-# 2^GAIN_BITS, computed with fractions from node positions alone. This file knows no noise and no state.
-
 GAIN_BITS = 16
 UNIT = 1 << GAIN_BITS
 
@@ -269,14 +249,23 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class ForestDecoding:
-    """Estimator for nodes of `arities[l]` children; `variances` of their noises by level, up to a common factor."""
+    """The best linear estimate of a window from the complete nodes of a forest.
+
+    A node of level l + 1 has `arities[l]` children; `variances` are those of the levels' noises, up to a common factor.
+
+    A node's total is estimated from its own noisy count and its children's estimates: the surplus of the count over
+    these estimates, times a gain, corrects them. A window is covered from its end by the largest complete nodes that
+    fit. Where the window's first tick lies inside a node, the rest of that node is estimated from the smaller nodes
+    behind that tick, corrected by the surplus of each node above. Surpluses of different nodes are uncorrelated, so
+    each correction has its own gain, an integer over 2^GAIN_BITS. With exact gains no linear estimate is better
+    (test_forest_exact computes dense ones). No count moves a surplus, so any gain keeps the estimate unbiased.
+    """
 
     arities: tuple[int, ...]
     variances: tuple[Fraction, ...]
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """Number of ticks that a node covers, by level."""
         return tuple(math.prod(self.arities[:level]) for level in range(len(self.variances)))
 
     @cached_property
@@ -413,7 +402,6 @@ class NoisyForest(Additive):
 
     @property
     def forest(self) -> Self:
-        """The part that counts over windows: this mechanism itself."""
         return self
 
     @property
@@ -436,7 +424,6 @@ class NoisyForest(Additive):
 
     @cached_property
     def decoding(self) -> ForestDecoding:
-        """The estimator of windows from nodes."""
         return ForestDecoding(self.shape.arities, self.node_variances)
 
     def _require_room(self) -> None:
@@ -488,7 +475,6 @@ class NoisyForest(Additive):
         return updates if updates <= window else window + (updates - window - 1) % turn + 1
 
     def init(self, noise: Noise) -> WindowForestState:
-        """Return the first state: nothing counted, no noise drawn."""
         zeros, higher = np.zeros(self.width, dtype=np.int64), self.shape.height - 1
         begun = pushed((), zeros, 1)
         none: Sequence[Ring] = [()] * higher

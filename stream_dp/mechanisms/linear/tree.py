@@ -1,15 +1,16 @@
 """Correlated noise of a k-ary tree with optimal decoding, as every counter uses it.
 
 Every step lies in one node per level, so the l1 sensitivity of the node totals R x is the height. The release is
-decoded from all node totals (`tree_decoding`), in fixed point with FRACTION_BITS binary places, and rounded at the
-end. It is A x + f(z), where f(z + R y) = f(z) + A y holds exactly for every integer stream y: a count moves each
-estimate as it moves the true value, and corrections are functions of differences between estimates of the same
-total, which no count moves, so they may be rounded. Hence the release is private, adaptively: for streams that
-differ by y at step i, shift the noises of the nodes that hold i by R y (l1 norm: the height). Answers before i do
-not move, so the shift may depend on them; it is a bijection of the noise with density ratio at most e^(norm /
-scale). Nodes may cover steps still to come. Rules: all values are integers; a node's noise is drawn once, and
-forgotten when its parent's window moves on. This file knows no counts and no budget: scales come from outside,
-values leave as integers.
+decoded from all node totals (`weights`), in fixed point with FRACTION_BITS binary places, and rounded at the end. It
+is A x + f(z), where f(z + R y) = f(z) + A y holds exactly for every integer stream y: a count moves each estimate as
+it moves the true value, and corrections are functions of differences between estimates of the same total, which no
+count moves, so they may be rounded.
+
+Hence the release is private, adaptively. For streams that differ by y at step i, shift the noises of the nodes that
+hold i by R y (l1 norm: the height). Answers before i do not move, so the shift may depend on them; it is a bijection of
+the noise with density ratio at most e^(norm / scale). Nodes may cover steps still to come. Rules: all values are
+integers; a node's noise is drawn once, and forgotten when its parent's window moves on. This file knows no counts and
+no budget: scales come from outside, values leave as integers.
 """
 
 import math
@@ -27,14 +28,6 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.noise_quantiles import Term
 
-# ---
-# Arity and height of a counter's tree, and the variance of its decoded answers.
-#
-# A node (level l, index i) covers the steps i k^l .. (i+1) k^l - 1, counted from 0; there is nothing above the
-# highest level, so a tree takes any number of steps. Variances are those of `tree_decoding` with exact gains, for
-# node noises of variance 1. Rules: the numbers here choose a shape or describe it; none is added to a count. This
-# file draws nothing.
-
 Variances = NDArray[np.float64]
 SAMPLE = 1024  # prefixes that stand for all of a long horizon
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -43,7 +36,11 @@ HIGHEST, WIDEST = 12, 40  # heights and arities that are tried
 
 @dataclass(frozen=True)
 class TreeShape:
-    """Arity k >= 2 and height h >= 1 of a tree; every step lies in h nodes."""
+    """Arity k >= 2 and height h >= 1 of a tree; every step lies in h nodes.
+
+    Node i of level l covers the steps i k^l .. (i+1) k^l - 1, from 0; nothing is above the highest level, so a tree
+    takes any number of steps. Variances are those of the decoding with exact gains, for node noises of variance 1.
+    """
 
     arity: int
     height: int
@@ -116,15 +113,12 @@ def _candidates(horizon: int) -> Iterator[TreeShape]:
             yield from (TreeShape(k, height) for k in range(least, min(most, WIDEST) + 1))
 
 
-# ---
-# The best linear decoding of a tree's node noises: integer gains, and the weight of each noise in an answer.
-#
-# All node totals R x are measured once, each with its node's noise z; the answer is A x + L z with L R = A, for A x
-# the prefix sums. Least squares, in one pass along a tree: a finished node is estimated from its own noise and its
-# children (`TreeShape.finished`); then, from the top down, the estimates of (prefix up to the path's node, total of
-# that node) are corrected by the surplus of the node's total over its children's. Both corrections are multiples of
-# differences that no count moves, so any gain keeps L R = A; exact gains give the least variance.
-# Rules: a gain is an integer over 2^GAIN_BITS, a function of digits alone. This file knows no noise and no state.
+# Decoding. All node totals R x are measured once, each with its node's noise z; the answer is A x + L z with L R = A,
+# for A x the prefix sums. Least squares, in one pass along a tree: a finished node is estimated from its own noise and
+# its children (`TreeShape.finished`). Then, from the top down, the surplus of a node's total over its children's
+# corrects the estimates of (prefix up to the path's node, total of that node). Both corrections are multiples of
+# differences that no count moves, so any gain keeps L R = A; exact gains give the least variance. A gain is an integer
+# over 2^GAIN_BITS.
 
 GAIN_BITS = 16
 UNIT = 1 << GAIN_BITS
@@ -145,10 +139,9 @@ def path_gains(shape: TreeShape, level: int, index: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=KEPT)
 def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
-    """Return the gains of the surplus of node `parent` of level 1: for the prefix before its window, and for each
-    step.
+    """Return the gains of the surplus of node `parent` of level 1, for its window of steps.
 
-    The prefix before the window loses the first; each step in the window adds the second.
+    The prefix before the window loses the first gain; each step in the window adds the second.
     """
     cross, total = _known(shape, 1, parent)
     return round(cross / (total + shape.arity) * UNIT), round(UNIT / (total + shape.arity))
@@ -250,7 +243,6 @@ class TreeNoise:
             )
 
     def init(self, noise: Noise) -> TreeState:
-        """Return the first state: prefix 0, with the windows of all levels drawn."""
         zero, higher = np.zeros(self.width, dtype=np.int64), self.shape.height - 1
         return self._begun(0, self._draw(higher + 1, noise), (zero,) * higher, zero)
 

@@ -1,16 +1,15 @@
-"""Sliding windows of counts from one forest with discrete Gaussian noise, where a delta is granted.
+"""Sliding windows of counts, and of sums, from one forest, at one price: with Laplace or, for a delta, Gaussian noise.
 
-A node's whole row receives noise. An event changes at most L0 of its entries by one each, so in zCDP the row costs
-L0 times one entry; with Laplace noise each of these entries would need its share of epsilon.
+With Gaussian noise an event changes at most L0 entries of a node's row by one each, so in zCDP the row costs L0 times
+one entry; with Laplace noise each of these entries needs its share of epsilon.
 
-Privacy: fix the released noisy counts. Between two neighbouring runs the exact counts of a node differ only if it
-holds the event's tick, by at most 1 in L0 entries, so its noise differs by that shift. Whatever the adversary does,
-one node of each level holds that tick, and it receives noise once. A shift by an integer vector s has the Renyi
-divergence alpha |s|^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is drawn
-afresh when it is complete, so these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on every
-path: zCDP. (Under `replace` the event leaves one entry and comes to another of the same tick, and so of the same
-nodes: L0 = 2.)
-This file knows no ticks' times and no names.
+Privacy of `GaussianForest`: fix the released noisy counts. Between two neighbouring runs the exact counts of a node
+differ only if it holds the event's tick, by at most 1 in L0 entries, so its noise differs by that shift. Whatever the
+adversary does, one node of each level holds that tick, and it receives noise once. A shift by an integer vector s has
+the Renyi divergence alpha |s|^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is
+drawn afresh when it is complete, so these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on
+every path: zCDP. (Under `replace` the event leaves one entry and comes to another of the same tick, and so of the same
+nodes: L0 = 2.) This file knows no ticks' times, no names and no grid: amounts are whole units.
 """
 
 import math
@@ -38,20 +37,14 @@ from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import CountRows
 from stream_dp.mechanisms.watches.watch_noise import WIDEST
 
-# ---
-# Sliding windows of counts and of sums from one forest with discrete Laplace noise, at one price.
-#
-# A node's row receives noise at the scale of the l1 norm of what one event changes in it (`l1`). This is private for
-# any integer row: a shift by y of the noises of one node per level explains a difference y. The derivation of counts
-# composes columns; that of sums is one leaf, because an entry's noise is scaled for the whole row. This file knows no
-# ticks' times, no names and no grid: amounts are whole units.
-
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 SUM_SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh, Roughgarden, Sundararajan 2009)"
 
 
 class LaplaceForest(PureShares, NoisyForest):
-    """A forest whose nodes have Laplace noise.
+    """A forest whose nodes have Laplace noise, at the scale of the l1 norm of what one event changes in a row (`l1`).
+
+    This is private for any integer row: a shift by y of the noises of one node per level explains a difference y.
 
     Privacy claim: `epsilon`-DP for its rows under `neighbors`, adaptively: each level's nodes have noise of their own
     at the level's share; an event lies in one node of each level, and the levels add up ([HSV] Thm 4.10). Answers are
@@ -131,8 +124,7 @@ class WindowForest(CountRows, LaplaceForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the entries of a node in parallel, the nodes of a level one after the other, all
-        levels together.
+        """Derive the guarantee: a node's entries in parallel, a level's nodes in turn, all levels together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
@@ -191,8 +183,7 @@ class SumForest(EventAmounts, LaplaceForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: all entries of a node together, the nodes of a level one after the other, all
-        levels together.
+        """Derive the guarantee: a node's entries together, a level's nodes in turn, all levels together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`.

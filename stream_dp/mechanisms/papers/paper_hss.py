@@ -1,9 +1,9 @@
 """HSS as [HSV] prints it (Alg. 4): a running threshold, a noisy check at each crossing, counters at epsilon / d.
 
-It can be run and checked beside the variants in `hss`, which have smaller errors: docs/hss.md compares them. The
-paper leaves some choices open; here gamma and xi are such that the bound of `proven_error` holds, h is clipped at 0
-where q is applied (q is defined on N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules: as
-in `hss`: rows and `pending` are tainted and only passed on; decisions follow from answers and public values.
+docs/hss.md compares it with the variants in `hss`, which have smaller errors. The paper leaves some choices open: here
+gamma and xi are such that the bound of `proven_error` holds, h is clipped at 0 where q is applied (q is defined on
+N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules: as in `hss`: rows and `pending` are
+tainted and only passed on; decisions follow from answers and public values.
 """
 
 import math
@@ -38,12 +38,6 @@ from stream_dp.mechanisms.noise_law import index_probability
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
 
-# ---
-# The sparse vector technique as [HSV] prints it (Alg. 3): two-sided noise on the threshold and on each query.
-#
-# `PaperHSS` runs it. The product's own instance (`SparseVector`) draws one-sided noise, half as wide for the same
-# epsilon. Discrete Laplace noise takes the place of the paper's continuous one, as all values are integers.
-
 SOURCE = "[HSV] Lemma 7.4, discrete Laplace noise"
 
 
@@ -51,6 +45,9 @@ SOURCE = "[HSV] Lemma 7.4, discrete Laplace noise"
 @dataclass(frozen=True, slots=True)
 class PaperSparseVector(SparseVector):
     """Alg. 3 at its parameter e = threshold_epsilon = query_epsilon: Lap(D / e) once, Lap(2 D / e) at each query.
+
+    The noise is two-sided and discrete, as all values are integers. The product's `SparseVector` draws one-sided noise,
+    half as wide for the same epsilon.
 
     Answers as `SparseVector` does. Privacy claim: 2e-DP for such event streams under `neighbors`, adaptively
     ([HSV] Lemma 7.4, where e is epsilon / 6 and the claim epsilon / 3).
@@ -91,12 +88,6 @@ class PaperSparseVector(SparseVector):
         return int(noise.laplace(scale, 1)[0])
 
 
-# ---
-# The Laplace mechanism on a quantity of the rows since the last answer: [HSV] Alg. 4 uses it to check a crossing.
-#
-# Rules: rows are forgotten once they were in an answer, so each row is in one answer. `offset` is a public, released
-# value.
-
 NOISY_QUANTITY_SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 
 
@@ -112,6 +103,9 @@ class NoisyQuantityState:
 @dataclass(frozen=True, slots=True)
 class NoisyQuantity(CountRows):
     """q(offset + sum of rows) plus discrete Laplace noise of scale D / epsilon; answers of shape (1,).
+
+    Alg. 4 checks a crossing with it. Rows are forgotten once they were in an answer. `offset` is public, a released
+    value.
 
     Privacy claim: `epsilon`-DP under `neighbors`, adaptively, for events of at most `ones` ones: an event is in one
     answer, and changes q by at most D there.
@@ -132,12 +126,10 @@ class NoisyQuantity(CountRows):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
         return Guarantee(PureDP(self.epsilon), self.neighbors)
 
     @property
     def scale(self) -> Fraction:
-        """Scale of the noise."""
         return self.quantity.sensitivity(self.neighbors, self.width, self.ones) / self.epsilon
 
     @of_the_exact_class
@@ -154,7 +146,6 @@ class NoisyQuantity(CountRows):
         return leaf("one noisy check", self.guarantee, NOISY_QUANTITY_SOURCE, (known, drawn))
 
     def init(self, noise: Noise) -> NoisyQuantityState:
-        """Return the first state: nothing counted."""
         return NoisyQuantityState(np.zeros(self.width, dtype=np.int64))
 
     def step(
@@ -240,7 +231,6 @@ class PaperHSS(CountRows, Deciding):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
         return Guarantee(PureDP(self.epsilon), RELATION)
 
     @cached_property
@@ -308,8 +298,7 @@ class PaperHSS(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: instances one after the other, checks one after the other, and the counters, all
-        inside Alg. 4.
+        """Derive the guarantee: instances and checks one after the other, and the counters, all inside Alg. 4.
 
         Raises:
             NotDerivable: no rule covers the parts.
@@ -377,7 +366,6 @@ class PaperHSS(CountRows, Deciding):
         return self.quantity.opening(self.gamma(1, 1))
 
     def init(self, noise: Noise) -> PaperHSSState:
-        """Return the first state (Hist-init): the counters and the first instance are created."""
         zeros = np.zeros(self.width, dtype=np.int64)
         parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
         parts, _ = self.composition.step(parts, Create(self.instance(zeros)), noise)

@@ -31,14 +31,6 @@ from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, Windows
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.serving import Additive
 
-# ---
-# A tree over value buckets: which node holds which buckets, and the best bucket counts from noisy node counts.
-#
-# Level 0 has the buckets, in the order of their values. `arity` nodes of a level form one node of the next, and the
-# top level has at most `arity` nodes. Rows of node counts begin with level 0. All nodes have equal noise, so least
-# squares needs one pass up and one pass down: the pass up corrects a node's estimate by a part of its surplus over
-# its children, and the pass down distributes that correction to the children in proportion to their variances.
-# Arithmetic is in fixed point: no count moves a surplus, so a correction may be rounded. Rules: gains are integers
 # over 2^GAIN_BITS, computed with fractions. This file knows no noise, no ticks and no quantiles.
 
 GAIN_BITS = 16
@@ -56,6 +48,14 @@ Floats: TypeAlias = NDArray[np.float64]
 class ValueLevels:
     """The tree over `leaves` buckets; it has one level where `arity` >= `leaves`.
 
+    Level 0 has the buckets, in the order of their values. `arity` nodes of a level form one node of the next, and the
+    top level has at most `arity` nodes. Rows of node counts begin with level 0.
+
+    All nodes have equal noise, so least squares needs one pass up and one pass down: the pass up corrects a node's
+    estimate by a part of its surplus over its children, and the pass down distributes that correction to the children
+    in proportion to their variances. Gains are integers over 2^GAIN_BITS; no count moves a surplus, so a correction may
+    be rounded.
+
     Raises:
         NotDerivable: `leaves` is below 1 or `arity` below 2.
     """
@@ -69,7 +69,6 @@ class ValueLevels:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of nodes, by level."""
         found = [self.leaves]
         while found[-1] > self.arity:
             found.append(-(-found[-1] // self.arity))
@@ -77,12 +76,10 @@ class ValueLevels:
 
     @property
     def height(self) -> int:
-        """Number of levels; every bucket lies in one node of each."""
         return len(self.sizes)
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of all levels."""
         return sum(self.sizes)
 
     def counted(self, buckets: IntArray) -> IntArray:
@@ -207,8 +204,7 @@ class ValueTreeState:
 @wire("value-tree", 1)
 @dataclass(frozen=True)
 class ValueTree(Additive):
-    """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, one view of `counts` after
-    another.
+    """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, by view of `counts`.
 
     The first entries of a row are the buckets; the last `unranked` ones hold events without a value.
 
@@ -236,7 +232,6 @@ class ValueTree(Additive):
 
     @property
     def epsilon(self) -> Fraction:
-        """The epsilon of `counts`."""
         return self.guarantee.measure.epsilon  # type: ignore[union-attr]  # all of them are pure
 
     @property

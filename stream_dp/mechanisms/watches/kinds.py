@@ -55,24 +55,20 @@ from stream_dp.mechanisms.watches.monitor_state import (
 )
 from stream_dp.mechanisms.watches.watch_noise import WatchNoise, exceeding, require_drawable
 
-# ---
-# How a block of watches works, for all rows: it counts, fires, answers queries, arms and disarms.
-#
-# A watch over the events since its last crossing is a count sparse vector: until it halts, one event shifts every
-# comparison by the same +1, for any public thresholds and any number of comparisons in one tick. A watch over a
-# window is a sparse vector too, but an event leaves the window again: it shifts comparisons while it is in the
-# window, and nothing after that. In a watch of single ticks an event would shift one comparison only. There each
-# tick's count gets its own discrete Laplace noise, and every question about that tick is answered from that one noisy
-# count.
-#
-# Rules: an instance that crosses takes its whole tick with it. The next instance, also over a window, starts from
-# zero with the next tick and with a newly drawn noisy threshold. A free place counts nothing. A count that is
-# released at a crossing has its own noise, never that of the comparison. `kinds` has the prices. This file knows no
-# names, filters or keys.
-
 
 class WatchLaw(WatchNoise):
-    """How watches are compared at the end of a tick, and how they continue after a crossing."""
+    """How watches are compared at the end of a tick, and how they continue after a crossing.
+
+    A watch over the events since its last crossing is a count sparse vector: until it halts, one event shifts every
+    comparison by the same +1, for any public thresholds and any number of comparisons in one tick. A watch over a
+    window is a sparse vector too, but an event leaves the window again: it shifts comparisons while it is in the
+    window, and nothing after that. In a watch of single ticks an event would shift one comparison only, so each tick's
+    count gets its own discrete Laplace noise, and every question about that tick is answered from that one noisy count.
+
+    An instance that crosses takes its whole tick with it. The next instance, also over a window, starts from zero with
+    the next tick and a newly drawn noisy threshold. A free place counts nothing. A count that is released at a crossing
+    has its own noise, never that of the comparison.
+    """
 
     def short_of(self, threshold: int) -> tuple[int, int]:
         """Return counts one event short of the threshold, for two places: the odds of a firing are a : 1 and 1 : a."""
@@ -102,10 +98,9 @@ class WatchLaw(WatchNoise):
     def _after(
         self, state: MonitorState, fired: IntArray, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        """Return the state and the answer after a tick; watches that fired release their count, then restart or
-        end.
+        """Return the state and the answer after a tick; watches that fired (shape (width,)) release their count first.
 
-        `fired` has shape (width,).
+        They then restart or end.
         """
         if not fired.any():
             return state, self._answer(fired, fired)
@@ -174,8 +169,7 @@ class WatchBlock(WatchLaw):
         )
 
     def public(self, updates: int, state: MonitorState | None) -> Hashable:
-        """Return the number of comparisons, and whether there are windows; without a state, those of the
-        definition.
+        """Return the number of comparisons, and whether there are windows; without a state, those of the definition.
 
         A larger number of comparisons makes a large draw among them more likely.
         """
@@ -184,7 +178,6 @@ class WatchBlock(WatchLaw):
         return updates + state.asked, bool(state.windows)
 
     def init(self, noise: Noise) -> MonitorState:
-        """Return the first state: nothing counted; the first watches armed."""
         state = MonitorState.begun(self.width, self.watches)
         return replace(state, lift=self._lifted(state, np.arange(self.width), noise))
 
@@ -257,7 +250,6 @@ class SinceBlock(WatchLaw):
     kept: ClassVar[type[AlertsState]] = AlertsState
 
     def require_drawn(self) -> None:
-        """Raise UsageError where the noise is too wide to be drawn."""
         require_drawable(self.scale)
 
     def levels(self, query: Query) -> IntArray:
@@ -269,7 +261,6 @@ class SinceBlock(WatchLaw):
         return updates, False
 
     def init(self, noise: Noise) -> AlertsState:
-        """Return the first state: nothing counted; all instances armed."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return self.kept(zeros, noise.geometric(self.scale, self.width))
 
@@ -418,7 +409,6 @@ class Alerts(SinceBlock):
         self.require_drawn()
 
     def opening(self) -> tuple[int, int]:
-        """Return an event count just short of the threshold."""
         return self.short_of(self.threshold)
 
     @of_the_exact_class
@@ -426,7 +416,6 @@ class Alerts(SinceBlock):
         return _since(self, KEY, "key", f"{how_many(self.width, 'key')}, re-armed for ever")
 
     def levels(self, query: Query) -> IntArray:
-        """Return the threshold for every place; the query's levels are ignored."""
         return np.full(self.width, self.threshold, dtype=np.int64)
 
 
@@ -505,8 +494,7 @@ class Monitor(WatchBlock):
 @wire("sum-monitor", 1)
 @dataclass(frozen=True)
 class SumMonitor(EventAmounts, WatchBlock):
-    """A `Monitor` of sums: has the sum of clamped amounts reached a threshold, since the last crossing or in a
-    window?
+    """A `Monitor` of sums of clamped amounts, since the last crossing or in a window.
 
     An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing;
     thresholds are in units too.
@@ -566,22 +554,21 @@ class WindowAlerts(WatchBlock):
     holds.
 
     Proof. The answers say where instances begin and end, and each place draws its own noise. So the odds of a
-    transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event
-    is in one instance of each place. Say that watches fire above, the margin of a comparison is m - c, for a count
-    c, and it fires where its draw is at least that and the noise t on the threshold; with the event c is one more
-    while it is in the window, and the same after.
+    transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event is in
+    one instance of each place. Let watches fire above. For a count c, the margin of a comparison is m - c; it fires
+    where its draw is at least the margin and the noise t on the threshold. With the event c is one more while the event
+    is in the window, and the same after.
 
     - The copy with the event over the one without it: for each t what fails with it fails without it. What crosses is
       at most exp(e2) times as likely with it. In all e2; nothing where no comparison crosses.
     - The other way round: read t + 1 for t in the copy with the event, which is exp(-e1) times as likely. What fails
-      without it then fails with it, for its margin is the same, or larger. What crosses without it then crosses with
-      it at the same margin while the event is in, and at one more when it has left: exp(e2). In all e1 + e2.
+      without it then fails with it, because its margin is the same, or larger. What crosses without it then crosses
+      with it at the same margin while the event is in, and at one more when it has left: exp(e2). In all e1 + e2.
 
-    Below a threshold an event makes margins larger, so the two change places. An event that is replaced is in at
-    most s places before and in at most s after, in at most L0 where just one copy has it. Either way round at most
-    s of these pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides
-    would pay e1 + e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less
-    between them.
+    Below a threshold an event makes margins larger, so the two change places. An event that is replaced is in at most s
+    places before and in at most s after, in at most L0 where just one copy has it. Either way round at most s of these
+    pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides would pay e1 +
+    e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less between them.
 
     Raises:
         UsageError: as for a `Monitor`; or a watch is not over a window, or fires on the other side.
@@ -613,12 +600,10 @@ class WindowAlerts(WatchBlock):
 
     @cached_property
     def scale(self) -> Fraction:
-        """Scale of both geometric noises."""
         return (self._of_one_content + self.l0) / self.epsilon
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """Scale of both geometric noises of a watch over a window."""
         return self.scale
 
     @of_the_exact_class

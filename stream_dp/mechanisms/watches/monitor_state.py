@@ -16,19 +16,13 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.linear.noisy_forest import Ring, pushed, row_back
 
-# ---
-# Inputs of a block of watches besides rows: its watches, and queries that compare, arm and disarm them.
-#
-# Rules: all of these are public. A watch takes one place of the block's rows, or one for each of its keys, side by
-# side.
-
 LARGEST_THRESHOLD = 10**15
 
 
 @wire("watch", 1)
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """Has the count in a place reached `threshold`? With `below`: does the count lie under it?
+    """Has the count in a place reached `threshold`? With `below`: does the count lie under it? All terms are public.
 
     The count is of the events since the watch began or last crossed, or of those in the last `window` rows, or of
     those in one `tick`. A `below` watch over a window is compared once the window is whole. A watch without `rearm`

@@ -1,7 +1,7 @@
 """How much noise a block of watches has; error bands and chances of false alarms follow from it.
 
 Rules: all results are public: they follow from the two shares, from what one event changes, and from the number of
-comparisons. The class has no state; the mechanisms are dataclasses in `kinds`. This file draws nothing.
+comparisons. Chances are exact up to a thousandth, and never too small. This file draws nothing.
 """
 
 import math
@@ -17,12 +17,9 @@ from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
 from stream_dp.mechanisms.watches.monitor_state import TICK, WINDOW, MonitorState, WatchTerms
 
-# ---
-# The chance of a false alarm, from the law of the noise and public numbers alone.
-#
-# A watch compares at each tick. It fires where a fresh geometric draw is at least the margin (the distance of its
-# count to the threshold) plus the geometric draw on the threshold. Rules: results are exact up to a thousandth, and
-# never too small. This file knows no data and no state.
+# A watch compares at each tick. It fires where a fresh geometric draw is at least the margin (the distance of its count
+# to the threshold) plus the geometric draw on the threshold.
+
 
 STEPS = 1 << 10  # steps into which a scale is divided for a draw on the threshold
 FAR = 40  # scales: beyond them lies less than e^-40
@@ -100,7 +97,6 @@ class WatchNoise(CountRows, Deciding):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the two shares."""
         return Guarantee(PureDP(self.epsilon + self.value_epsilon), self.neighbors)
 
     @cached_property
@@ -115,7 +111,6 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def scale(self) -> Fraction:
-        """Scale of both geometric noises of a watch since its last crossing."""
         return self.changed / self.epsilon
 
     @cached_property
@@ -161,12 +156,12 @@ class WatchNoise(CountRows, Deciding):
     def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
         """Return B: an answer to a threshold is right up to B events with `confidence`; from public values alone.
 
-        A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this
-        cut after `updates` rows; `state` is the state before the answer. For watches since a firing: a yes is wrong
-        beyond B only if the draw of this comparison exceeds B, a no only if the draw on the threshold does. That
-        draw is one of at most as many as there were comparisons, whatever thresholds were queried and chosen after
-        it. With n comparisons, this one included, these are n + 1 draws with P[draw > B] <= exp(-B / scale) each:
-        `band`. For single ticks all answers are computed from one noisy count.
+        A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this cut
+        after `updates` rows; `state` is the state before the answer. For watches since a firing: a yes is wrong beyond
+        B only if the draw of this comparison exceeds B, a no only if the draw on the threshold does. That draw is one
+        of at most as many as there were comparisons, whatever thresholds were queried. With n comparisons, this one
+        included, these are n + 1 draws with P[draw > B] <= exp(-B / scale) each: `band`. For single ticks all answers
+        are computed from one noisy count.
         """
         mode = int(state.mode[place])
         if mode & TICK:
@@ -179,11 +174,11 @@ class WatchNoise(CountRows, Deciding):
         return laplace_quantile(((self.value_scale, 1),), 1 - confidence)
 
     def false_alarm(self, watch: WatchTerms, usual: int, comparisons: int) -> float:
-        """Return the chance that a watch of these terms, with count `usual`, fires in one place in `comparisons`
+        """Return an upper bound on the chance that a watch with count `usual` fires in one place in `comparisons`
         ticks.
 
-        It is an upper bound for any such ticks in the watch's life: it is computed for an instance that begins with
-        them, whose noisy threshold is then smallest. An instance that has not fired so far has a larger one.
+        It holds for any such ticks in the watch's life: it is computed for an instance that begins with them, whose
+        noisy threshold is then smallest. An instance that has not fired so far has a larger one.
         """
         margin = usual - (watch.threshold - 1) if watch.below else watch.threshold - usual
         if watch.tick:
