@@ -37,16 +37,6 @@ from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.quantiles.value_tree import FRACTION_BITS, ValueTree, ValueTreeState
 from stream_dp.mechanisms.serving import Deciding
 
-# ---
-# Error margins of noisy ranks: fast quantiles of sums of many Laplace noises of different weights.
-#
-# A rank is a weighted sum of node counts, and every node count has noise of the same law, independent of the others.
-# The law of such a sum lies between that of one Laplace noise and the normal one, and its quantile in standard
-# deviations is interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact.
-# One hundredth and one event are added, because two sums of equal kurtosis may differ, and for rounding
-# (test_sliding_quantiles compares with exact laws). Rules: functions of public parameters only. Floats are allowed,
-# because no result is added to a count.
-
 Floats: TypeAlias = NDArray[np.float64]
 EQUAL = (1, 2, 3, 4, 6, 9, 14, 24, 48, 120)
 _SCALE = 2_000
@@ -57,11 +47,16 @@ ROUNDED = 1 / 12  # variance of the rounding of a count
 def rank_margins(
     terms: Iterable[Term | tuple[Fraction, int]], squares: Floats, fourths: Floats, failure: float
 ) -> IntArray:
-    """Return the margin that the absolute noise of each rank exceeds with probability at most `failure`; shape of
-    `squares`.
+    """Return the margin that each rank's absolute noise exceeds with probability at most `failure`; shape of `squares`.
 
-    `terms` are the noises in one node's count; `squares` and `fourths` are the sums of the second and fourth powers
-    of the nodes' weights in each rank.
+    `terms` are the noises in one node's count; `squares` and `fourths` are the sums of the second and fourth powers of
+    the nodes' weights in each rank.
+
+    A rank is a weighted sum of node counts, and every node count has noise of the same law, independent of the others.
+    The law of such a sum lies between that of one Laplace noise and the normal one, and its quantile in standard
+    deviations is interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact.
+    One hundredth and one event are added, because two sums of equal kurtosis may differ, and for rounding
+    (test_sliding_quantiles compares with exact laws).
     """
     second, fourth = _cumulants(terms)
     variances = squares * (second + ROUNDED)
