@@ -177,8 +177,6 @@ def decays_for(horizon: int | None) -> Decays:
     return Decays(*TUNED.get(bits, ENDLESS))
 
 
-# ---
-
 FINEST = 30  # most bits of the lattice, beyond the integers
 LARGEST = 1 << 66  # variance on the lattice for which the number of bits is chosen
 LATTICE_NOISE_FINE = 1 << 32  # a square root is rounded up to a multiple of 1 / FINE

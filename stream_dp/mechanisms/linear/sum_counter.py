@@ -33,15 +33,9 @@ from stream_dp.mechanisms.linear.counter import (
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.noise_quantiles import Term
 
-# ---
-# Rows of sums: an event adds one amount, from `lowest` to `highest`, to each of at most `ones` entries, or
-# nothing.
-#
-# Rules: the mixin has no state; the mechanisms are dataclasses in other files. This file draws nothing.
-
 
 class EventAmounts:
-    """The law of rows of sums, and what follows from it."""
+    """Mixin for rows of sums: an event adds nothing, or an amount from `lowest` to `highest` to at most `ones`."""
 
     width: int
     neighbors: Neighbors
