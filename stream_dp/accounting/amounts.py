@@ -64,11 +64,7 @@ class Interval:
         )
 
     def __truediv__(self, other: "Interval | Number") -> "Interval":
-        """Return the quotient.
-
-        Raises:
-            ZeroDivisionError: the divisor's interval contains 0.
-        """
+        """Return the quotient (ZeroDivisionError: the divisor's interval contains 0)."""
         o = _interval(other)
         if o.low <= 0 <= o.high:
             raise ZeroDivisionError("the divisor may be 0")

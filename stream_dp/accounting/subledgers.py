@@ -81,11 +81,7 @@ class Subledgers:
         return entry
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
-        """Return the effect of charging the entry; changes nothing.
-
-        Raises:
-            UsageError: no such analyst.
-        """
+        """Return the effect of charging the entry; changes nothing (UsageError: no such analyst)."""
         return self._of(analyst).preview(entry)
 
     def charge(self, entry: Entry, analyst: str = MAIN, start: int = 0) -> None:

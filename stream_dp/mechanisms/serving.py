@@ -112,7 +112,6 @@ class CountRows:
 
     @property
     def rows(self) -> RowLaw:
-        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors, self.ones)
 
     @property
@@ -121,11 +120,7 @@ class CountRows:
         return self.rows.l1
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row of counts.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Return a row of counts (RejectedMessage: a bad row)."""
         return checked(row, self.width)
 
 

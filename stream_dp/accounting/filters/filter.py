@@ -240,11 +240,7 @@ def _no_cost(name: str, asked: str) -> InvalidCost:
 
 
 def without_delta(filter_: Filter, entry: Entry) -> None:
-    """Check that the entry has no delta.
-
-    Raises:
-        BudgetRefused: the entry has a delta.
-    """
+    """Check that the entry has no delta (BudgetRefused: the entry has a delta)."""
     if entry.delta:
         raise BudgetRefused(
             f"{entry.name} has a delta, and none is granted: a {filter_.name} ledger takes charges with delta = 0. "

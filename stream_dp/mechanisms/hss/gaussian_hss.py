@@ -94,7 +94,6 @@ class GaussianPaperHSS(PaperHSS):
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The counter of all d columns."""
         return gaussian_inner_counter(self.width, self.rho, RELATION, self.width)
 
     @of_the_exact_class

@@ -177,7 +177,6 @@ class HSS(CountRows, Deciding):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the three shares."""
         epsilon = self.threshold_epsilon + self.query_epsilon + self.counter_epsilon
         return Guarantee(PureDP(epsilon), self.neighbors)
 
@@ -368,11 +367,7 @@ class HSS(CountRows, Deciding):
     def step(
         self, state: HSSState, message: Message, noise: Noise
     ) -> tuple[HSSState, IntArray | None]:
-        """Add a row, or answer a query, which asks the live instance once.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Add a row, or answer a query, which asks the live instance once (RejectedMessage: a bad row)."""
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, self._answer(after.released)

@@ -79,7 +79,6 @@ class PerBinHSS(CountRows, Deciding):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the two shares."""
         return Guarantee(PureDP(self.watch_epsilon + self.counter_epsilon), self.neighbors)
 
     @cached_property
@@ -202,11 +201,7 @@ class PerBinHSS(CountRows, Deciding):
     def step(
         self, state: PerBinState, message: Message, noise: Noise
     ) -> tuple[PerBinState, IntArray | None]:
-        """Add a row, or answer a query, which asks every column's sparse vector once.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Add a row, or answer a query, which asks every column's sparse vector once (RejectedMessage: a bad row)."""
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, after.released.copy()

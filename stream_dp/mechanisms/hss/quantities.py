@@ -113,7 +113,6 @@ class Maximum(Quantity):
     """
 
     def of(self, sums: IntArray) -> int:
-        """Return the largest entry."""
         return int(sums.max())
 
     def holder(self, sums: IntArray) -> int | None:
@@ -126,7 +125,6 @@ class Maximum(Quantity):
         return place if sums[place] > 0 else None
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Return 1, whatever the relation and the number of ones."""
         return 1
 
     def error(self, width: int) -> ErrorLaw:
@@ -139,7 +137,6 @@ class Maximum(Quantity):
 
     @property
     def words(self) -> str:
-        """The quantity in a few words."""
         return "the largest column"
 
 
@@ -162,7 +159,6 @@ class Largest(Quantity):
         return int(np.partition(sums, place)[place])
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Return 1, whatever the relation and the number of ones."""
         return 1
 
     def error(self, width: int) -> ErrorLaw:
@@ -174,18 +170,13 @@ class Largest(Quantity):
         return LEAD, LEAD * min(1, self.rank - 1)
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "Largest":
-        """Return this quantity.
-
-        Raises:
-            UsageError: there are fewer columns than its rank.
-        """
+        """Return this quantity (UsageError: there are fewer columns than its rank)."""
         if not 1 <= self.rank <= width:
             raise UsageError(f"rank: must lie from 1 to the number of columns, {width}")
         return self
 
     @property
     def words(self) -> str:
-        """The quantity in a few words."""
         return f"the column of rank {self.rank}"
 
 
@@ -219,7 +210,6 @@ class Sum(Quantity):
 
     @property
     def words(self) -> str:
-        """The quantity in a few words."""
         return "the sum of the columns"
 
 
@@ -238,7 +228,6 @@ class ColumnsAbove(Quantity):
     level: int
 
     def of(self, sums: IntArray) -> int:
-        """Return the number of entries that are at least `level`."""
         return int((sums >= self.level).sum())
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
@@ -266,7 +255,6 @@ class ColumnsAbove(Quantity):
 
     @property
     def words(self) -> str:
-        """The quantity in a few words."""
         return f"the number of columns with at least {self.level}"
 
 

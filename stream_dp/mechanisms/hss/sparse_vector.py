@@ -138,7 +138,6 @@ class SparseVector(CountRows):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the two shares."""
         return Guarantee(PureDP(self.threshold_epsilon + self.query_epsilon), self.neighbors)
 
     @property

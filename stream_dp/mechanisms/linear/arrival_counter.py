@@ -75,7 +75,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @property
     def width(self) -> int:
-        """Number of entries of a row."""
         return 1
 
     @property
@@ -94,7 +93,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @property
     def rows(self) -> ArrivalLaw:
-        """What one event changes in its rows."""
         return ArrivalLaw(1, self.neighbors, changes=self.arrivals.changes)
 
     @of_the_exact_class
@@ -124,7 +122,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
         return self.public(updates, state)
 
     def init(self, noise: Noise) -> ArrivalCounterState:
-        """Return the first state: no identifiers counted."""
         return ArrivalCounterState(0, self.inner.init(noise))
 
     def step(
@@ -191,7 +188,6 @@ class CutOffCounter(Additive):
 
     @property
     def width(self) -> int:
-        """Number of entries of a row."""
         return ENTRIES
 
     @property
@@ -236,7 +232,6 @@ class CutOffCounter(Additive):
         return self.public(updates, state)
 
     def init(self, noise: Noise) -> CutOffState:
-        """Return the first state: no users counted."""
         nobody = np.zeros(ENTRIES, np.int64)
         return CutOffState(self.inner.init(noise), self.inner.init(noise), nobody)
 

@@ -59,7 +59,6 @@ class PureShares:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
         return Guarantee(PureDP(self.epsilon), self.neighbors)
 
     @property
@@ -76,7 +75,6 @@ class TreeTerms:
         raise NotImplementedError
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the answer after `public` updates."""
         return NoiseLaw(tuple(self.noise_terms(public))) if public else NOTHING
 
 
@@ -136,7 +134,6 @@ class TreeCounter(TreeTerms, PureShares, Linear[S]):
         raise NotImplementedError
 
     def value(self, state: S) -> IntArray:
-        """Return the noise of an answer, as integers."""
         return rounded(self.fine(state))
 
 
@@ -214,11 +211,9 @@ class Counter(CountedRows[CounterState]):
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """The one tree of this counter."""
         return (self.tree,)
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in the answer after `updates` updates, before rounding."""
         return self.tree.terms(updates)
 
     @of_the_exact_class
@@ -231,16 +226,13 @@ class Counter(CountedRows[CounterState]):
         return self._by_columns(f"one counter, {how_many(self.horizon, 'update')}", SOURCE)
 
     def init(self, noise: Noise) -> CounterState:
-        """Return the first state: all counts zero."""
         return CounterState(np.zeros(self.width, dtype=np.int64), self.tree.init(noise))
 
     def advanced(self, state: CounterState, total: IntArray, noise: Noise) -> CounterState:
-        """Return the state after one more update, with this total."""
         require_left(state.tree.prefix, self.horizon)
         return CounterState(total, self.tree.advance(state.tree, noise))
 
     def fine(self, state: CounterState) -> IntArray:
-        """Return the noise of an answer, in fixed point."""
         return self.tree.fine(state.tree)
 
 
@@ -299,7 +291,6 @@ class HybridCounter(CountedRows[HybridState]):
         return self.inner(0), self.totals
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in the answer after `updates` updates, before rounding."""
         epoch = max(0, updates.bit_length() - 1)  # an epoch ends with its own last update
         inside = updates and updates - (1 << epoch) + 1
         return [*self.inner(epoch).terms(inside), *self.totals.terms(epoch)]
@@ -321,12 +312,10 @@ class HybridCounter(CountedRows[HybridState]):
         return [*inner.terms(worst_prefix(inner.shape, 1 << epoch)), *self.totals.terms(epoch)]
 
     def init(self, noise: Noise) -> HybridState:
-        """Return the first state: all counts zero, epoch 0."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return HybridState(zeros, 0, self.inner(0).init(noise), self.totals.init(noise))
 
     def advanced(self, state: HybridState, total: IntArray, noise: Noise) -> HybridState:
-        """Return the state after one more update, with this total."""
         epoch, inner, totals = state.epoch, state.inner, state.totals
         if inner.prefix == 1 << epoch:
             if epoch == LAST_EPOCH:
@@ -336,7 +325,6 @@ class HybridCounter(CountedRows[HybridState]):
         return HybridState(total, epoch, self.inner(epoch).advance(inner, noise), totals)
 
     def fine(self, state: HybridState) -> IntArray:
-        """Return the noise of an answer, in fixed point."""
         return self.inner(state.epoch).fine(state.inner) + self.totals.fine(state.totals)
 
 
@@ -414,7 +402,6 @@ class HandOverCounter(CountedRows[HandOverState]):
         return (self.tree(0),)
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in the answer after `updates` updates, before rounding."""
         number, inside = self.schedule.place(updates)
         return [*self._finished_terms(number), *self.tree(number).terms(inside)]
 
@@ -439,12 +426,10 @@ class HandOverCounter(CountedRows[HandOverState]):
         return self._by_columns("one counter, any number of updates", HAND_OVER_SOURCE)
 
     def init(self, noise: Noise) -> HandOverState:
-        """Return the first state: all counts zero, the first tree."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return HandOverState(zeros, 0, zeros, self.tree(0).init(noise))
 
     def advanced(self, state: HandOverState, total: IntArray, noise: Noise) -> HandOverState:
-        """Return the state after one more update, with this total."""
         number, base, tree = state.number, state.base, state.tree
         if tree.prefix == self.schedule.size(number):
             if number == LAST_TREE:
@@ -454,5 +439,4 @@ class HandOverCounter(CountedRows[HandOverState]):
         return HandOverState(total, number, base, self.tree(number).advance(tree, noise))
 
     def fine(self, state: HandOverState) -> IntArray:
-        """Return the noise of an answer, in fixed point."""
         return state.base + self.tree(state.number).fine(state.tree)

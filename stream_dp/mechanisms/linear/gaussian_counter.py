@@ -252,7 +252,6 @@ class LatticeNoise:
         return replace(self, variance=self.variance + 1)
 
     def init(self) -> LatticeState:
-        """Return the first state: no step, no noise."""
         shape = (len(self.decays.halvings), self.width)
         zeros, none = np.zeros(shape, dtype=np.int64), np.zeros(self.width, dtype=np.int64)
         return LatticeState(0, none, zeros, zeros)
@@ -441,7 +440,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     def advanced(
         self, state: GaussianCounterState, total: IntArray, noise: Noise
     ) -> GaussianCounterState:
-        """Return the state after one more update, with this total."""
         require_left(state.noise.steps, self.steps)
         return GaussianCounterState(total, self.lattice.advance(state.noise, noise))
 

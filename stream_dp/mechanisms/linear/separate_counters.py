@@ -96,7 +96,6 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
         return []
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in a column's answer after `updates` updates, before rounding."""
         number, inside = self.schedule.place(updates)
         ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
         return [*ends, *self.tree(number).terms(inside)]
@@ -118,7 +117,6 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
         )
 
     def init(self, noise: Noise) -> SeparateState:
-        """Return the first state: all counts zero, no tree started."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return SeparateState(zeros, zeros, zeros, ())
 

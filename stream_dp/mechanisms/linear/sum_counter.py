@@ -45,11 +45,7 @@ class EventAmounts:
 
     @property
     def rows(self) -> AmountLaw:
-        """What one event changes in its rows.
-
-        Raises:
-            NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
-        """
+        """What one event changes in its rows (NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`)."""
         return AmountLaw(self.width, self.neighbors, self.ones, self.lowest, self.highest)
 
     def _require_amounts(self) -> None:
@@ -71,15 +67,10 @@ class EventAmounts:
         return self.rows.l1
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return `row` if it is a row of amounts.
-
-        Raises:
-            RejectedMessage: it is not.
-        """
+        """Return `row` if it is a row of amounts (RejectedMessage: it is not)."""
         return checked_amounts(row, self.width)
 
     def takes(self, message: object) -> bool:
-        """Whether the message is a query or a row of amounts."""
         if isinstance(message, Update):
             return AMOUNTS.of_width(self.width).holds(message.row)
         return isinstance(message, Query)
@@ -139,7 +130,6 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """The trees of the counter."""
         return self.counter.trees
 
     @of_the_exact_class
@@ -156,20 +146,16 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
         return leaf(f"{self.width} sum(s)", self.guarantee, SOURCE, (drawn,))
 
     def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in the answer after `updates` updates, before rounding."""
         return self.counter.noise_terms(updates)
 
     def init(self, noise: Noise) -> SumCounterState:
-        """Return the first state: all sums zero."""
         return SumCounterState(np.zeros(self.width, dtype=np.int64), self.counter.init(noise))
 
     def advanced(self, state: SumCounterState, total: IntArray, noise: Noise) -> SumCounterState:
-        """Return the state after one more update, with this total."""
         counter: Any = self.counter
         return SumCounterState(total, counter.advanced(state.noise, state.noise.total, noise))
 
     def fine(self, state: SumCounterState) -> IntArray:
-        """Return the noise of an answer, in fixed point."""
         counter: Any = self.counter
         fine: IntArray = counter.fine(state.noise)
         return fine

@@ -97,7 +97,6 @@ class SumsAndCounts:
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbours of both mechanisms."""
         return self.sums.neighbors
 
     @property
@@ -107,7 +106,6 @@ class SumsAndCounts:
 
     @property
     def rows(self) -> HalvedLaw:
-        """What one event changes in its rows."""
         return HalvedLaw.of(self.sums.rows, self.counts.rows)
 
     @property
@@ -117,7 +115,6 @@ class SumsAndCounts:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the two shares."""
         return Guarantee(PureDP(_epsilon(self.sums) + _epsilon(self.counts)), self.neighbors)
 
     @of_the_exact_class
@@ -168,7 +165,6 @@ class SumsAndCounts:
         return 0, 0
 
     def init(self, noise: Noise) -> SumsAndCountsState:
-        """Return the first state: nothing counted."""
         return SumsAndCountsState(self.sums.init(noise), self.counts.init(noise))
 
     def step(

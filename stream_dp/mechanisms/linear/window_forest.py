@@ -241,7 +241,6 @@ class GaussianForest(CountRows, NoisyForest):
 
     @property
     def guarantee(self) -> Guarantee:
-        """zCDP at `rho`."""
         return Guarantee(ZCDP(self.rho), self.neighbors)
 
     @cached_property

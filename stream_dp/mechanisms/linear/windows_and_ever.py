@@ -75,12 +75,10 @@ class WithEver(Additive):
 
     @property
     def width(self) -> int:
-        """Number of entries of a row."""
         return self.forest.width
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbour relation that the guarantee holds for."""
         return self.forest.neighbors
 
     @property
@@ -90,7 +88,6 @@ class WithEver(Additive):
 
     @property
     def rows(self) -> RowLaw:
-        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors, self.ones)
 
     @property
@@ -144,7 +141,6 @@ class WithEver(Additive):
         return max(found)
 
     def view_public(self, place: int, updates: int, state: Any) -> Hashable:
-        """Return the public values that determine the band of the view at index `place`."""
         if place < len(self.forest.windows):
             return self.forest.view_public(place, updates, state)
         return updates
@@ -164,7 +160,6 @@ class WithEver(Additive):
                 raise NotDerivable(f"windows and the {what} so far differ in {name}")
 
     def init(self, noise: Noise) -> WindowsAndEverState:
-        """Return the first state: nothing counted."""
         return WindowsAndEverState(self.forest.init(noise), self.ever.init(noise))
 
     def step(
@@ -268,11 +263,9 @@ class SumsAndEver(WithEver):
 
     @property
     def rows(self) -> AmountLaw:
-        """What one event changes in its rows."""
         return self.forest.rows
 
     def takes(self, message: object) -> bool:
-        """Whether the message is a query or a row of amounts."""
         return self.forest.takes(message)
 
     @of_the_exact_class

@@ -93,7 +93,6 @@ class LocalProtocol:
 
     @cached_property
     def width(self) -> int:
-        """Number of columns of a row."""
         return 1 + max((column for view in self.views for column in view), default=-1)
 
     @property
@@ -110,11 +109,7 @@ class LocalProtocol:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at k times the largest epsilon among the users.
-
-        Raises:
-            NotDerivable: a user is not pure.
-        """
+        """Pure DP at k times the largest epsilon among the users (NotDerivable: a user is not pure)."""
         measures = [user.guarantee.measure for user in self.users]
         pure = [measure.epsilon for measure in measures if isinstance(measure, PureDP)]
         if len(pure) < len(measures):

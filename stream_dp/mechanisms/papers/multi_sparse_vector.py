@@ -74,7 +74,6 @@ class MultiSparseVector(CountRows):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the two shares."""
         return Guarantee(PureDP(self.threshold_epsilon + self.query_epsilon), self.neighbors)
 
     @cached_property

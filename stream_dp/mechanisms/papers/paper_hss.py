@@ -134,11 +134,7 @@ class NoisyQuantity(CountRows):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee from the noise on one answer.
-
-        Raises:
-            NotDerivable: the scale is too small.
-        """
+        """Derive the guarantee from the noise on one answer (NotDerivable: the scale is too small)."""
         most = self.quantity.sensitivity(self.neighbors, self.width, self.ones)
         known = Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}")
         why = f"an event changes it by at most {most}, in one answer: scale {most}/e"
@@ -151,11 +147,7 @@ class NoisyQuantity(CountRows):
     def step(
         self, state: NoisyQuantityState, message: Message, noise: Noise
     ) -> tuple[NoisyQuantityState, IntArray | None]:
-        """Add a row, or answer and forget the rows.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Add a row, or answer and forget the rows (RejectedMessage: a bad row)."""
         if not isinstance(message, Query):
             return NoisyQuantityState(state.count + checked(message.row, self.width)), None
         value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
@@ -374,11 +366,7 @@ class PaperHSS(CountRows, Deciding):
     def step(
         self, state: PaperHSSState, message: Message, noise: Noise
     ) -> tuple[PaperHSSState, IntArray | None]:
-        """Add a row, or do the rest of Hist-update and answer `out`.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Add a row, or do the rest of Hist-update and answer `out` (RejectedMessage: a bad row)."""
         if not isinstance(message, Query):
             parts, _ = self.composition.step(state.parts, Ask(state.watcher, message), noise)
             return replace(state, parts=parts, pending=state.pending + message.row), None

@@ -122,22 +122,18 @@ class SlidingQuantiles(Deciding):
 
     @property
     def width(self) -> int:
-        """Number of entries of a row."""
         return self.tree.width
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbour relation that the guarantee holds for."""
         return self.tree.neighbors
 
     @property
     def rows(self) -> RowLaw:
-        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the tree."""
         return self.tree.guarantee
 
     @of_the_exact_class
@@ -177,7 +173,6 @@ class SlidingQuantiles(Deciding):
         return p, s - p
 
     def init(self, noise: Noise) -> ValueTreeState:
-        """Return the first state: nothing counted."""
         return self.tree.init(noise)
 
     def step(

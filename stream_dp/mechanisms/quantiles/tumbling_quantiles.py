@@ -86,7 +86,6 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
         return Guarantee(PureDP(self.epsilon), self.neighbors)
 
     @property
@@ -187,7 +186,6 @@ class TumblingQuantiles(CountRows, Deciding):
         return p * times, (s - p) * times
 
     def init(self, noise: Noise) -> TumblingQuantilesState:
-        """Return the first state: nothing counted, nothing chosen."""
         return TumblingQuantilesState(
             0,
             np.zeros((len(self.windows), self.buckets), dtype=np.int64),

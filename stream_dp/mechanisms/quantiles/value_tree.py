@@ -227,7 +227,6 @@ class ValueTree(Additive):
 
     @property
     def width(self) -> int:
-        """Number of entries of a row."""
         return self.levels.leaves + self.unranked
 
     @property
@@ -236,17 +235,14 @@ class ValueTree(Additive):
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbour relation that the guarantee holds for."""
         return self.counts.neighbors
 
     @property
     def rows(self) -> RowLaw:
-        """The law of what one event changes in a row."""
         return RowLaw(self.width, self.neighbors)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of `counts`."""
         return self.counts.guarantee
 
     @of_the_exact_class
@@ -294,7 +290,6 @@ class ValueTree(Additive):
         return self.counts.noise(public, view)
 
     def init(self, noise: Noise) -> ValueTreeState:
-        """Return the first state: nothing counted."""
         return ValueTreeState(0, self.counts.init(noise))
 
     def step(

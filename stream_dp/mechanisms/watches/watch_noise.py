@@ -70,11 +70,7 @@ def enough_margin(scale: Fraction, comparisons: int, chance: float) -> int:
 
 
 def require_drawable(*scales: Fraction) -> None:
-    """Check that noise of all these scales can be drawn.
-
-    Raises:
-        UsageError: some scale is too large.
-    """
+    """Check that noise of all these scales can be drawn (UsageError: some scale is too large)."""
     if (widest := max(scales)) > WIDEST:
         raise UsageError(
             f"noise of scale {float(widest):.3g} is too wide for 64 bits: give more epsilon, or let one event count in "
