@@ -70,6 +70,7 @@ class Mechanism(Protocol[S]):
         """Take one message; return the next state and, for a `Query`, the answer.
 
         Raises:
-            RejectedMessage: wrong width, type or sign; the given state stays valid.
+            RejectedMessage: a row of wrong width, type or sign, or an update beyond the horizon; the given state
+                stays valid.
         """
         ...

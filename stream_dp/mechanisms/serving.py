@@ -45,7 +45,7 @@ class Derivable(Protocol):
         """Derive the guarantee by the rules of the accounting.
 
         Raises:
-            NotDerivable: no rule covers it.
+            NotDerivable: no rule covers it, or the noise of a part is too small.
         """
         ...
 

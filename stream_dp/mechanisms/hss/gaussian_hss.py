@@ -59,11 +59,7 @@ class GaussianHSS(HSS):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee as `HSS` does; its code runs unchanged, only the counter is another part.
-
-        Raises:
-            NotDerivable: no rule covers the parts.
-        """
+        """Derive the guarantee as `HSS` does; its code runs unchanged, only the counter is another part."""
         return super().derivation()
 
     @cached_property
@@ -98,9 +94,5 @@ class GaussianPaperHSS(PaperHSS):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee as `PaperHSS` does; its code runs unchanged, only the d-counter is another part.
-
-        Raises:
-            NotDerivable: no rule covers the parts.
-        """
+        """Derive the guarantee as `PaperHSS` does; its code runs unchanged, only the d-counter is another part."""
         return super().derivation()

@@ -260,11 +260,7 @@ class HSS(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: instances one after the other, the counter in parallel to them, both inside HSS.
-
-        Raises:
-            NotDerivable: no rule covers the parts.
-        """
+        """Derive the guarantee: instances one after the other, the counter in parallel to them, both inside HSS."""
         intervals = Touched.intervals(
             self.neighbors,
             "intervals are disjoint and their ends are released: an event reaches one instance",
@@ -367,7 +363,7 @@ class HSS(CountRows, Deciding):
     def step(
         self, state: HSSState, message: Message, noise: Noise
     ) -> tuple[HSSState, IntArray | None]:
-        """Add a row, or answer a query, which asks the live instance once (RejectedMessage: a bad row)."""
+        """Add a row, or answer a query, which asks the live instance once."""
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, self._answer(after.released)

@@ -115,11 +115,7 @@ class PerBinHSS(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the sparse vectors, the counters in parallel to them, both inside HSS.
-
-        Raises:
-            NotDerivable: no rule covers the parts.
-        """
+        """Derive the guarantee: the sparse vectors, the counters in parallel to them, both inside HSS."""
         each = (self.watchers.derivation(), self.counters.derivation())
         composite = Composite(
             "HSS bin by bin",
@@ -201,7 +197,7 @@ class PerBinHSS(CountRows, Deciding):
     def step(
         self, state: PerBinState, message: Message, noise: Noise
     ) -> tuple[PerBinState, IntArray | None]:
-        """Add a row, or answer a query, which asks every column's sparse vector once (RejectedMessage: a bad row)."""
+        """Add a row, or answer a query, which asks every column's sparse vector once."""
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, after.released.copy()

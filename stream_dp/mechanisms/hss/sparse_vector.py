@@ -164,11 +164,7 @@ class SparseVector(CountRows):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the noise on the threshold and on each query has its scale.
-
-        Raises:
-            NotDerivable: a scale is too small.
-        """
+        """Derive the guarantee: the noise on the threshold and on each query has its scale."""
         most, signs = self.sensitivity, self._signs
         changes = (
             "all its changes have one sign" if signs == 1 else "its changes may have either sign"

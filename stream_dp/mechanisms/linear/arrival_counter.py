@@ -127,11 +127,7 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     def step(
         self, state: ArrivalCounterState, message: Message, noise: Noise
     ) -> tuple[ArrivalCounterState, IntArray | None]:
-        """Add a row, after a new start where a window has ended, or answer.
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon.
-        """
+        """Add a row, after a new start where a window has ended, or answer."""
         counter: Any = self.inner
         if isinstance(message, Query):
             _, answer = counter.step(state.counter, message, noise)
@@ -209,11 +205,7 @@ class CutOffCounter(Additive):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both counters together.
-
-        Raises:
-            NotDerivable: the noise of a counter is too small for its half of `epsilon`.
-        """
+        """Derive the guarantee: both counters together."""
         each = self.inner.derivation()
         return derive((each, each), Fixed("users active and users cut off"))
 
@@ -238,11 +230,7 @@ class CutOffCounter(Additive):
     def step(
         self, state: CutOffState, message: Message, noise: Noise
     ) -> tuple[CutOffState, IntArray | None]:
-        """Pass each counter its entry of the row, or answer both counters' answers and those of the window before.
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon.
-        """
+        """Pass each counter its entry of the row, or answer both counters' answers and those of the window before."""
         if isinstance(message, Query):
             now = self._answer(state, noise)
             return state, now if self.users.window is None else np.concatenate([now, state.last])

@@ -105,11 +105,7 @@ class Linear(Additive, Generic[S]):
         raise NotImplementedError
 
     def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:
-        """Add a row, or answer the noisy totals of shape (width,).
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the last one.
-        """
+        """Add a row, or answer the noisy totals of shape (width,)."""
         before: IntArray = state.total  # type: ignore[attr-defined]  # every state of a kind has one
         if isinstance(message, Query):
             return state, before + self.value(state)
@@ -218,11 +214,7 @@ class Counter(CountedRows[CounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the tree noise of each column, then the columns in parallel.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: the tree noise of each column, then the columns in parallel."""
         return self._by_columns(f"one counter, {how_many(self.horizon, 'update')}", SOURCE)
 
     def init(self, noise: Noise) -> CounterState:
@@ -299,9 +291,6 @@ class HybridCounter(CountedRows[HybridState]):
     def derivation(self) -> Derivation:
         """Derive the guarantee: the noises of an epoch's tree and of the totals' tree, then the columns in
         parallel.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
         """
         return self._by_columns("one counter, any number of updates", HYBRID_SOURCE)
 
@@ -418,11 +407,7 @@ class HandOverCounter(CountedRows[HandOverState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the tree that an update lies in, then the columns in parallel.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: the tree that an update lies in, then the columns in parallel."""
         return self._by_columns("one counter, any number of updates", HAND_OVER_SOURCE)
 
     def init(self, noise: Noise) -> HandOverState:

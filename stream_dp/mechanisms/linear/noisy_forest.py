@@ -485,11 +485,7 @@ class NoisyForest(Additive):
     def step(
         self, state: WindowForestState, message: Message, noise: Noise
     ) -> tuple[WindowForestState, IntArray | None]:
-        """Add a row and add noise to the nodes that it completes, or answer all windows.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Add a row and add noise to the nodes that it completes, or answer all windows."""
         if isinstance(message, Query):
             return state, np.concatenate([self._window(state, each) for each in self.windows])
         return self._taken(state, self.checked_row(message.row), noise), None

@@ -102,11 +102,7 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one tree of a column at the column's whole share, then the columns in parallel.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: one tree of a column at the column's whole share, then the columns in parallel."""
         return columns_derivation(
             "one column's counter: trees one after the other, an update in one",
             HAND_OVER_SOURCE,

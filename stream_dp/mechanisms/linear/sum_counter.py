@@ -134,11 +134,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all columns together.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: one leaf for all columns together."""
         paid = sum((self.l1 * tree.shape.height / tree.scale for tree in self.trees), Fraction(0))
         sums = " + ".join(f"{self.l1} * {t.shape.height} / {text(t.scale)}" for t in self.trees)
         why = f"l1 of a row * height / scale = {sums}, at most {text(self.epsilon)}"

@@ -119,11 +119,7 @@ class SumsAndCounts:
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both mechanisms together.
-
-        Raises:
-            NotDerivable: the noise of `sums` or of `counts` is too small.
-        """
+        """Derive the guarantee: both mechanisms together."""
         both = (self.sums.derivation(), self.counts.derivation())
         return derive(both, Fixed("sums and counts of the same events"))
 
@@ -170,11 +166,7 @@ class SumsAndCounts:
     def step(
         self, state: SumsAndCountsState, message: Message, noise: Noise
     ) -> tuple[SumsAndCountsState, IntArray | None]:
-        """Pass each mechanism its half of a row, or answer both mechanisms' answers.
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon.
-        """
+        """Pass each mechanism its half of a row, or answer both mechanisms' answers."""
         sums, counts, half = _any(self.sums), _any(self.counts), self.sums.width
         if isinstance(message, Query):
             _, added = sums.step(state.sums, message, noise)

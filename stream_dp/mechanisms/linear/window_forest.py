@@ -124,11 +124,7 @@ class WindowForest(CountRows, LaplaceForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a node's entries in parallel, a level's nodes in turn, all levels together.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: a node's entries in parallel, a level's nodes in turn, all levels together."""
         return self._levels("count")
 
     def _node(self, level: int) -> Derivation:
@@ -183,11 +179,7 @@ class SumForest(EventAmounts, LaplaceForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a node's entries together, a level's nodes in turn, all levels together.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: a node's entries together, a level's nodes in turn, all levels together."""
         return self._levels("sum")
 
     def _node(self, level: int) -> Derivation:
@@ -251,11 +243,7 @@ class GaussianForest(CountRows, NoisyForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all nodes that hold one event.
-
-        Raises:
-            NotDerivable: the noise is too small for `rho`.
-        """
+        """Derive the guarantee: one leaf for all nodes that hold one event."""
         touched = self.rows.l0
         paid = touched * sum(1 / (2 * variance) for variance in self.node_variances)
         why = (

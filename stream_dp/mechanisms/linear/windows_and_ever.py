@@ -165,11 +165,7 @@ class WithEver(Additive):
     def step(
         self, state: WindowsAndEverState, message: Message, noise: Noise
     ) -> tuple[WindowsAndEverState, IntArray | None]:
-        """Pass a row to forest and counter, or answer a query with the answers of both.
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the counter's horizon.
-        """
+        """Pass a row to forest and counter, or answer a query with the answers of both."""
         ever: Any = self.ever
         counted, total = ever.step(state.ever, message, noise)
         forest, windows = self.forest.step(state.forest, message, noise)
@@ -203,11 +199,7 @@ class WindowsAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter together.
-
-        Raises:
-            NotDerivable: the noise of the forest or of the counter is too small.
-        """
+        """Derive the guarantee: forest and counter together."""
         return self._both("windows and the count so far")
 
 
@@ -234,11 +226,7 @@ class GaussianAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter together.
-
-        Raises:
-            NotDerivable: the noise of the forest or of the counter is too small.
-        """
+        """Derive the guarantee: forest and counter together."""
         return self._both("windows and the count so far, Gaussian")
 
 
@@ -270,9 +258,5 @@ class SumsAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter together.
-
-        Raises:
-            NotDerivable: the noise of the forest or of the counter is too small.
-        """
+        """Derive the guarantee: forest and counter together."""
         return self._both("windows and the sum so far")

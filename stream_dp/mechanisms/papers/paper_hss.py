@@ -67,11 +67,7 @@ class PaperSparseVector(SparseVector):
         return cls(width, epsilon, epsilon, neighbors, offset, quantity, ones)
 
     def derivation(self) -> Derivation:
-        """Derive the guarantee as `SparseVector` does; the overrides below only exchange the noise and its scales.
-
-        Raises:
-            NotDerivable: a scale is too small.
-        """
+        """Derive the guarantee as `SparseVector` does; the overrides below only exchange the noise and its scales."""
         return SparseVector.derivation(self)
 
     @property
@@ -134,7 +130,7 @@ class NoisyQuantity(CountRows):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee from the noise on one answer (NotDerivable: the scale is too small)."""
+        """Derive the guarantee from the noise on one answer."""
         most = self.quantity.sensitivity(self.neighbors, self.width, self.ones)
         known = Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}")
         why = f"an event changes it by at most {most}, in one answer: scale {most}/e"
@@ -147,7 +143,7 @@ class NoisyQuantity(CountRows):
     def step(
         self, state: NoisyQuantityState, message: Message, noise: Noise
     ) -> tuple[NoisyQuantityState, IntArray | None]:
-        """Add a row, or answer and forget the rows (RejectedMessage: a bad row)."""
+        """Add a row, or answer and forget the rows."""
         if not isinstance(message, Query):
             return NoisyQuantityState(state.count + checked(message.row, self.width)), None
         value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
@@ -290,11 +286,7 @@ class PaperHSS(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: instances and checks one after the other, and the counters, all inside Alg. 4.
-
-        Raises:
-            NotDerivable: no rule covers the parts.
-        """
+        """Derive the guarantee: instances and checks one after the other, and the counters, all inside Alg. 4."""
         zeros = np.zeros(self.width, dtype=np.int64)
         intervals = Touched.intervals(
             RELATION,
@@ -366,7 +358,7 @@ class PaperHSS(CountRows, Deciding):
     def step(
         self, state: PaperHSSState, message: Message, noise: Noise
     ) -> tuple[PaperHSSState, IntArray | None]:
-        """Add a row, or do the rest of Hist-update and answer `out` (RejectedMessage: a bad row)."""
+        """Add a row, or do the rest of Hist-update and answer `out`."""
         if not isinstance(message, Query):
             parts, _ = self.composition.step(state.parts, Ask(state.watcher, message), noise)
             return replace(state, parts=parts, pending=state.pending + message.row), None

@@ -138,11 +138,7 @@ class SlidingQuantiles(Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of the tree, because only its answers are used.
-
-        Raises:
-            NotDerivable: the noise of the counts is too small.
-        """
+        """Derive the guarantee: that of the tree, because only its answers are used."""
         return derive((self.tree.derivation(),), Fixed("quantiles read from noisy counts"))
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
@@ -178,11 +174,7 @@ class SlidingQuantiles(Deciding):
     def step(
         self, state: ValueTreeState, message: Message, noise: Noise
     ) -> tuple[ValueTreeState, IntArray | None]:
-        """Count a row, or answer the quantiles.
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon of the counts.
-        """
+        """Count a row, or answer the quantiles."""
         state, counts = self.tree.step(state, message, noise)
         if counts is None or not isinstance(message, Query):
             return state, None

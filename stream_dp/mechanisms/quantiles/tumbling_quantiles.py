@@ -195,11 +195,7 @@ class TumblingQuantiles(CountRows, Deciding):
     def step(
         self, state: TumblingQuantilesState, message: Message, noise: Noise
     ) -> tuple[TumblingQuantilesState, IntArray | None]:
-        """Add a row and choose the buckets of the windows that end with it, or answer the last choices.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
+        """Add a row and choose the buckets of the windows that end with it, or answer the last choices."""
         if isinstance(message, Query):
             return state, state.told.flatten()
         updates = state.updates + 1

@@ -247,11 +247,7 @@ class ValueTree(Additive):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of `counts`, on rows in which an event sets one entry per level.
-
-        Raises:
-            NotDerivable: the noise of the counts is too small.
-        """
+        """Derive the guarantee: that of `counts`, on rows in which an event sets one entry per level."""
         return derive((self.counts.derivation(),), Fixed("counts of the nodes over the values"))
 
     @property
@@ -295,11 +291,7 @@ class ValueTree(Additive):
     def step(
         self, state: ValueTreeState, message: Message, noise: Noise
     ) -> tuple[ValueTreeState, IntArray | None]:
-        """Add a row to the counts of the nodes, or answer their noisy counts.
-
-        Raises:
-            RejectedMessage: a bad row, or an update beyond the horizon of the counts.
-        """
+        """Add a row to the counts of the nodes, or answer their noisy counts."""
         counts: Any = self.counts
         if isinstance(message, Query):
             return state, counts.step(state.counts, message, noise)[1]
