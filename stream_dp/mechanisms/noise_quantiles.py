@@ -132,9 +132,9 @@ def _low_tails(noise_sum: "_Sum", step: int, small: float, left_out: float) -> _
 
 
 def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
-    """Return both tails of a single noise: like the geometric's, half of its tail falls by one factor per step.
+    """Return both tails of a single noise; without noise the geometric's tail alone.
 
-    Without noise, the geometric's tail alone.
+    As for the geometric, half of the noise's tail falls by one factor per step.
     """
     if not noise_sum.numbers.size:
         return lambda _: 0.0, lambda cells: math.exp(-(cells + 1) / small)
@@ -185,7 +185,6 @@ class _Sum:
 
     @classmethod
     def of(cls, terms: Terms) -> "_Sum":
-        """Return the sum of the terms that a mechanism states."""
         rows = [
             (scale.numerator / scale.denominator, number, *(weight or (1.0,)))
             for scale, number, *weight in terms
@@ -206,7 +205,6 @@ class _Sum:
 
     @property
     def variance(self) -> float:
-        """The variance of the sum, before rounding."""
         return float((self.numbers * self.weights**2 * 2 / self.bends).sum())
 
     def transform(self, theta: Floats) -> Floats:
@@ -264,8 +262,7 @@ class _Sum:
     def _far(self, last: float) -> float:
         """Return an angle from which the transform is `NOTHING` up to `last`; `last` where none is known.
 
-        The transform falls up to half a turn of the heaviest weight. A sum of many wide noises has few relevant
-        angles.
+        It falls up to half a turn of the heaviest weight. A sum of many wide noises has few relevant angles.
         """
         if last * self.weights.max(initial=0.0) > np.pi:
             return last

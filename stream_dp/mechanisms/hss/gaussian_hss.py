@@ -54,7 +54,6 @@ class GaussianHSS(HSS):
 
     @cached_property
     def counter(self) -> InnerCounter:
-        """The counter that receives the interval sums."""
         return gaussian_inner_counter(self.width, self.rho, self.neighbors, self.ones)
 
     @of_the_exact_class

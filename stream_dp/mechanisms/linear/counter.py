@@ -54,7 +54,6 @@ class PureShares:
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row: the l1 norm of the difference."""
         raise NotImplementedError
 
     @property
@@ -85,11 +84,9 @@ class Linear(Additive, Generic[S]):
 
     @property
     def ever(self) -> Self:
-        """The part that counts so far: this mechanism itself."""
         return self
 
     def public(self, updates: int, state: Any) -> int:
-        """Return the number of updates: the noise of an answer depends on nothing else."""
         return updates
 
     def checked_row(self, row: IntArray) -> IntArray:
@@ -242,8 +239,7 @@ class HybridState:
 @wire("hybrid-counter", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class HybridCounter(CountedRows[HybridState]):
-    """`width` continual counters for any number of updates (up to 2^40), not declared in advance (Chan, Shi, Song
-    2011).
+    """`width` continual counters for up to 2^40 updates, not declared in advance (Chan, Shi, Song 2011).
 
     Epoch e covers 2^e updates and runs its own tree at the share 1 - w of the budget. The totals of the finished
     epochs go into one tree of at most 40 steps at the share w (w and the tree's shape are best for 2^10 to 2^20
@@ -260,12 +256,10 @@ class HybridCounter(CountedRows[HybridState]):
 
     @cached_property
     def totals(self) -> TreeNoise:
-        """The tree over the totals of finished epochs."""
         scale = TOTALS_SHAPE.height / (TOTALS_SHARE * self.unit_epsilon)
         return TreeNoise(TOTALS_SHAPE, scale, self.width)
 
     def inner(self, epoch: int) -> TreeNoise:
-        """Return the tree inside this epoch."""
         while epoch >= len(self._inners):
             shape = TreeShape.best(1 << len(self._inners))
             scale = shape.height / ((1 - TOTALS_SHARE) * self.unit_epsilon)
@@ -274,7 +268,6 @@ class HybridCounter(CountedRows[HybridState]):
 
     @cached_property
     def _inners(self) -> list[TreeNoise]:
-        """Cache of the epochs' trees."""
         return []
 
     @property
@@ -289,9 +282,7 @@ class HybridCounter(CountedRows[HybridState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the noises of an epoch's tree and of the totals' tree, then the columns in
-        parallel.
-        """
+        """Derive the guarantee: an epoch's tree and the totals' tree, then the columns in parallel."""
         return self._by_columns("one counter, any number of updates", HYBRID_SOURCE)
 
     def most_noise_terms(self, updates: int) -> list[Term]:
@@ -345,8 +336,7 @@ class HandOverSchedule:
 class HandOverState:
     """`total`: exact counts, private. `number`: the tree in use. `tree`: the state of its noise.
 
-    `base`: the summed noise of the last answers of the finished trees, private, in the fixed point of a tree's
-    noise.
+    `base`: the summed noise of finished trees' last answers, private, in the fixed point of a tree's noise.
     """
 
     total: IntArray
@@ -373,7 +363,6 @@ class HandOverCounter(CountedRows[HandOverState]):
     ones: int = 1
 
     def tree(self, number: int) -> TreeNoise:
-        """Return the tree of this number."""
         while number >= len(self._trees):
             shape = TreeShape.best(self.schedule.size(len(self._trees)))
             scale = shape.height / self.unit_epsilon
@@ -382,7 +371,6 @@ class HandOverCounter(CountedRows[HandOverState]):
 
     @cached_property
     def _trees(self) -> list[TreeNoise]:
-        """Cache of the trees."""
         return []
 
     @property

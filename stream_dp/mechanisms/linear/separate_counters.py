@@ -50,11 +50,10 @@ class CloseQuery(Query):
 @wire("separate-counters-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SeparateState:
-    """`total`: exact counts, private. `updates`: number of closed updates, public. Both and `base` have shape
-    (width,).
+    """`total`: exact counts, private. `updates`: closed updates, public. Both and `base` have shape (width,).
 
-    `base` is the summed noise of the last answers of finished trees, in the fixed point of a tree's noise.
-    `trees[n]` holds tree number n of every column that has reached it, and zeros for the other columns.
+    `base` is the summed noise of finished trees' last answers, in the fixed point of a tree's noise. `trees[n]` holds
+    tree number n of every column that has reached it, and zeros for the other columns.
     """
 
     total: IntArray
@@ -83,7 +82,6 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
     ones: int = 1
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
-        """Return the noise process of this tree, for `width` columns."""
         while number >= len(self._shapes):
             shape = TreeShape.best(self.schedule.size(len(self._shapes)))
             self._shapes.append((shape, shape.height / self.unit_epsilon))
@@ -92,7 +90,6 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
 
     @cached_property
     def _shapes(self) -> list[tuple[TreeShape, Fraction]]:
-        """Cache of the shapes and scales of the trees."""
         return []
 
     def noise_terms(self, updates: int) -> list[Term]:

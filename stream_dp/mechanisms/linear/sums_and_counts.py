@@ -92,7 +92,6 @@ class SumsAndCounts:
 
     @property
     def width(self) -> int:
-        """Number of entries of a row: both halves together."""
         return 2 * self.sums.width
 
     @property
@@ -133,7 +132,6 @@ class SumsAndCounts:
         return COUNTS.of_width(half).holds(row[half:])
 
     def public(self, updates: int, state: Any) -> Hashable:
-        """Return the public values that determine both bands."""
         return self.sums.public(updates, None), self.counts.public(updates, None)  # type: ignore[arg-type]
 
     def band(self, public: Any, confidence: float) -> int:
@@ -142,7 +140,6 @@ class SumsAndCounts:
         return max(self.sums.band(sums, confidence), self.counts.band(counts, confidence))
 
     def view_public(self, place: int, updates: int, state: Any) -> Hashable:
-        """Return the public values that determine both bands of the window at index `place`."""
         windows: tuple[Any, ...] = (self.sums, self.counts)
         return tuple(each.view_public(place, updates, None) for each in windows)
 
@@ -157,7 +154,6 @@ class SumsAndCounts:
         """Return None: sums and counts have different laws."""
 
     def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
         return 0, 0
 
     def init(self, noise: Noise) -> SumsAndCountsState:

@@ -129,11 +129,7 @@ class LocalProtocol:
     def step(
         self, state: LocalProtocolState, message: Message, noise: Noise
     ) -> tuple[LocalProtocolState, IntArray | None]:
-        """Pass every user its part of a row, or play one round.
-
-        Raises:
-            RejectedMessage: a bad row, or a user refuses the server's query.
-        """
+        """Pass every user its part of a row, or play one round (RejectedMessage: a user refuses the query)."""
         if isinstance(message, Query):
             return self._round(state, noise)
         row, parts = self._whole(message.row), state.parts

@@ -63,7 +63,6 @@ class MultiSparseVector(CountRows):
     neighbors: Neighbors
 
     def __post_init__(self) -> None:
-        """Check the views."""
         for view in self.views:
             if len(set(view)) < len(view) or not set(view) <= set(range(self.width)):
                 raise UsageError(
@@ -84,12 +83,10 @@ class MultiSparseVector(CountRows):
 
     @property
     def lift_scale(self) -> Fraction:
-        """Scale of the geometric noise on each threshold."""
         return self.sensitivity / self.threshold_epsilon
 
     @property
     def query_scale(self) -> Fraction:
-        """Scale of the geometric noise on each coordinate's answer."""
         return self.sensitivity / self.query_epsilon
 
     @cached_property
@@ -101,7 +98,6 @@ class MultiSparseVector(CountRows):
         return table
 
     def init(self, noise: Noise) -> MultiSparseVectorState:
-        """Return the first state: nothing counted; all coordinates armed."""
         size = len(self.views)
         lift = noise.geometric(self.lift_scale, size)
         return MultiSparseVectorState(

@@ -1,10 +1,9 @@
-"""Quantiles of a value over tumbling windows: which bucket holds the value with a given share of the events below
-it.
+"""Quantiles over tumbling windows: which bucket holds the value with a given share of the events below it.
 
-A row counts the events of a tick by value bucket. Exact counts are collected within each public window of W ticks;
-the first window begins with the first update. At a window's last update a noisy maximum chooses one bucket for each
-quantile, and that choice is the answer until the next window ends. An event lies in one window of each length, and
-the counts of a window are forgotten when it ends.
+A row counts the events of a tick by value bucket. Exact counts are collected within each public window of W ticks; the
+first window begins with the first update. At a window's last update a noisy maximum chooses one bucket for each
+quantile; that choice is the answer until the next window ends. An event lies in one window of each length, and the
+counts of a window are forgotten when it ends.
 
 How far bucket b is from the quantile q = p/s is an integer:
     loss(b) = max(0, s * before(b) - p * n, p * n - s * through(b)),
@@ -64,14 +63,12 @@ class TumblingQuantilesState:
 @wire("tumbling-quantiles", 1)
 @dataclass(frozen=True, slots=True)
 class TumblingQuantiles(CountRows, Deciding):
-    """Answers of shape (len(windows) * len(at),): for each window length, the bucket of each quantile in the last
-    window.
+    """Answers of shape (len(windows) * len(at),): by window length, each quantile's bucket in the last window.
 
-    `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of
-    a row are the value buckets, in order; the last `unranked` ones hold events without a value and count nowhere. A
-    bucket is given by its index, from 0; before the first window has ended it is `UNTOLD`. The buckets of one
-    window are sorted into the order of the quantiles, which is post-processing and does not increase the largest
-    error.
+    `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of a
+    row are the value buckets, in order; the last `unranked` ones hold events without a value and count nowhere. A
+    bucket is given by its index, from 0; before the first window has ended it is `UNTOLD`. The buckets of one window
+    are sorted into the order of the quantiles: post-processing that does not increase the largest error.
 
     Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, for ever, adaptively: an event lies in
     one window of each length, and each window pays for each quantile epsilon / (len(windows) * len(at)).
@@ -90,12 +87,10 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @property
     def buckets(self) -> int:
-        """Number of value buckets."""
         return self.width - self.unranked
 
     @property
     def choice_epsilon(self) -> Fraction:
-        """The epsilon of one choice."""
         return self.epsilon / (len(self.windows) * len(self.at))
 
     def sensitivity(self, quantile: Fraction) -> int:
@@ -114,8 +109,7 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one choice, all choices of a window, windows one after the other, all lengths
-        together.
+        """Derive the guarantee: one choice, all choices of a window, windows in turn, all lengths together.
 
         Raises:
             NotDerivable: the noise is too small for `epsilon`, or wider than can be drawn; or an event may lie in
@@ -149,12 +143,11 @@ class TumblingQuantiles(CountRows, Deciding):
         """Return None: the choices of every window have the same noise."""
 
     def band(self, public: None, confidence: float) -> int:
-        """Return the rank error, in events, that all quantiles of a window together stay within with probability
-        `confidence`.
+        """Return the rank error, in events, that all quantiles of a window stay within with probability `confidence`.
 
-        The rank error is the distance of the requested rank from the ranks of the reported bucket. It holds for all
-        data: some bucket has loss 0, and a bucket whose loss is at least L beats it with probability at most a^L /
-        (1 + a), a = exp(-1 / scale).
+        It is the distance of the requested rank from the ranks of the reported bucket. It holds for all data: some
+        bucket has loss 0, and a bucket whose loss is at least L beats it with probability at most a^L / (1 + a), a =
+        exp(-1 / scale).
         """
         low, high = -1, 1
         while self._missed(high) > 1 - confidence:
@@ -168,7 +161,6 @@ class TumblingQuantiles(CountRows, Deciding):
         """Return None, as `public` does."""
 
     def view_band(self, place: int, public: None, confidence: float) -> int:
-        """Return the band of `band` for every window: all windows have the same epsilon."""
         return self.band(public, confidence)
 
     def _missed(self, events: int) -> float:
