@@ -79,7 +79,6 @@ class Interval:
         return Interval(max(low, Decimal(0)), _UP.next_plus(_UP.exp(self.high)))
 
     def ln(self) -> "Interval":
-        """Return the natural logarithm of a positive interval."""
         return Interval(_DOWN.next_minus(_DOWN.ln(self.low)), _UP.next_plus(_UP.ln(self.high)))
 
     def sqrt(self) -> "Interval":
@@ -145,7 +144,6 @@ def budget_units(amount: Fraction) -> int:
 
 
 def exact(units: int) -> Fraction:
-    """Return the amount of `units` units."""
     return Fraction(units, UNITS)
 
 

@@ -65,7 +65,6 @@ def renyi_epsilon(measure: RenyiDP, delta: Fraction) -> Fraction:
 
 
 def _gain(alpha: Fraction) -> Interval:
-    """Return an interval around ln((1-1/alpha)^alpha / (alpha-1))."""
     return Interval.of(1 - 1 / alpha).ln() * alpha - Interval.of(alpha - 1).ln()
 
 

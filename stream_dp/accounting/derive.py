@@ -109,5 +109,4 @@ def _refusal(situation: Situation, refused: list[tuple[Rule[Any], NotDerivable]]
 
 
 def _reason(refusal: NotDerivable) -> str:
-    """Return the conditions that do not hold, without the rule's name."""
     return refusal.reason if isinstance(refusal, BrokenCondition) else str(refusal)

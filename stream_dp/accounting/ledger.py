@@ -268,7 +268,6 @@ class Ledger:
         return cls(filters[0], protected=protected)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both ledgers have the same filter, the same protected neighbours and the same entries."""
         if not isinstance(other, Ledger):
             return NotImplemented
         mine, theirs = (

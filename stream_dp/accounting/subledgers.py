@@ -135,5 +135,4 @@ def _whole_at_one_tick(derivation: Derivation) -> str:
 
 
 def analyst_entry(name: str) -> str:
-    """Return the name of the main ledger's charge for an analyst's ledger."""
     return f"analyst {name}"

@@ -55,7 +55,6 @@ class Child:
     state: Any
 
     def __post_init__(self) -> None:
-        """Seal the state; a state that was written and read back is equal (`core.serial`)."""
         if type(self.state) is not SealedState:
             object.__setattr__(self, "state", SealedState(self.state))
 

@@ -110,5 +110,4 @@ def _said(guarantee: Guarantee) -> str:
 
 
 def _up(amount: Fraction) -> str:
-    """Return a decimal of at most 12 digits after the point, rounded up."""
     return f"{Decimal(ceil(amount * 10**12)).scaleb(-12).normalize():f}"

@@ -47,7 +47,6 @@ class PureDP:
 
     @property
     def delta(self) -> Fraction:
-        """Always 0."""
         return Fraction(0)
 
 

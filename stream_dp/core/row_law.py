@@ -75,7 +75,6 @@ class RowLaw:
         return user(neighbors, events, width=self.width, ones=self.ones)
 
     def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
-        """Return the relation on rows for all events of one user; the first row is that of tick `first`."""
         return user(
             neighbors, users.cap, users.window, width=self.width, ones=self.ones, first=first
         )

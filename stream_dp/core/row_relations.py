@@ -191,7 +191,6 @@ class MovedRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "MovedRows | None":
@@ -222,7 +221,6 @@ class AmountRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "AmountRows | None":
@@ -247,7 +245,6 @@ class HalvedRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal while later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "HalvedRows | None":
@@ -324,7 +321,6 @@ class StepRows:
         return False
 
     def accept(self, left: Any, right: Any) -> "StepRows | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self

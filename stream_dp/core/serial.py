@@ -142,7 +142,6 @@ def content_fields(cls: type) -> dict[str, "Field[Any]"]:
 
 
 def _contents(value: object, label: _Label) -> dict[str, object]:
-    """Return the fields that are not at their default, by name and in the order of the names."""
     written = {}
     for name, field in sorted(content_fields(type(value)).items()):
         plain = _plain(getattr(value, name), label)

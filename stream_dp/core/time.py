@@ -256,7 +256,6 @@ def _other_spelling(text: str, zone: tzinfo | None) -> int | None:
 
 
 def _offset(match: re.Match[str]) -> int | None:
-    """Return the milliseconds of the offset in a text; None for an invalid offset."""
     hours, minutes = int(match[6] or 0), int(match[7] or match[8] or 0)
     seconds = int(match[9] or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
@@ -266,7 +265,6 @@ def _offset(match: re.Match[str]) -> int | None:
 
 
 def _local(local: datetime, zone: tzinfo | None) -> int | None:
-    """Return the moment of a time without an offset, in `zone`."""
     offset = None if zone is None else zone.utcoffset(local.replace(tzinfo=zone))
     if offset is None:
         return None

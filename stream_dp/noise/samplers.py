@@ -73,7 +73,6 @@ def one_plus(a: Interval, width: int) -> Interval:
 
 
 def powers(a: Interval, count: int, width: int) -> list[Interval]:
-    """Enclose a^0, a^1, ..., a^count."""
     found: list[Interval] = [(1 << width, 1 << width)]
     for _ in range(count):
         found.append(multiply(found[-1], a, width))
@@ -370,7 +369,6 @@ class GeometricCuts:
 
 @lru_cache(maxsize=256)
 def geometric_sampler(numerator: int, denominator: int) -> Sampler:
-    """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
     split = Split.of(Fraction(numerator, denominator))
     return Sampler(split, Table(GeometricCuts(split.top_step, split.reach)), origin=0)
 
@@ -455,7 +453,6 @@ class Blocks:
         return (block << self.shift) + sign
 
     def lost(self, numerator: int) -> Fraction:
-        """Return an exponent: numerator / (2 * variance)."""
         return Fraction(numerator * self.variance.denominator, 2 * self.variance.numerator)
 
 
@@ -654,7 +651,6 @@ def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
 
 
 def _exp_neg_floor(y: Fraction, bits: int) -> int:
-    """Return floor(2^bits * exp(-y)) for y > 0."""
     guard = _GUARD
     while True:
         found = decided_floor(exp_neg(y, bits + guard), bits + guard, bits)

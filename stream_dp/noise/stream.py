@@ -144,7 +144,6 @@ class NoiseStream:
 
 
 def _checked(value: Fraction, name: str, largest: int) -> tuple[int, int]:
-    """Return (numerator, denominator) of a parameter in (0, largest]."""
     if not isinstance(value, (Fraction, int)):
         raise TypeError(f"a noise {name} is an exact Fraction, not {type(value).__name__}")
     numerator, denominator = value.numerator, value.denominator

@@ -24,7 +24,6 @@ PARAMETERS = {ZERO_CONCENTRATED: "rho", GAUSSIAN: "mu", GAUSSIAN_FINITE: "mu"}  
 
 
 def renyi(alpha: Fraction) -> str:
-    """Return the name of Renyi DP at this order."""
     return f"RDP at alpha {alpha}"
 
 
@@ -123,7 +122,6 @@ class Spend:
         return Spend(self.amount - other.amount, self.delta - other.delta)
 
     def within(self, other: "Spend") -> bool:
-        """Say whether the amount and the delta are each at most the other's."""
         return self.amount <= other.amount and self.delta <= other.delta
 
 
@@ -240,7 +238,6 @@ def _no_cost(name: str, asked: str) -> InvalidCost:
 
 
 def without_delta(filter_: Filter, entry: Entry) -> None:
-    """Check that the entry has no delta (BudgetRefused: the entry has a delta)."""
     if entry.delta:
         raise BudgetRefused(
             f"{entry.name} has a delta, and none is granted: a {filter_.name} ledger takes charges with delta = 0. "

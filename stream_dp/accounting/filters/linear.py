@@ -100,7 +100,6 @@ class PureFilter(EpsilonBudget):
         return epsilon_spend(self, entry)
 
     def least(self, used: Spend) -> Measure:
-        """Return pure DP at the exact sum."""
         return PureDP(exact(used.amount))
 
 
@@ -150,7 +149,6 @@ class RenyiFilter(EpsilonBudget):
         return epsilon_spend(self, entry, renyi(self.alpha))
 
     def least(self, used: Spend) -> Measure:
-        """Return RDP at the filter's order and the exact sum."""
         return RenyiDP(self.alpha, exact(used.amount))
 
 
@@ -196,7 +194,6 @@ class BasicFilter(EpsilonUnits):
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
-        """Return the entry of a pure or approximate DP mechanism."""
         return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
@@ -204,7 +201,6 @@ class BasicFilter(EpsilonUnits):
         return Spend(entry.epsilon, entry.delta)
 
     def least(self, used: Spend) -> Measure:
-        """Return (epsilon, delta)-DP at the exact sums."""
         return ApproxDP(exact(used.amount), exact(used.delta))
 
 

@@ -142,7 +142,6 @@ class ZCDPFilter:
 
     @property
     def scale(self) -> int:
-        """rho is in units of 10^-24."""
         return SQUARED
 
     @property
@@ -152,7 +151,6 @@ class ZCDPFilter:
 
     @property
     def failure(self) -> Fraction:
-        """The delta of approximate zCDP."""
         return exact(self.capacity.delta)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
@@ -212,12 +210,10 @@ class GaussianFilter:
 
     @property
     def scale(self) -> int:
-        """Squares of mu are in units of 10^-24."""
         return SQUARED
 
     @property
     def capacity(self) -> Spend:
-        """The budget squared, exactly."""
         return Spend(self.mu**2)
 
     @property

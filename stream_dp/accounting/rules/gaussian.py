@@ -31,7 +31,6 @@ from stream_dp.core.guarantee import GaussianDP, Measure, PureDP, differential_p
 
 
 def finite_communication(premises: Premises) -> Condition:
-    """Check that every part that is not pure has finite communication."""
     others = [p for p in premises if not pure_measures(measures((p,)))]
     endless = [p.subject for p in others if not p.guarantee.finite]
     why = (

@@ -156,7 +156,6 @@ sparse_delta = Rule(
 
 
 def _touched_delta(premises: Premises, situation: Parallel) -> Fraction:
-    """Return the joint delta of the k largest deltas."""
     return joint_delta(worst([delta_of(m) for m in measures(premises)], situation))
 
 

@@ -135,7 +135,6 @@ def same_neighbors(premises: Premises) -> Condition:
 
 
 def within(deltas: Fraction, granted: Fraction) -> Condition:
-    """Check that the parts' own deltas fit into the granted delta."""
     holds = deltas <= granted
     why = (
         f"the parts' deltas come to {text(deltas)}, {text(granted)} is granted"
@@ -146,12 +145,10 @@ def within(deltas: Fraction, granted: Fraction) -> Condition:
 
 
 def epsilon_of(measure: Measure) -> Fraction:
-    """Return the measure's epsilon, as (epsilon, delta)-DP."""
     return differential_privacy(measure).epsilon
 
 
 def delta_of(measure: Measure) -> Fraction:
-    """Return the measure's delta, as (epsilon, delta)-DP."""
     return differential_privacy(measure).delta
 
 
