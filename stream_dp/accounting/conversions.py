@@ -1,7 +1,7 @@
 """From one privacy measure to another: rationals in, rationals out, every result an upper bound.
 
 Rules: floats only *choose* an order alpha at which a bound is evaluated; the bound holds at every order, and it
-is evaluated with outward-rounded intervals (`directed`). So no result depends on the accuracy of a float.
+is evaluated with outward-rounded intervals (`Interval`). So no result depends on the accuracy of a float.
 """
 
 import math

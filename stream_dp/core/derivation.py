@@ -71,11 +71,7 @@ class Derivation:
 
 
 def require_exactly(part: object, kind: type, subject: str) -> None:
-    """Refuse an object that is not exactly of the class `kind`.
-
-    Raises:
-        NotDerivable: the message names the object's class.
-    """
+    """Refuse an object that is not exactly of the class `kind` (NotDerivable, which names the object's class)."""
     if type(part) is not kind:
         raise NotDerivable(
             f"{subject}: a {type(part).__name__} is no {kind.__name__}, whatever it looks like"
@@ -83,11 +79,7 @@ def require_exactly(part: object, kind: type, subject: str) -> None:
 
 
 def require(subject: str, rule: str, source: str, conditions: tuple[Condition, ...]) -> None:
-    """Refuse a rule with a broken side condition.
-
-    Raises:
-        BrokenCondition: the message names every condition that does not hold.
-    """
+    """Refuse a rule with a broken side condition (BrokenCondition, which names every such condition)."""
     broken = [f"{c.name}: {c.why}" for c in conditions if not c.holds]
     if broken:
         raise BrokenCondition(f"{subject}: {rule} ({source})", "; ".join(broken))

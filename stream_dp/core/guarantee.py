@@ -1,6 +1,7 @@
 """Guarantees: a privacy measure with exact parameters, against a neighbour relation.
 
-Rules: parameters are exact (`Fraction`), never floats, and never ints, which mean units elsewhere; 0 is legal.
+Rules: parameters are exact (`Fraction`), never floats, and never ints, which mean units elsewhere. epsilon,
+rho and mu are at least 0, delta is in [0, 1), orders and omega are above 1; other parameters raise InvalidCost.
 Measures are a closed family that may grow: the meaning of an existing class never changes, a new measure is a new
 class, and a subclass does not count as a measure. This file knows no mechanism and no rule.
 """
@@ -42,7 +43,6 @@ class PureDP:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact epsilon >= 0 (InvalidCost)."""
         _not_negative("epsilon", self.epsilon)
 
     @property
@@ -59,7 +59,6 @@ class ApproxDP:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact epsilon >= 0 and an exact delta in [0, 1) (InvalidCost)."""
         _not_negative("epsilon", self.epsilon)
         _probability("delta", self.delta)
 
@@ -76,7 +75,6 @@ class ProbabilisticDP:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact epsilon >= 0 and an exact delta in [0, 1) (InvalidCost)."""
         _not_negative("epsilon", self.epsilon)
         _probability("delta", self.delta)
 
@@ -89,7 +87,6 @@ class ZCDP:
     rho: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact rho >= 0 (InvalidCost)."""
         _not_negative("rho", self.rho)
 
 
@@ -105,7 +102,6 @@ class TruncatedZCDP:
     omega: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact rho >= 0 and an exact omega > 1 (InvalidCost)."""
         _not_negative("rho", self.rho)
         _exact("omega", self.omega)
         if self.omega <= 1:
@@ -121,7 +117,6 @@ class RenyiDP:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact order above 1 and an exact epsilon >= 0 (InvalidCost)."""
         _exact("the order alpha", self.alpha)
         if self.alpha <= 1:
             raise InvalidCost(f"the order alpha must be greater than 1, got {self.alpha}")
@@ -136,7 +131,6 @@ class RenyiCurve:
     points: tuple[RenyiDP, ...]
 
     def __post_init__(self) -> None:
-        """Check that the curve has points and that their orders ascend (InvalidCost)."""
         orders = [point.alpha for point in self.points]
         if not orders or sorted(set(orders)) != orders:
             raise InvalidCost(
@@ -156,7 +150,6 @@ class GaussianDP:
     mu: Fraction
 
     def __post_init__(self) -> None:
-        """Check for an exact mu >= 0 (InvalidCost)."""
         _not_negative("mu", self.mu)
 
 

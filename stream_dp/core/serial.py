@@ -48,11 +48,7 @@ class Codec:
         return tuple(self._types.values())
 
     def encode(self, value: object) -> bytes:
-        """Return the bytes of `value`.
-
-        Raises:
-            TypeError: the value holds a type that the codec was not made with.
-        """
+        """Return the bytes of `value` (TypeError: it holds a type that the codec was not made with)."""
         return msgspec.msgpack.encode(_plain(value, self._label))
 
     def decode(self, data: bytes) -> Any:

@@ -71,7 +71,7 @@ class NoiseStream:
         self._process = os.getpid()
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Draw discrete Laplace noise, as `core.mechanism.Noise` defines it.
+        """Draw discrete Laplace noise, P[X = x] proportional to exp(-|x| / scale), x any integer.
 
         Args:
             scale: b > 0, exact, at most 2^40 (L1 sensitivity over epsilon).
@@ -88,26 +88,17 @@ class NoiseStream:
         return self._draw(laplace_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Draw geometric noise, as `core.mechanism.Noise` defines it.
+        """Draw geometric noise, P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ...
 
         Arguments, result and errors are those of `laplace`.
         """
         return self._draw(geometric_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Draw discrete Gaussian noise, as `core.mechanism.Noise` defines it.
+        """Draw discrete Gaussian noise, P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
 
-        Args:
-            variance: the variance of the Gaussian whose density is taken at the integers, exact, in (0, 2^88].
-            size: number of samples, 0 or more.
-
-        Returns:
-            int64 array of shape (size,).
-
-        Raises:
-            ValueError: a variance that is not in (0, 2^88], or a negative size.
-            TypeError: a variance that is not exact (a float).
-            FailClosed: drawn in a forked process, or the stream is used up.
+        `variance`, of the Gaussian whose density is taken at the integers, is exact and in (0, 2^88]. Size, result
+        and errors are those of `laplace`.
         """
         checked = _checked(variance, "variance", MAX_VARIANCE)
         return self._draw(gaussian_sampler, checked, size)

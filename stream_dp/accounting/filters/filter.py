@@ -82,21 +82,13 @@ def deltas(slack: Fraction, spent: Fraction) -> tuple[Fraction, Fraction]:
 def own_delta(
     spent: Fraction, *, below: Fraction = Fraction(1), owner: str = "a filter"
 ) -> Fraction:
-    """Return delta'', for the mechanisms' own deltas: 0, or a budget below `below`.
-
-    Raises:
-        InvalidCost: `spent` is neither.
-    """
+    """Return delta'', for the mechanisms' own deltas: 0, or a budget below `below` (else InvalidCost)."""
     none = exact_number(spent) and spent == 0
     return spent if none else budget("the delta''", spent, below=below, owner=owner)
 
 
 def whole_units(what: str, units: int) -> int:
-    """Return `units` of a capacity if they are at least 1; a smaller capacity would admit nothing.
-
-    Raises:
-        InvalidCost: `units` is not a whole number greater than 0.
-    """
+    """Return `units`, a whole number of at least 1 (else InvalidCost): a smaller capacity would admit nothing."""
     if type(units) is not int or units <= 0:
         raise InvalidCost(
             f"a filter cannot have {what} of {units!r} units: it would admit nothing. No filter was made; "
@@ -126,7 +118,7 @@ class Spend:
 
 
 class Filter(Protocol):
-    """A filter ([HSV] Def 12.1) with a budget, named in `concurrent.CONCURRENT`."""
+    """A filter ([HSV] Def 12.1) with a budget, named in `ledger.CONCURRENT`."""
 
     def __hash__(self) -> int:
         """Hash by value: filters with equal budgets are equal."""

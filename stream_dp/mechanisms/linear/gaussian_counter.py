@@ -208,9 +208,9 @@ class LatticeNoise:
     An answer is the count plus the sum of all w, rounded to an integer: post-processing of the lattice values.
 
     Privacy (`covered`): fix the released lattice values, so w differs between two neighbouring runs at the event's own
-    step alone, by D = 2^s. Y_i = 2^k_i carried_i + rest_i obeys Y <- theta_i Y + p_i w + rest_i / 2^k_i exactly; so Y_i
-    differs by -D p_i theta_i^m plus less than 2^k_i - 1, carried_i by that over 2^k_i up to less than 2, and z by D c_m
-    up to less than eta = 1 + 2 d / 2^GUARD (`Decays.rounding`), m steps after the event; not at all before it. By
+    step alone, by D = 2^bits. Y_i = 2^k_i carried_i + rest_i obeys Y <- theta_i Y + p_i w + rest_i / 2^k_i exactly; so
+    Y_i differs by -D p_i theta_i^m plus less than 2^k_i - 1, carried_i by that over 2^k_i up to less than 2, and z by D
+    c_m up to less than eta = 1 + 2 d / 2^GUARD (`Decays.rounding`), m steps after the event; not at all before it. By
     Minkowski the squares of z's shifts add up to at most (D |c| + eta sqrt(T))^2 on every path, whatever the adversary
     does, in each of the L0 columns that an event touches, and to 0 in the others. A shift by an integer has the Renyi
     divergence alpha shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), z is drawn afresh at every
