@@ -59,7 +59,7 @@ class Neighbors(StrEnum):
     `add_remove`: the event is present in one stream only. `replace`: the event's content differs, in one tick; the
     zero row (junk or filtered-out content) is an allowed content. `replace_any_tick`: the content differs, and the
     tick may differ too, for example where an event's own time is part of its content; this is one event removed and
-    one added. No mechanism is made for it; the accounting derives its guarantee from `add_remove` (`rules.moved`).
+    one added. No mechanism is made for it; the accounting derives its guarantee from `add_remove` (`groups.moved`).
     """
 
     ADD_REMOVE = "add_remove"

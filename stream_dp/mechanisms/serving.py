@@ -306,7 +306,7 @@ def derived(mechanism: Derivable, subject: str) -> Derivation:
     """Return the mechanism's derivation, named `subject`, after checking that it gives the claimed guarantee.
 
     Raises:
-        NotDerivable: the mechanism's class has no derivation of its own (`exact_class`), no rule covers it, or the
+        NotDerivable: the mechanism's class has no derivation of its own (`checks`), no rule covers it, or the
             derived and the claimed guarantee differ.
     """
     require_exact_class(mechanism)

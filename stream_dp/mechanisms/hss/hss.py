@@ -145,7 +145,7 @@ class HSS(CountRows, Deciding):
     """Continual release of the `quantity` of `width` columns, or of all columns (None).
 
     `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume
-    (`self_tuned`).
+    (`SelfTuned`).
 
     Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of
     queries where it is known, `ones` the most entries of a row that one event sets.

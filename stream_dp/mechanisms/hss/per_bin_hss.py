@@ -140,7 +140,7 @@ class PerBinHSS(CountRows, Deciding):
         The growth is less than gamma + (threshold noise) - (query noise). The result is the largest of the columns'
         bounds, each computed as in `hss.HSS.band` for a histogram: crossings and thresholds never look at a
         counter's noise, which is therefore independent of the number of intervals J; the threshold alive now was
-        drawn once but has survived, and moving its law up, by the public J, pays for that (`survivors`).
+        drawn once but has survived, and moving its law up, by the public J, pays for that (`HSS.lag`).
         """
         query, intervals = public
         return max(self._column_band(query, each, confidence) for each in intervals)

@@ -112,7 +112,7 @@ class Decays:
 
     @property
     def rounding(self) -> Fraction:
-        """Bound, in lattice units, on shift of z minus c after the event's own step (`lattice_noise`)."""
+        """Bound, in lattice units, on shift of z minus c after the event's own step (`LatticeNoise`)."""
         return 1 + Fraction(2 * len(self.halvings), 1 << GUARD)
 
     def squared_norm(self, steps: int | None) -> Fraction:

@@ -8,7 +8,7 @@
 | `sum-monitor`    | amounts | any, coming and going                   | the same                                      |
 | `window-alerts`  | counts  | windows on one side, for good           | e1 + e2 where an event leaves, else e2        |
 
-One law runs all of them (`watch_block`), with the noise of `watch_noise`. Blocks whose watches all count since a
+One law runs all of them (`WatchLaw`), with the noise of `watch_noise`. Blocks whose watches all count since a
 crossing, for ever, have their own kind of state, because journals hold it. This file knows no names, filters or
 keys.
 """
