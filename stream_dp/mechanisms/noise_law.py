@@ -301,7 +301,6 @@ class _Angles(NamedTuple):
 
 
 def _coarse(number: float) -> Fraction:
-    """Return the number rounded to ten bits."""
     bits = math.floor(math.log2(number)) - 10
     return _times_power(round(number / 2.0**bits), bits)
 

@@ -170,7 +170,6 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
 
 
 def sum_variance(terms: Terms) -> float:
-    """The variance of the sum of `terms`, before it is rounded."""
     return _Sum.of(terms).variance
 
 

@@ -116,11 +116,9 @@ class CountRows:
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row: the l1 norm of the difference."""
         return self.rows.l1
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return a row of counts (RejectedMessage: a bad row)."""
         return checked(row, self.width)
 
 
@@ -128,7 +126,6 @@ class Additive:
     """Mixin for mechanisms that add noise of a known law: the law gives the band, and counts decide nothing."""
 
     def noise(self, public: Any, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise."""
         raise NotImplementedError
 
     def band(self, public: Any, confidence: float) -> int:
@@ -159,13 +156,11 @@ class Answer:
     place: int | None = None
 
     def public(self, updates: int, state: Any = None) -> Any:
-        """Return the public values that determine the noise after `updates` updates."""
         if self.place is None:
             return self.mechanism.public(updates, state)
         return self.mechanism.view_public(self.place, updates, state)
 
     def band(self, public: Any, confidence: float) -> int:
-        """Return the half-width that holds with `confidence` for one value."""
         if self.place is None:
             half: int = self.mechanism.band(public, confidence)
         else:
@@ -244,7 +239,6 @@ class Bands:
 
 
 def _size(key: Any) -> int:
-    """Return about how many bytes a cache key takes."""
     parts = key if isinstance(key, tuple | frozenset) else ()
     return sys.getsizeof(key) + sum(map(_size, parts))
 

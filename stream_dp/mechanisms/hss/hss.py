@@ -203,7 +203,6 @@ class HSS(CountRows, Deciding):
 
     @cached_property
     def _each(self) -> ErrorLaw:
-        """The law of all columns at once."""
         return ErrorLaw(added=1, high=self.width, low=self.width)
 
     def instance(self, released: IntArray | None = None) -> SparseVector:

@@ -83,7 +83,6 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def watchers(self) -> CountWatchers:
-        """The sparse vectors of the columns."""
         return CountWatchers(self.width, self.watch_epsilon, self.neighbors, self.ones)
 
     @property
@@ -93,12 +92,10 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def counters(self) -> SeparateCounters:
-        """The counters that receive the interval sums."""
         return SeparateCounters(self.width, self.counter_epsilon, self.neighbors, self.ones)
 
     @cached_property
     def tuned(self) -> SelfTuned:
-        """The self-tuned public thresholds."""
         return SelfTuned(1 / self.counters.unit_epsilon, self.watchers.scale, self.horizon)
 
     def gamma(self, query: int, intervals: int) -> int:
@@ -110,7 +107,6 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def _gammas(self) -> dict[tuple[int, int], int]:
-        """Cache of thresholds."""
         return {}
 
     @of_the_exact_class
@@ -178,7 +174,6 @@ class PerBinHSS(CountRows, Deciding):
 
     @cached_property
     def _bands(self) -> dict[tuple[int, int, float], int]:
-        """Cache of the columns' bounds."""
         return {}
 
     def opening(self) -> tuple[int, int]:

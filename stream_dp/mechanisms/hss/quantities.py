@@ -132,7 +132,6 @@ class Maximum(Quantity):
         return ErrorLaw(added=1, high=width, low=1)
 
     def opening(self, gamma: int) -> tuple[int, int]:
-        """Return a lead for column 0."""
         return LEAD, 0
 
     @property
@@ -154,7 +153,6 @@ class Largest(Quantity):
     rank: int
 
     def of(self, sums: IntArray) -> int:
-        """Return the entry with rank - 1 entries at least as large."""
         place = len(sums) - self.rank
         return int(np.partition(sums, place)[place])
 
@@ -166,7 +164,6 @@ class Largest(Quantity):
         return ErrorLaw(added=1, high=width, low=self.rank)
 
     def opening(self, gamma: int) -> tuple[int, int]:
-        """Return a lead for the `rank` - 1 columns above, if these are at most two."""
         return LEAD, LEAD * min(1, self.rank - 1)
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "Largest":
@@ -205,7 +202,6 @@ class Sum(Quantity):
         return True
 
     def error(self, width: int) -> ErrorLaw:
-        """Return the law: too high or too low by the sum of all columns' noises."""
         return ErrorLaw(added=width, high=1, low=1)
 
     @property

@@ -207,5 +207,4 @@ class SparseVector(CountRows):
         return replace(state, halted=above), np.array([int(above)], dtype=np.int64)
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
-        """Return one geometric draw at this scale."""
         return int(noise.geometric(scale, 1)[0])

@@ -79,12 +79,10 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`, for the unit that `arrivals` protects."""
         return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.arrivals.users)
 
     @cached_property
     def inner(self) -> Counter | HybridCounter:
-        """The counter of one window."""
         share, window = self.epsilon / self.rows.changes, self.arrivals.window
         lengths = [length for length in (window, self.horizon) if length is not None]
         if not lengths:
@@ -114,7 +112,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
         return updates if window is None or not updates else (updates - 1) % window + 1
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the answer after `public` updates of the window."""
         return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
@@ -188,12 +185,10 @@ class CutOffCounter(Additive):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon` for the users."""
         return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.users)
 
     @cached_property
     def inner(self) -> ArrivalCounter:
-        """The counter of either entry."""
         theirs = Arrivals(self.users.window, self.users)
         return ArrivalCounter(self.epsilon / ENTRIES, self.neighbors, self.horizon, theirs)
 
@@ -210,11 +205,9 @@ class CutOffCounter(Additive):
         return derive((each, each), Fixed("users active and users cut off"))
 
     def public(self, updates: int, state: Any) -> int:
-        """Return the number of updates in the window."""
         return self.inner.public(updates, None)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in either answer after `public` updates of a window."""
         return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
@@ -242,7 +235,6 @@ class CutOffCounter(Additive):
         return replace(state, active=active, cut=cut), None
 
     def _answer(self, state: CutOffState, noise: Noise) -> IntArray:
-        """Return the answers of both counters."""
         found: list[Any] = [
             self.inner.step(each, Query(), noise)[1] for each in (state.active, state.cut)
         ]

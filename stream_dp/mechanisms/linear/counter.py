@@ -272,7 +272,6 @@ class HybridCounter(CountedRows[HybridState]):
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
-        """The tree of an epoch, and the tree of the totals."""
         return self.inner(0), self.totals
 
     def noise_terms(self, updates: int) -> list[Term]:
@@ -320,7 +319,6 @@ class HandOverSchedule:
     growth: int
 
     def size(self, number: int) -> int:
-        """Return how many updates the tree of this number takes."""
         return self.first * int(self.growth**number)
 
     def place(self, updates: int) -> tuple[int, int]:

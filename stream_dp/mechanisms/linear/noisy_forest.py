@@ -456,7 +456,6 @@ class NoisyForest(Additive):
         return self._repeating(updates, max(self.windows))
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width over all windows."""
         views = ((place, self._repeating(public, each)) for place, each in enumerate(self.windows))
         return max(self.view_band(place, now, confidence) for place, now in views)
 
@@ -491,7 +490,6 @@ class NoisyForest(Additive):
         return self._taken(state, self.checked_row(message.row), noise), None
 
     def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
-        """Return the state after one more tick."""
         updates = state.updates + 1
         ticks = row_back(state.sums[0], 0) + row + self._drawn(0, noise)
         sums = [pushed(state.sums[0], ticks, max(self.windows) + 1), *state.sums[1:]]
@@ -532,7 +530,6 @@ class NoisyForest(Additive):
         return found + ((fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS)
 
     def _corrections(self, state: WindowForestState, parts: Sequence[Whole]) -> IntArray:
-        """Return the sum of the corrections of these complete nodes."""
         fine = np.zeros(self.width, dtype=np.int64)
         for level, first, past in parts:
             if level and past > first:

@@ -53,7 +53,6 @@ class LaplaceForest(PureShares, NoisyForest):
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
-        """The scale of one node's noise, by level."""
         return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
 
     def _levels(self, what: str) -> Derivation:
@@ -70,7 +69,6 @@ class LaplaceForest(PureShares, NoisyForest):
         return derive(levels, Fixed("a forest of windows")) if len(levels) > 1 else levels[0]
 
     def _node(self, level: int) -> Derivation:
-        """Derive what one node of this level guarantees."""
         raise NotImplementedError
 
     @cached_property
@@ -90,11 +88,9 @@ class LaplaceForest(PureShares, NoisyForest):
         return noise.laplace(self.scales[level], self.width)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the window at index `view`."""
         return NoiseLaw(tuple(self.noise_terms(view or 0, public)))
 
     def noise_terms(self, place: int, updates: int) -> list[Term]:
-        """Return the independent noises in the window at index `place` after `updates` updates, before rounding."""
         found = self.decoding.weights(updates, self.windows[place])
         return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
 
@@ -128,7 +124,6 @@ class WindowForest(CountRows, LaplaceForest):
         return self._levels("count")
 
     def _node(self, level: int) -> Derivation:
-        """Derive what one node of this level guarantees: its columns in parallel."""
         span, scale = self.shape.spans[level], self.scales[level]
         touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
         share = self.shape.shares[level] * self.epsilon / touched.k
@@ -183,7 +178,6 @@ class SumForest(EventAmounts, LaplaceForest):
         return self._levels("sum")
 
     def _node(self, level: int) -> Derivation:
-        """Derive what one node of this level guarantees: all its entries together."""
         span, scale = self.shape.spans[level], self.scales[level]
         share = self.shape.shares[level] * self.epsilon
         why = f"l1 of a row / scale = {self.l1} / {text(scale)}, at most {text(share)}"
@@ -207,8 +201,8 @@ class GaussianForest(CountRows, NoisyForest):
     A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
     sets.
 
-    Privacy claim: `rho`-zCDP for such event streams under `neighbors`, adaptively, by the proof above. Answers are
-    functions of the noisy counts.
+    Privacy claim: `rho`-zCDP for such event streams under `neighbors`, adaptively, by the proof at the top of this
+    file. Answers are functions of the noisy counts.
 
     >>> from stream_dp.mechanisms.linear.noisy_forest import FLAT
     >>> GaussianForest(3, Fraction(1, 50), Neighbors.REPLACE, (1, 24), FLAT).node_variances
@@ -237,7 +231,6 @@ class GaussianForest(CountRows, NoisyForest):
 
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
-        """The variance of one node's noise, by level."""
         touched = self.rows.l0
         return tuple(touched / (2 * share * self.rho) for share in self.shape.shares)
 

@@ -105,7 +105,6 @@ class WithEver(Additive):
 
     @cached_property
     def longest(self) -> int:
-        """The index of the longest window."""
         return self.forest.windows.index(max(self.forest.windows))
 
     @cached_property
@@ -135,7 +134,6 @@ class WithEver(Additive):
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width of all views."""
         views = range(len(self.forest.windows) + 1)
         found = (self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
         return max(found)

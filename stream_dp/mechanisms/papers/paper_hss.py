@@ -80,7 +80,6 @@ class PaperSparseVector(SparseVector):
         return 2
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
-        """Return one two-sided draw at this scale."""
         return int(noise.laplace(scale, 1)[0])
 
 
@@ -198,7 +197,6 @@ class PaperHSS(CountRows, Deciding):
     )
 
     def __post_init__(self) -> None:
-        """Check that the paper's analysis covers the quantity."""
         self.quantity.checked(RELATION, self.width, self.width)
         sensitive = self.quantity.sensitivity(RELATION, self.width, self.width)
         if sensitive != 1 or self.quantity.error(self.width) is None:
@@ -209,12 +207,10 @@ class PaperHSS(CountRows, Deciding):
 
     @property
     def neighbors(self) -> Neighbors:  # type: ignore[override]  # no parameter
-        """The neighbour relation, always `replace`."""
         return RELATION
 
     @property
     def ones(self) -> int:  # type: ignore[override]  # no parameter
-        """All entries of a row: neighbours replace a whole row."""
         return self.width
 
     @property
@@ -228,7 +224,6 @@ class PaperHSS(CountRows, Deciding):
 
     @cached_property
     def _law(self) -> ErrorLaw:
-        """The error law of the quantity under the counters' noise."""
         law = self.quantity.error(self.width)
         if law is None:
             raise TypeError("a quantity without a law was not refused")
@@ -242,7 +237,6 @@ class PaperHSS(CountRows, Deciding):
         )
 
     def check(self, released: IntArray) -> NoisyQuantity:
-        """Return the check of a crossing, with noise Lap(3 / epsilon)."""
         h = tuple(released.tolist())
         return NoisyQuantity(self.width, self.epsilon / 3, RELATION, h, self.quantity, self.width)
 

@@ -142,11 +142,9 @@ class SlidingQuantiles(Deciding):
         return derive((self.tree.derivation(),), Fixed("quantiles read from noisy counts"))
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
-        """Return the number of updates: the noise depends on nothing else."""
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest band over all views."""
         views = range(self.tree.views)
         return max(self.view_band(v, self.tree.view_public(v, public), confidence) for v in views)
 
@@ -164,7 +162,6 @@ class SlidingQuantiles(Deciding):
         return math.ceil(RUNNING * int(self._computed(place, public, confidence).max()))
 
     def opening(self) -> tuple[int, int]:
-        """Return event counts that put the requested rank between the first two buckets."""
         p, s = min(self.at, key=lambda quantile: quantile.denominator).as_integer_ratio()
         return p, s - p
 
@@ -210,7 +207,6 @@ class SlidingQuantiles(Deciding):
 
     @cached_property
     def _known(self) -> dict[tuple[int, int], IntArray]:
-        """Cache of margins by (place, public)."""
         return {}
 
     def _margins(self, place: int, public: int) -> IntArray:

@@ -31,8 +31,6 @@ from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, Windows
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.serving import Additive
 
-# over 2^GAIN_BITS, computed with fractions. This file knows no noise, no ticks and no quantiles.
-
 GAIN_BITS = 16
 UNIT = 1 << GAIN_BITS
 FRACTION_BITS = 14
@@ -155,7 +153,6 @@ class ValueLevels:
         return [known[part] for part in parts]
 
     def _below(self, level: IntArray) -> IntArray:
-        """Return the sums over the children of each node of the next level."""
         return np.add.reduceat(level, np.arange(0, len(level), self.arity), axis=0)
 
 
@@ -262,11 +259,9 @@ class ValueTree(Additive):
         return 0 if forest is None else len(forest.windows)
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
-        """Return the number of updates: noise depends on nothing else."""
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width of a node's count over all views."""
         views = ((view, self.view_public(view, public)) for view in range(self.views))
         return max(self.view_band(view, known, confidence) for view, known in views)
 
@@ -282,7 +277,6 @@ class ValueTree(Additive):
         return place >= self._windows
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in a node's count of the view at index `view`."""
         return self.counts.noise(public, view)
 
     def init(self, noise: Noise) -> ValueTreeState:

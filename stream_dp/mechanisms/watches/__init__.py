@@ -1,5 +1,5 @@
 """Alerts: watches that fire when a count or a sum has about reached a threshold ([HSV] Alg. 3, re-armed).
 
-Begin with `kinds`, then `watch_block`, which every monitor is. The noise of a threshold is drawn anew after each
+Begin with `kinds`: every monitor there is a `WatchBlock`. The noise of a threshold is drawn anew after each
 crossing.
 """

@@ -157,7 +157,6 @@ class WatchBlock(WatchLaw):
             raise UsageError(str(refused)) from None
 
     def opening(self) -> tuple[int, int]:
-        """Return an event count just short of the first threshold."""
         return self.short_of(self.watches[0].threshold) if self.watches else (0, 0)
 
     def false_alarms(self) -> float:
@@ -204,7 +203,6 @@ class WatchBlock(WatchLaw):
     def _asked(
         self, state: MonitorState, query: ThresholdQuery, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        """Compare one watch with an analyst's threshold; return the state and the answer."""
         at, threshold = self._place(query.place, 1), query.threshold
         mode = int(state.mode[at])
         if threshold is None or not is_threshold(threshold, negative=self.signed):
@@ -229,7 +227,6 @@ class WatchBlock(WatchLaw):
         return replace(after, asked=state.asked + 1), answer[at :: self.width].copy()
 
     def _armed(self, state: MonitorState, query: ArmQuery, noise: Noise) -> MonitorState:
-        """Return the state with the query's watch begun, at count 0 and with new noise."""
         first = self._place(query.place, query.watch.places)
         begun = state.armed(query.watch, first)
         places = np.arange(first, first + query.watch.places)
@@ -257,7 +254,6 @@ class SinceBlock(WatchLaw):
         raise NotImplementedError
 
     def public(self, updates: int, state: AlertsState | None) -> Hashable:
-        """Return the number of comparisons, and False: there are no windows."""
         return updates, False
 
     def init(self, noise: Noise) -> AlertsState:
@@ -285,14 +281,12 @@ def _crosses(
     scale: Fraction,
     noise: Noise,
 ) -> NDArray[np.bool_]:
-    """Return which of these places fire: the count is beyond the threshold, with noise on both."""
     count, below = state.count[places], state.mode[places] & BELOW != 0
     over = np.where(below, threshold - 1 - count, count - threshold)
     return over + noise.geometric(scale, len(places)) >= state.lift[places]
 
 
 def _judged(heard: IntArray, threshold: IntArray | int, mode: IntArray) -> IntArray:
-    """Return which of these noisy counts fire."""
     return np.asarray((heard >= threshold) != (mode & BELOW != 0), dtype=np.int64)
 
 

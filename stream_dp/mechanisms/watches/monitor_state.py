@@ -195,12 +195,10 @@ class MonitorState:
 
     @property
     def since(self) -> IntArray:
-        """The places whose watches count since their last crossing."""
         return np.flatnonzero(self.mode & (ARMED | TICK | WINDOW) == ARMED)
 
     @property
     def ticks(self) -> IntArray:
-        """The places whose watches count single ticks."""
         return np.flatnonzero(self.mode & TICK)
 
     @property
@@ -245,7 +243,6 @@ class MonitorState:
         return replace(state, threshold=threshold, windows=windows)
 
     def disarmed(self, first: int, places: int) -> "MonitorState":
-        """Return the state with `places` places free, from `first` on."""
         past = first + places
         count, mode = self.count.copy(), self.mode.copy()
         count[first:past] = mode[first:past] = 0
@@ -270,7 +267,6 @@ class AlertsState:
     lift: IntArray
 
     def armed(self, threshold: IntArray) -> MonitorState:
-        """Return this state as a `MonitorState` with these thresholds."""
         mode = np.full_like(threshold, ARMED)
         return MonitorState(self.count, self.lift, np.zeros_like(threshold), threshold, mode)
 

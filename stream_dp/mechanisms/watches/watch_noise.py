@@ -111,12 +111,10 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def tick_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on a tick's count."""
         return self.changed / (self.epsilon + self.value_epsilon)
 
     @cached_property
     def value_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on a count that is released at a crossing."""
         return self.changed / self.value_epsilon
 
     @cached_property
@@ -126,7 +124,6 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """Scale of both geometric noises of a watch over a window."""
         return self.changed / self.window_epsilon
 
     @cached_property
