@@ -102,11 +102,7 @@ def _interval(number: Interval | Number) -> Interval:
 
 
 def ln_inverse(probability: Fraction) -> Interval:
-    """Return an interval around ln(1 / probability).
-
-    Raises:
-        ValueError: the probability is not strictly between 0 and 1.
-    """
+    """Return an interval around ln(1 / probability) (ValueError: it is not strictly between 0 and 1)."""
     if not 0 < probability < 1:
         raise ValueError(f"a probability strictly between 0 and 1 is needed, got {probability}")
     return Interval.of(1 / probability).ln()

@@ -372,6 +372,7 @@ class Ledger:
 
     def halt(self, entry: Entry, end: int) -> "Ledger":
         """Return the ledger after the entry's mechanism was halted; `end` is the first tick it does not see.
+
         The caller must halt an entry only once (`Subledgers` ensures it). A halt frees the ticks from `end` on
         under the pure filter and, for an entry without a delta, under the basic filter; it frees nothing under any
         other filter.

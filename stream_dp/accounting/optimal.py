@@ -66,10 +66,7 @@ def joint_delta(deltas: Iterable[Fraction]) -> Fraction:
 
 
 def spare(granted: Fraction, own: Fraction) -> Fraction:
-    """Return delta' with 1 - (1 - delta') (1 - own) = granted: the delta left for the composition itself.
-
-    It is negative where the parts' own deltas exceed the granted one.
-    """
+    """Return delta' with 1 - (1 - delta') (1 - own) = granted: what is left; negative where own > granted."""
     return 1 - (1 - granted) / (1 - own)
 
 

@@ -77,11 +77,7 @@ def is_labelled(cls: type) -> bool:
 
 
 def wire_of(cls: type) -> Wire:
-    """Return the label of this very class.
-
-    Raises:
-        TypeError: the class has no label of its own.
-    """
+    """Return the label of this very class (TypeError: it has no label of its own)."""
     label = vars(cls).get(_LABEL)
     if not isinstance(label, Wire):
         raise TypeError(

@@ -98,11 +98,6 @@ def _measure(premises: Premises, situation: Group) -> Measure:
 SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
 group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)
 
-# One event is replaced and may move to another tick: two steps of one event under `add_remove`. Where both contents lie
-# in one tick, the hybrid's row there has neither content: for counts the entrywise minimum of the two rows, for signed
-# amounts not. Otherwise the hybrid has the right row at the first of the two ticks and the left row at the second. So
-# its row is known as soon as the pair of rows is, and each step differs in one event, in one tick.
-
 STEPS = 2
 
 
@@ -116,6 +111,13 @@ def halved(derivation: Derivation) -> bool:
 
 
 def _moved_conditions(premises: Premises, situation: Moved) -> tuple[Condition, ...]:
+    """Check that a replacement in any tick is two steps of one event under `add_remove`.
+
+    Where both contents lie in one tick, the hybrid's row there has neither content: for counts the entrywise minimum of
+    the two rows, for signed amounts not. Otherwise the hybrid has the right row at the first of the two ticks and the
+    left row at the second. So its row is known as soon as the pair of rows is, and each step differs in one event, in
+    one tick.
+    """
     steps = one_event_each("one removed, one added", premises)
     _, *others = group.conditions(premises, Group(situation.subject, STEPS))
     return steps, *others
@@ -134,11 +136,6 @@ moved = Rule(
     finite=all_finite,
 )
 
-# A guard decides by a user's own records alone which of them count. So the counted events of all others are the same
-# with or without the user, and at most k events differ, in one public window where the cap is for windows. Hybrids have
-# some of these events, in the order in which they come, so a hybrid's row is known as soon as the pair of rows is.
-# Streams that differ in only some records of a user are no such pair: the cap may admit other records instead.
-
 
 def divided(derivation: Derivation) -> bool:
     """Say whether the whole derivation rests on `of_users`: each of k events then costs at most a k-th.
@@ -150,6 +147,13 @@ def divided(derivation: Derivation) -> bool:
 
 
 def _of_users_conditions(premises: Premises, situation: OfUsers) -> tuple[Condition, ...]:
+    """Check that all events of one user, at most k of which count, are k steps of one event under `add_remove`.
+
+    A guard decides by a user's own records alone which of them count. So the counted events of all others are the same
+    with or without the user, and at most k events differ, in one public window where the cap is for windows. Hybrids
+    have some of these events, in the order in which they come, so a hybrid's row is known as soon as the pair of rows
+    is. Streams that differ in only some records of a user are no such pair: the cap may admit other records instead.
+    """
     steps = one_event_each("one event more each", premises)
     _, *others = group.conditions(premises, _group(situation))
     enforced = f"{situation.users}: a guard in front of all parts lets no more count"
@@ -173,18 +177,20 @@ of_users = Rule(
     users=lambda situation: situation.users,
 )
 
-# Rows count identifiers at their first tick: a memory of earlier identifiers makes them from the events. For streams
-# that differ in one event, or in all counted events of one user, they differ in at most `changes` units over all ticks
-# (`core.row_relations`). Hybrids have some of these units, in the order in which they come; none has an entry below 0,
-# because it lies between two rows without such entries. The memory is a part of the mechanism, so the whole price is
-# charged at the tick of the raw event, and one event may cost all of it, also where users are protected.
-
 _IN_ITS_TICK = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
 
 
 def _first_arrivals_conditions(
     premises: Premises, situation: FirstArrivals
 ) -> tuple[Condition, ...]:
+    """Check that a change by one event, or one user, is a chain of one-unit steps in rows of first ticks.
+
+    A memory of earlier identifiers makes the rows from the events. The rows of neighbours differ in at most `changes`
+    units over all ticks (`core.row_relations`). Hybrids have some of these units, in the order in which they come, so a
+    hybrid's row is known as soon as the pair of rows is. None has an entry below 0, because it lies between two rows
+    without such entries. The memory is a part of the mechanism, so the whole price is charged at the tick of the raw
+    event, and one event may cost all of it, also where users are protected.
+    """
     arrivals = situation.arrivals
     relations = _IN_ITS_TICK[:1] if arrivals.users else _IN_ITS_TICK
     like = premises[0].guarantee

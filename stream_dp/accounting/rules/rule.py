@@ -153,11 +153,7 @@ def delta_of(measure: Measure) -> Fraction:
 
 
 def dp(epsilon: Fraction, delta: Fraction) -> Measure:
-    """Return (epsilon, delta)-DP, as pure DP where delta is 0.
-
-    Raises:
-        NotDerivable: delta reaches 1, so nothing is promised.
-    """
+    """Return (epsilon, delta)-DP, as pure DP where delta is 0 (NotDerivable: delta reaches 1)."""
     if delta >= 1:
         raise NotDerivable("delta reaches 1: nothing would be promised")
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)

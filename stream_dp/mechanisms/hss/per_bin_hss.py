@@ -41,10 +41,9 @@ KEPT = 1024  # cached bounds of columns
 @wire("per-bin-hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class PerBinState:
-    """All public but `parts`: the number of `queries`; per column, shape (width,), closed `intervals`, `released`,
-    `levels`.
+    """All public but `parts`: the number of `queries`; by column, closed `intervals`, `released` and `levels`.
 
-    `levels` are the thresholds of the live sparse vectors.
+    These three have shape (width,). `levels` are the thresholds of the live sparse vectors.
     """
 
     queries: int

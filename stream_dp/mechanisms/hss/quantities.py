@@ -23,8 +23,7 @@ LEAD = 1 << 30  # events; no noise makes up for so many
 
 @dataclass(frozen=True, slots=True)
 class ErrorLaw:
-    """How far q of noisy sums is from q of the exact sums: at most `factor` times the sum of `added` columns'
-    noises.
+    """How far q of noisy sums is from q of exact sums: at most `factor` times the sum of `added` columns' noises.
 
     An error upwards is bounded by the largest of `high` such sums, an error downwards by the largest of `low` sums,
     which the data alone determine.

@@ -372,8 +372,7 @@ MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
 @wire("window-forest-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WindowForestState:
-    """State after `updates` ticks (public). `open`: exact counts of the open nodes, shape (levels - 1, width),
-    private.
+    """State after `updates` ticks (public). `open`: exact counts of open nodes, (levels - 1, width), private.
 
     `sums[l]` is a ring of rows of shape (width,) with running totals: level 0 adds up the noisy ticks, higher
     levels add up the corrections of complete nodes. The total between two places is the difference of two rows.

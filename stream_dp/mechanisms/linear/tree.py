@@ -113,14 +113,7 @@ def _candidates(horizon: int) -> Iterator[TreeShape]:
             yield from (TreeShape(k, height) for k in range(least, min(most, WIDEST) + 1))
 
 
-# Decoding. All node totals R x are measured once, each with its node's noise z; the answer is A x + L z with L R = A,
-# for A x the prefix sums. Least squares, in one pass along a tree: a finished node is estimated from its own noise and
-# its children (`TreeShape.finished`). Then, from the top down, the surplus of a node's total over its children's
-# corrects the estimates of (prefix up to the path's node, total of that node). Both corrections are multiples of
-# differences that no count moves, so any gain keeps L R = A; exact gains give the least variance. A gain is an integer
-# over 2^GAIN_BITS.
-
-GAIN_BITS = 16
+GAIN_BITS = 16  # a gain is an integer over 2^GAIN_BITS
 UNIT = 1 << GAIN_BITS
 KEPT = 1 << 11  # cached gains of nodes: enough for the paths of many trees at their last steps
 
@@ -149,7 +142,14 @@ def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)  # a tick's band and quotients use the same
 def weights(shape: TreeShape, prefix: int) -> tuple[tuple[int, float], ...]:
-    """Return (number, |weight|) of the independent node noises in the answer after `prefix` steps: the row of L."""
+    """Return (number, |weight|) of the independent node noises in the answer after `prefix` steps: the row of L.
+
+    All node totals R x are measured once, each with its node's noise z; the answer is A x + L z with L R = A, for A x
+    the prefix sums. Least squares, in one pass along a tree: a finished node is estimated from its own noise and its
+    children (`TreeShape.finished`). Then, from the top down, the surplus of a node's total over its children's corrects
+    the estimates of (prefix up to the path's node, total of that node). Both corrections are multiples of differences
+    that no count moves, so any gain keeps L R = A; exact gains give the least variance.
+    """
     if prefix == 0 or shape.height == 1:
         return ((prefix, 1.0),)
     index, place = divmod(prefix - 1, shape.arity)

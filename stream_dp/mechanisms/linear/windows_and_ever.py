@@ -109,8 +109,7 @@ class WithEver(Additive):
 
     @cached_property
     def covered(self) -> int:
-        """Number of first ticks in which the longest window stands for the value so far: it has all ticks and less
-        noise.
+        """Number of first ticks in which the longest window is the value so far: it has all ticks and less noise.
 
         The result is a tick with less noise just before a tick without. For long windows not every tick is compared.
         """

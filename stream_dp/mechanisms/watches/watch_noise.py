@@ -167,8 +167,7 @@ class WatchNoise(CountRows, Deciding):
         return laplace_quantile(((self.value_scale, 1),), 1 - confidence)
 
     def false_alarm(self, watch: WatchTerms, usual: int, comparisons: int) -> float:
-        """Return an upper bound on the chance that a watch with count `usual` fires in one place in `comparisons`
-        ticks.
+        """Return a bound on the chance that a watch with count `usual` fires in one place in `comparisons` ticks.
 
         It holds for any such ticks in the watch's life: it is computed for an instance that begins with them, whose
         noisy threshold is then smallest. An instance that has not fired so far has a larger one.
