@@ -120,15 +120,12 @@ def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
 
 
 class Table:
-    """The cuts of a partition of [0, 1): in which of its cells does a uniform real number lie?
+    """At most 2^15 - 1 cuts of a partition of [0, 1): in which of its cells does a uniform real number lie?
 
     The cuts are real numbers known to any precision, and the table keeps floor(2^64 * c), exactly. A 64-bit word w
     stands for all reals in [w, w + 1) / 2^64: it decides against c unless it equals that floor; then further words are
     compared with further bits of the cut. So the law of a cell is exactly its length, not within 2^-64 of it.
     Comparing ends: a cut is a non-constant rational function of exp(rational), hence transcendental and never dyadic.
-
-    Args:
-        cuts: the partition; at most 2^15 - 1 cuts.
     """
 
     __slots__ = ("_cuts", "_floors", "_guide", "_shift", "_sorted")
@@ -149,12 +146,7 @@ class Table:
         self._guide: NDArray[np.int16] | None = None
 
     def cell(self, word: int, more: Words) -> int:
-        """Return the number of cuts at or below the uniform number that starts with `word`.
-
-        Args:
-            word: its first 64 bits.
-            more: source of its further bits, used only if the first 64 do not decide.
-        """
+        """Return the number of cuts at or below a uniform number that begins with `word`; `more` has further bits."""
         low = bisect_right(self._floors, word)
         if low == 0 or self._floors[low - 1] != word:
             return low
@@ -275,13 +267,9 @@ class Sampler:
     `reach` is reach + a fresh top digit, because h is memoryless.
 
     A sample takes exactly one word per digit from the main lane. The rare further words (an undecided word, a tail)
-    come from the spare lane, sample by sample and top digit first. So `many` gives the same samples as `one`, drawn in
-    turn.
+    come from the spare lane, sample by sample and top digit first. So `many` and `one` give the same samples.
 
-    Args:
-        split: the digits of the scale.
-        top: table of the top digit; cell c means the digit c - origin.
-        origin: the cell of top digit 0.
+    `split` has the digits of the scale, `top` is the table of the top digit; its cell c means the digit c - `origin`.
     """
 
     __slots__ = ("_low", "_origin", "_reach", "_shift", "_top", "digits")
@@ -498,6 +486,8 @@ class GaussianCuts:
 class GaussianSampler:
     """Draws samples of the discrete Gaussian from words: P[X = x] proportional to exp(-x^2 / (2 * variance)).
 
+    The variance v is in (0, MAX_VARIANCE].
+
     Let c = 2^m * k (or 2^m * k + 1) be the least |x| of a block. A block is proposed with probability proportional to
     exp(-c^2 / 2v), l uniformly, and x is accepted with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 /
     2v), so the law of accepted x is exact. The blocks from `reach` on (8 standard deviations) share one cell on either
@@ -512,9 +502,6 @@ class GaussianSampler:
     arrays, 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2 one by one, in integers rounded to the safe side.
 
     Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
-
-    Args:
-        variance: in (0, MAX_VARIANCE].
     """
 
     def __init__(self, variance: Fraction) -> None:
@@ -632,13 +619,7 @@ def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
     """Say whether the uniform number whose first `bits` bits are `number` is below exp(-y), y >= 0; exact.
 
     Bits are drawn until they differ from those of exp(-y), which is transcendental for a rational y > 0, so no dyadic
-    number.
-
-    Args:
-        y: the exponent, exact.
-        number: the known bits, 0 <= number < 2^bits; there may be none.
-        bits: the number of known bits.
-        more: source of further bits, used only if the known ones do not decide.
+    number. There may be no known bits; `more` has further bits, used only if the known ones do not decide.
     """
     if y == 0:
         return True
