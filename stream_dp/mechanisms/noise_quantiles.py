@@ -345,10 +345,7 @@ def _single_law(summed: _Sum, step: int) -> Callable[[int], float]:
 def _surely(
     beyond: Callable[[int], float], failure: float, low: int, high: int, room: float
 ) -> int | None:
-    """Return the least number above `low` with a tail of at most `failure`; None where an error of `room` matters.
-
-    `high` is a number whose tail is small enough.
-    """
+    """Return the least number above `low`, at most `high`, with a tail <= `failure`; None where `room` matters."""
     least = low
     while high - low > 1:
         middle = (low + high) // 2

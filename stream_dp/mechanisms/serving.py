@@ -168,11 +168,7 @@ class Answer:
         return half
 
     def law(self, public: Any) -> NoiseLaw:
-        """Return the law of the noise at the values that `public` returned.
-
-        Raises:
-            NotDerivable: the mechanism states no law.
-        """
+        """Return the law of the noise at the values that `public` returned (NotDerivable: there is none)."""
         law: NoiseLaw | None = self.mechanism.noise(public, self.place)
         if law is None:
             kind = type(self.mechanism).__name__
@@ -213,10 +209,7 @@ def all_at_once(confidence: float, number: int) -> float:
 
 
 class Bands:
-    """Error bands of a mechanism, cached by the public values that determine them.
-
-    At `MOST_BYTES` the cache is emptied.
-    """
+    """Error bands of a mechanism, cached up to `MOST_BYTES` by the public values that determine them."""
 
     def __init__(self, mechanism: Banded, confidence: float) -> None:
         self._mechanism = mechanism

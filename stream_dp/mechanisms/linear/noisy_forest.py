@@ -151,10 +151,7 @@ def mean_variance(
 def window_variances(
     arities: Sequence[int], nodes: Sequence[float], first: IntArray, window: int
 ) -> Variances:
-    """Return the variances of the estimates of windows whose first ticks are `first`; shape of `first`.
-
-    See `ForestDecoding` for the estimate.
-    """
+    """Return the variances of the estimates (`ForestDecoding`) of windows with the first ticks `first`; its shape."""
     past = first + window
     found: Variances = np.zeros(first.shape)
     left = np.ones(first.shape, dtype=np.bool_)

@@ -56,11 +56,7 @@ class LaplaceForest(PureShares, NoisyForest):
         return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
 
     def _levels(self, what: str) -> Derivation:
-        """Derive the guarantee: the nodes of a level one after the other, all levels together.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`.
-        """
+        """Derive the guarantee: the nodes of a level one after the other, all levels together."""
         once = Touched.intervals(self.neighbors, ONCE, TEST)
         spans = [f"{what}s of {span} tick(s)" for span in self.shape.spans]
         levels = tuple(

@@ -158,10 +158,9 @@ class ValueLevels:
 
 @lru_cache(maxsize=64)
 def best_levels(leaves: int, at: tuple[Fraction, ...]) -> ValueLevels:
-    """Return the tree with the least worst-case deviation of noisy ranks, at equal shares of its levels.
+    """Return the tree with the least deviation of noisy ranks, at equal shares of its levels and exact least squares.
 
-    The worst case is over all buckets and quantiles, with exact least squares: nobody knows where the quantiles
-    will lie.
+    The deviation is the worst over all buckets and quantiles, because nobody knows where the quantiles will lie.
     """
     flat = ValueLevels(leaves, max(2, leaves))
     trees = [ValueLevels(leaves, arity) for arity in ARITIES if arity < leaves]

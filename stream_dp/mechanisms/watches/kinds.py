@@ -98,10 +98,7 @@ class WatchLaw(WatchNoise):
     def _after(
         self, state: MonitorState, fired: IntArray, noise: Noise
     ) -> tuple[MonitorState, IntArray]:
-        """Return the state and the answer after a tick; watches that fired (shape (width,)) release their count first.
-
-        They then restart or end.
-        """
+        """Return the state and the answer after a tick; watches that fired release their count, then restart or end."""
         if not fired.any():
             return state, self._answer(fired, fired)
         counts = self._noisy_counts(state, fired, noise) if self.value_epsilon else fired
@@ -168,10 +165,7 @@ class WatchBlock(WatchLaw):
         )
 
     def public(self, updates: int, state: MonitorState | None) -> Hashable:
-        """Return the number of comparisons, and whether there are windows; without a state, those of the definition.
-
-        A larger number of comparisons makes a large draw among them more likely.
-        """
+        """Return the number of comparisons, and whether there are windows; without a state, those of the definition."""
         if state is None:
             return updates, any(watch.window for watch in self.watches)
         return updates + state.asked, bool(state.windows)
