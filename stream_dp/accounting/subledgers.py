@@ -101,11 +101,7 @@ class Subledgers:
         self.running[entry.name] = (analyst, entry)
 
     def halt(self, name: str, end: int) -> tuple[str, Entry]:
-        """Record that a mechanism sees no tick from `end` on; return its analyst and its entry.
-
-        Raises:
-            UnknownMechanism: no mechanism of this name runs; nothing has changed.
-        """
+        """Record that a mechanism sees no tick from `end` on; return its analyst and entry (UnknownMechanism: none)."""
         if name not in self.running:
             raise UnknownMechanism(f"no mechanism {name!r} runs: it was never created or has ended")
         analyst, entry = self.running.pop(name)
