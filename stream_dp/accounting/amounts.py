@@ -79,6 +79,7 @@ class Interval:
         return Interval(max(low, Decimal(0)), _UP.next_plus(_UP.exp(self.high)))
 
     def ln(self) -> "Interval":
+        """Return the natural logarithm of a positive interval."""
         return Interval(_DOWN.next_minus(_DOWN.ln(self.low)), _UP.next_plus(_UP.ln(self.high)))
 
     def sqrt(self) -> "Interval":

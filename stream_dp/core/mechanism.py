@@ -59,7 +59,7 @@ class Mechanism(Protocol[S]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The claimed privacy measure, with the neighbours."""
+        """The claimed privacy measure, and the neighbours it holds for."""
         ...
 
     def init(self, noise: Noise) -> S:

@@ -90,7 +90,7 @@ class Cuts(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of cuts, one less than of cells."""
+        """Number of cuts; the number of cells is one more."""
         ...
 
     def cut(self, index: int, width: int) -> Interval:

@@ -142,6 +142,7 @@ class ZCDPFilter:
 
     @property
     def scale(self) -> int:
+        """rho is in units of 10^-24."""
         return SQUARED
 
     @property
@@ -151,6 +152,7 @@ class ZCDPFilter:
 
     @property
     def failure(self) -> Fraction:
+        """The delta of approximate zCDP."""
         return exact(self.capacity.delta)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
@@ -210,6 +212,7 @@ class GaussianFilter:
 
     @property
     def scale(self) -> int:
+        """Squares of mu are in units of 10^-24."""
         return SQUARED
 
     @property

@@ -237,6 +237,7 @@ class PaperHSS(CountRows, Deciding):
         )
 
     def check(self, released: IntArray) -> NoisyQuantity:
+        """Return the check of a crossing, with noise Lap(3 / epsilon)."""
         h = tuple(released.tolist())
         return NoisyQuantity(self.width, self.epsilon / 3, RELATION, h, self.quantity, self.width)
 

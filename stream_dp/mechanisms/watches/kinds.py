@@ -544,8 +544,8 @@ class WindowAlerts(WatchBlock):
     Proof. The answers say where instances begin and end, and each place draws its own noise. So the odds of a
     transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event is in
     one instance of each place. Let watches fire above. For a count c, the margin of a comparison is m - c; it fires
-    where its draw is at least the margin and the noise t on the threshold. With the event c is one more while the event
-    is in the window, and the same after.
+    where its draw is at least the margin plus the noise t on the threshold. With the event c is one more while the
+    event is in the window, and the same after.
 
     - The copy with the event over the one without it: for each t what fails with it fails without it. What crosses is
       at most exp(e2) times as likely with it. In all e2; nothing where no comparison crosses.

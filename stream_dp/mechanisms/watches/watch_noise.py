@@ -107,14 +107,17 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def scale(self) -> Fraction:
+        """Scale of both geometric noises of a watch since its last crossing."""
         return self.changed / self.epsilon
 
     @cached_property
     def tick_scale(self) -> Fraction:
+        """Scale of the discrete Laplace noise on a tick's count."""
         return self.changed / (self.epsilon + self.value_epsilon)
 
     @cached_property
     def value_scale(self) -> Fraction:
+        """Scale of the discrete Laplace noise on a count that is released at a crossing."""
         return self.changed / self.value_epsilon
 
     @cached_property
@@ -152,9 +155,9 @@ class WatchNoise(CountRows, Deciding):
         A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this cut
         after `updates` rows; `state` is the state before the answer. For watches since a firing: a yes is wrong beyond
         B only if the draw of this comparison exceeds B, a no only if the draw on the threshold does. That draw is one
-        of at most as many as there were comparisons, whatever thresholds were queried. With n comparisons, this one
-        included, these are n + 1 draws with P[draw > B] <= exp(-B / scale) each: `band`. For single ticks all answers
-        are computed from one noisy count.
+        of at most as many as there were comparisons, whatever thresholds were chosen after it. With n comparisons, this
+        one included, these are n + 1 draws with P[draw > B] <= exp(-B / scale) each: `band`. For single ticks all
+        answers are computed from one noisy count.
         """
         mode = int(state.mode[place])
         if mode & TICK:
