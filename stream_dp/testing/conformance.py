@@ -67,7 +67,6 @@ class Tainted:
         object.__setattr__(self, "_value", value)
 
     def __add__(self, other: "Tainted | Plain") -> "Tainted":
-        """Return the sum, tainted."""
         return Tainted(reveal(self) + (reveal(other) if isinstance(other, Tainted) else other))
 
     __radd__ = __add__
@@ -125,7 +124,6 @@ class Elsewhere:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise TaintError."""
         raise TaintError("a composite opened the state of a sub-mechanism")
 
 
@@ -143,7 +141,6 @@ class TaintedComposition(ConcurrentComposition):
     )
 
     def init(self, noise: Noise | None = None) -> CompositionState:
-        """Return the first state, without mechanisms."""
         return self._hand_out(ConcurrentComposition.init(self, noise))
 
     def step(
@@ -295,7 +292,6 @@ class Case:
 
     @property
     def query(self) -> Query:
-        """A query for this mechanism."""
         return Query(self.threshold)
 
     def rows(self, ticks: int = TICKS) -> Iterator[IntArray]:
@@ -308,7 +304,6 @@ Check: TypeAlias = Callable[[Case], None]
 
 
 def checks_of(case: Case) -> list[Check]:
-    """Return the checks that apply to a case."""
     checks: list[Check] = [restores, refuses, keeps_nothing, silence_is_zeros]
     if case.counts:
         checks += [counts_exactly, queries_change_nothing, draws_ignore_the_data]

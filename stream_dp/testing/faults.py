@@ -101,17 +101,14 @@ class WatchedJournal:
         self._watch = watch
 
     async def open(self) -> None:
-        """Open the journal."""
         await self._journal.open()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Read the journal."""
         async with aclosing(aiter(self._journal.read())) as blobs:  # type: ignore[type-var]
             async for sealed in blobs:
                 yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Verify the journal."""
         await self._journal.verify(positions)
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
@@ -124,7 +121,6 @@ class WatchedJournal:
         self._watch.at("after-commit")
 
     async def close(self) -> None:
-        """Close the journal."""
         await self._journal.close()
 
 
@@ -136,15 +132,12 @@ class WatchedSink:
         self._watch = watch
 
     async def open(self) -> None:
-        """Open the sink."""
         await self._sink.open()
 
     async def last(self) -> bytes | None:
-        """Return the sink's last release."""
         return await self._sink.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Read the sink."""
         async for body in self._sink.read(beyond):
             yield body
 
@@ -158,7 +151,6 @@ class WatchedSink:
         self._watch.at("after-publish")
 
     async def close(self) -> None:
-        """Close the sink."""
         await self._sink.close()
 
 
@@ -170,15 +162,12 @@ class WatchedAnswers:
         self._watch = watch
 
     async def open(self) -> None:
-        """Open the sequence."""
         await self._answers.open()
 
     async def last(self) -> bytes | None:
-        """Return the last visible answer."""
         return await self._answers.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Read the answers."""
         async for body in self._answers.read(beyond):
             yield body
 
@@ -192,7 +181,6 @@ class WatchedAnswers:
         self._watch.at("after-answer")
 
     async def close(self) -> None:
-        """Close the sequence."""
         await self._answers.close()
 
 
@@ -205,12 +193,10 @@ class Dawdling(WrappedSource):
         self._waiting: deque[Batch] = deque()
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the source."""
         self._waiting.clear()
         await super().seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
-        """Return the next batch."""
         await asyncio.sleep(self._pause)
         if not self._waiting:
             self._waiting.extend(await super().read())

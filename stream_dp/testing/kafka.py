@@ -35,7 +35,6 @@ def missing(what: str, reason: str) -> NoReturn:
 
 
 def fresh_topic_name(prefix: str = "test") -> str:
-    """Return a topic name that no other test uses."""
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 

@@ -121,7 +121,6 @@ def sample_answer(number: int, said: str = "") -> Answer:
 
 
 def sample_answers(first: int, stop: int) -> list[Answer]:
-    """Return answers `first`..`stop`-1."""
     return [sample_answer(number) for number in range(first, stop)]
 
 

@@ -64,7 +64,6 @@ class FilterBoundary:
         return cls(delta, Fraction(root * root))
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the line at V."""
         twice = ln_inverse(self.delta) * 2
         line = (twice * self.touching).sqrt() / 2 + (twice / self.touching).sqrt() * (variance / 2)
         return line.upper
@@ -96,7 +95,6 @@ class MixtureBoundary(_Mixture):
     """
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the curve at V."""
         total = variance + self.gamma
         bits = Interval.of(total / self.gamma).ln() / 2 + ln_inverse(self.delta)
         return (bits * (2 * total)).sqrt().upper
@@ -111,7 +109,6 @@ class OneSidedMixtureBoundary(_Mixture):
     """
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the curve at V."""
         total = variance + self.gamma
         bits = (Interval.of(total / self.gamma).sqrt() / (2 * self.delta) + 1).ln()
         return (bits * (2 * total)).sqrt().upper

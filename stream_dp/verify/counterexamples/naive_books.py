@@ -61,17 +61,14 @@ class OneBitAnswer:
     ones: tuple[Fraction, Fraction]
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
 
     def chance(self, answer: int, bit: int) -> Fraction:
-        """Return the probability of this answer to this bit."""
         return self.ones[bit] if answer else 1 - self.ones[bit]
 
     def ratio(self, answer: int, bit: int) -> Fraction:
@@ -117,7 +114,6 @@ class NaiveBook:
 
 
 def books() -> tuple[NaiveBook, ...]:
-    """Compute every naive book."""
     return largest_delta(), touched_renyi(), approximate_loss(), events_as_responses()
 
 
@@ -236,7 +232,6 @@ class MaxDeltaAdversary(WaitingAdversary):
 
     @property
     def mechanism(self) -> Sampled:
-        """M_delta."""
         return leaky_mechanism(self.delta)
 
     @property

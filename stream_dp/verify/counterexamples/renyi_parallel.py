@@ -61,7 +61,6 @@ class WaitingAdversary(ABC):
         """The mechanism to create; it takes bits, answers TOP when it fails, and then TOP + 1 + bit."""
 
     def init(self, noise: Noise) -> tuple[Phase, int]:
-        """Return the first state: nothing created."""
         return Phase.CREATE, 0
 
     def step(self, state: tuple[Phase, int], message: Any, noise: Noise) -> tuple[Any, Any]:
@@ -111,11 +110,9 @@ class NoisyLeak:
     odds: Fraction
 
     def initial(self) -> Mapping[LeakyState, Fraction]:
-        """Return the law of the first state: no bit yet, nothing revealed."""
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
-        """Return the law of the answer to a bit."""
         taken, symbol = state
         if taken == 2:
             return {(None, state): ONE}

@@ -75,7 +75,6 @@ class Decomposition:
         self._grow((), joint, self.pairs, self.rounds, (self.delta, self.delta))
 
     def _least(self, joint: Joint, pairs: Pairs, rounds: int) -> Two:
-        """Return L^0 and L^1."""
         first, second = (each.value(joint, pairs, rounds).delta for each in self._controls)
         return first, second
 

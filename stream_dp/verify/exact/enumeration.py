@@ -124,7 +124,6 @@ class Enumerated:
     )
 
     def initial(self) -> Mapping[Hashable, Fraction]:
-        """Return the law of the first state."""
         law: dict[Hashable, Fraction] = {}
         for (state, _), chance in self._runs(lambda noise: (self.mechanism.init(noise), None)):
             law[state] = law.get(state, Fraction(0)) + chance
@@ -211,7 +210,6 @@ class Verified:
     _held: Hashable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Remember the verifier's content."""
         object.__setattr__(self, "_held", contents(self.verifier))
 
     def __hash__(self) -> int:
@@ -224,7 +222,6 @@ class Verified:
         return self.menu is other.menu and self._held == other._held
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Verified"]]:
-        """Yield the pairs that are allowed next."""
         for pair in self.menu:
             after = self.verifier.verify(pair)
             if not after.halted:

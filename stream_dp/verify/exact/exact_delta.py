@@ -46,13 +46,11 @@ def mass_of(measure: Measure) -> Fraction:
 
 
 def rescaled(joint: Joint, by: Fraction) -> Joint:
-    """Return the joint measure multiplied by `by`."""
     zero, one = ({state: mass * by for state, mass in measure.items()} for measure in joint)
     return zero, one
 
 
 def frozen(joint: Joint) -> Hashable:
-    """Return a joint measure in a hashable form."""
     return frozenset(joint[0].items()), frozenset(joint[1].items())
 
 

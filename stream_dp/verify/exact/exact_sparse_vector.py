@@ -52,11 +52,9 @@ class AboveThreshold:
     offset: Row = (0,)
 
     def initial(self) -> Mapping[SVTState, Fraction]:
-        """Return the law of the first state: nothing counted, nothing compared."""
         return {(self.offset, ()): ONE}
 
     def step(self, state: SVTState, query: Tick) -> Law[SVTState]:
-        """Add the row, then compare."""
         if state is None:
             return {(None, None): ONE}
         row, threshold = query
@@ -83,7 +81,6 @@ class RearmedAlerts(AboveThreshold):
     __slots__ = ()
 
     def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        """Return a fresh instance."""
         return (0,) * len(counts), ()
 
 
@@ -102,7 +99,6 @@ class BelowThreshold:
     nu: Fraction
 
     def initial(self) -> Mapping[SVTState, Fraction]:
-        """Return the law of the first state: no data, nothing compared."""
         return {((), ()): ONE}
 
     def step(self, state: SVTState, query: Row | Subset) -> Law[SVTState]:
@@ -183,7 +179,6 @@ class SmallHSS:
     high: int
 
     def initial(self) -> Mapping[HSSPoint, Fraction]:
-        """Return the law of the first state: an empty interval."""
         return {((0,) * self.width, ()): Fraction(1)}
 
     def step(self, state: HSSPoint, query: Row) -> Law[HSSPoint]:
@@ -298,7 +293,6 @@ class SmallPaperHSS:
     high: int
 
     def initial(self) -> Mapping[PaperPoint, Fraction]:
-        """Return the law of the first state."""
         zeros = (0,) * self.width
         return {PaperPoint(0, 1, self.gamma(1, 1), zeros, zeros, ()): ONE}
 

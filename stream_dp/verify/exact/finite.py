@@ -53,7 +53,6 @@ class DifferAtMost:
     times: int = 1
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "DifferAtMost"]]:
-        """Yield the pairs that are allowed next."""
         if self.times:
             after = replace(self, times=self.times - 1)
             yield from ((pair, after) for pair in self.different)
@@ -71,7 +70,6 @@ class OnceEach:
     different: tuple[tuple[Hashable, Hashable], ...]
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OnceEach"]]:
-        """Yield the pairs that are allowed next."""
         for place, pair in enumerate(self.different):
             rest = (*self.different[:place], *self.different[place + 1 :])
             yield pair, replace(self, different=rest)
@@ -87,7 +85,6 @@ class FirstPair:
     begun: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "FirstPair"]]:
-        """Yield the pairs that are allowed next."""
         if not self.begun:
             after = replace(self, begun=True)
             yield from ((pair, after) for pair in self.first)
@@ -123,11 +120,9 @@ class FiniteComposition:
     kinds: tuple[FiniteMachine[Any, Any], ...]
 
     def initial(self) -> Mapping[Running, Fraction]:
-        """Return the law of the first state: no machine yet."""
         return {(): Fraction(1)}
 
     def step(self, state: Running, query: Make | Send) -> Law[Running]:
-        """Create a machine, or pass a query to one."""
         if isinstance(query, Make):
             start = self.kinds[query.kind].initial()
             return {(True, (*state, (query.kind, s))): p for s, p in start.items()}
@@ -154,7 +149,6 @@ class SparsePairs:
     touched: frozenset[int] = frozenset()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "SparsePairs"]]:
-        """Yield the pairs that are allowed next."""
         for kind, left in enumerate(self.creations):
             if left:
                 creations = (*self.creations[:kind], left - 1, *self.creations[kind + 1 :])

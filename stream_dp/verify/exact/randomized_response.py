@@ -44,11 +44,9 @@ class RandomizedResponse:
     delta: Fraction = Fraction(0)
 
     def initial(self) -> Mapping[RRState, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: RRState, query: int) -> Law[RRState]:
-        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         law: dict[tuple[Hashable, RRState], Fraction] = {}
@@ -76,11 +74,9 @@ class InteractiveRandomizedResponse:
     delta: Fraction = Fraction(0)
 
     def initial(self) -> Mapping[IRRState, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {("waiting",): ONE}
 
     def step(self, state: IRRState, query: int | str) -> Law[IRRState]:
-        """Take the bit, or answer q*."""
         match state, query:
             case ("waiting",), int(bit):
                 return {(True, ("holding", bit)): ONE}
@@ -109,11 +105,9 @@ class LateResponse:
     delta: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: nothing taken."""
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the answer to a bit."""
         match state:
             case "new":
                 return {
@@ -133,11 +127,9 @@ class NoisyBits:
     odds: Fraction
 
     def initial(self) -> Mapping[None, Fraction]:
-        """Return the law of the first state: nothing to remember."""
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
-        """Return the law of the answer to a bit."""
         return {(bit, None): chance for bit, chance in noisy_bit(query, self.odds).items()}
 
 
@@ -152,11 +144,9 @@ class Ladder:
     delta: Fraction
 
     def initial(self) -> Mapping[None, Fraction]:
-        """Return the law of the first state: nothing to remember."""
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
-        """Return the law of the answer to a number of events."""
         yes = Fraction(0)
         for _ in range(query):
             yes = self.odds * yes + self.delta
@@ -181,11 +171,9 @@ class TornLeak:
     delta: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: nothing taken."""
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the answer to a bit."""
         if state == "new":
             return {("tails", "tails"): ONE / 2, ("heads", "heads"): ONE / 2}
         if state == "halted":
@@ -209,11 +197,9 @@ class RareAnswer:
     second: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         yes = self.second if query else self.first
@@ -243,11 +229,9 @@ class LeakyBit:
     delta: Fraction
 
     def initial(self) -> Mapping[LeakyState, Fraction]:
-        """Return the law of the first state: no bit yet, nothing revealed."""
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
-        """Return the law of the answer to a bit."""
         taken, symbol = state
         if taken == 2:
             return {(None, state): ONE}

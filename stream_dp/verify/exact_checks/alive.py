@@ -84,11 +84,9 @@ class TickComposition:
     kept: int = 0
 
     def initial(self) -> Mapping[TickState, Fraction]:
-        """Return the law of the first state: nothing alive, nothing seen."""
         return {((), ()): ONE}
 
     def step(self, state: TickState, query: Begin | End | TickRow) -> Law[TickState]:
-        """Begin, end, or pass on a row."""
         living, rows = state
         match query:
             case Begin(kind, past):
@@ -157,7 +155,6 @@ class OneTick:
     spent: tuple[Fraction, ...] = ()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
-        """Yield the pairs that are allowed next."""
         if self.creations:
             for kind in range(len(self.prices)):
                 yield from self._begun(kind)
@@ -229,7 +226,6 @@ class OneTickDiffers:
     differs: int | None = None
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTickDiffers"]]:
-        """Yield the pairs that are allowed next."""
         if not self.steps:
             return
         (tick, what), after = self.steps[0], replace(self, steps=self.steps[1:])
@@ -303,7 +299,6 @@ def used() -> Instance:
 
 
 def ticks() -> tuple[Instance, ...]:
-    """Return the instances of the time rule."""
     return lives(), coming_and_going(), moving(), used()
 
 
@@ -337,7 +332,6 @@ def moved_hss() -> Instance:
 
 
 def moved_events() -> tuple[Instance, ...]:
-    """Return the instances of the rule for moved events."""
     return moved_bit(), moved_alert(), moved_hss()
 
 

@@ -80,7 +80,6 @@ def _one_after_the_other(part: Derivation) -> Derivation:
 
 
 def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
-    """Return all parts composed, and the composite situation around them."""
     why = "thresholds, intervals and releases depend on answers only"
     both = derive(parts, Fixed("parts"))
     return (both,), Composite("hss", why, "a row goes to each part as it is", SUITE)
@@ -122,7 +121,6 @@ def paper_hss() -> Instance:
 
 
 def hss() -> tuple[Instance, ...]:
-    """Return the instances of the composite rule."""
     return pure_hss(), gaussian_inside(), paper_hss()
 
 

@@ -77,7 +77,6 @@ class Part:
 
     @property
     def claim(self) -> Claim:
-        """The claim of the part; its communication is finite."""
         return Claim(self.measure, self.relation, finite=True)
 
     @property
@@ -88,7 +87,6 @@ class Part:
 
     @property
     def leaf(self) -> Derivation:
-        """The leaf of a derivation that states the part's claim."""
         return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "verify.exact_checks")
 
     def claiming(self, measure: Measure) -> "Part":
@@ -152,7 +150,6 @@ class OneBitDiffers:
         return False
 
     def accept(self, left: Any, right: Any) -> "OneBitDiffers | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not related(left, right) or left == right:
             return self if related(left, right) else None
         return OneBitDiffers(self.left - 1) if self.left else None

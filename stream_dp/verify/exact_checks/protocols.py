@@ -85,7 +85,6 @@ class LocalMessages:
         auxiliary: tuple[Create, ...] = (),
         truth: Truth = own,
     ) -> "LocalMessages":
-        """Return the relation before the first message."""
         return cls(users, datasets, auxiliary, Suitable(truth))
 
     @property
@@ -94,7 +93,6 @@ class LocalMessages:
         return False
 
     def accept(self, left: Any, right: Any) -> "LocalMessages | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         suitable = self.suitable.accept(left, right)
         if suitable is None:
             return None
@@ -142,7 +140,6 @@ class OneEdge:
 
     @classmethod
     def of(cls, edges: Sequence[tuple[int, int]], vertices: int) -> "OneEdge":
-        """Return the relation for all graphs with these possible edges."""
         graphs = list(product((0, 1), repeat=len(edges)))
         return cls(
             frozenset(
@@ -190,7 +187,6 @@ class OneQuestion:
         return True
 
     def accept(self, left: Any, right: Any) -> "OneQuestion | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if left == right == self.question else None
 
 
@@ -244,7 +240,6 @@ class Twice:
     query: Query
 
     def init(self) -> tuple[int, tuple[int, ...]]:
-        """Return the first state: all vertices take part."""
         return 2, tuple(range(self.users))
 
     def questions(self, state: tuple[int, tuple[int, ...]]) -> tuple[Ask, ...]:
@@ -283,7 +278,6 @@ def real_code(questions: int = 2) -> Instance:
 
 
 def local() -> tuple[Instance, ...]:
-    """Return the instances of the rule for local protocols."""
     return one_user(TENTH), triangle(), real_code()
 
 

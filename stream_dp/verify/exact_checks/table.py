@@ -82,7 +82,6 @@ class FirstBits:
         return {(0, False): Fraction(1)}
 
     def step(self, state: FirstState, query: int) -> Law[FirstState]:
-        """Return the law of the answer to a tick."""
         tick, seen = state
         if self.window is not None and tick % self.window == 0:
             seen = False
@@ -107,7 +106,6 @@ class OneUserWindow:
     kept: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneUserWindow"]]:
-        """Yield the pairs that are allowed next."""
         now, begins = self.tick // self.window, self.tick % self.window == 0
         used, kept = (0, False) if begins else (self.used, self.kept)
         after = replace(self, tick=self.tick + 1, used=used, kept=kept)
@@ -128,7 +126,6 @@ def _instance(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Insta
 
 
 def arrived() -> tuple[Instance, ...]:
-    """Return the instances of the rule for first arrivals."""
     event = DifferAtMost((0, 1), (GONE, COME))
     day, overall = Users(2, 2), Users(3)
     return (
@@ -170,7 +167,6 @@ class Universal:
     rounds: int
 
     def taken_apart(self) -> Decomposition:
-        """Return its four systems."""
         return Decomposition(self.machine, self.pairs, self.ratio, self.delta, self.rounds)
 
     def law(self, b: int) -> dict[Answered, Fraction]:

@@ -35,7 +35,6 @@ class Verifier:
 
     @property
     def halted(self) -> bool:
-        """Whether the verifier has refused a message."""
         return self.function is None
 
     def verify(self, message: Any) -> "Verifier":
@@ -127,7 +126,6 @@ class PostProcessed:
     machine: Machine[Any]
 
     def init(self, noise: Noise) -> tuple[Any, Any]:
-        """Return the states of the processor and of the machine."""
         return self.processor.init(), self.machine.init(noise)
 
     def step(
@@ -152,7 +150,6 @@ class Chain:
     right: PostProcessor[Any]
 
     def init(self) -> tuple[Any, Any]:
-        """Return the states of both processors."""
         return self.left.init(), self.right.init()
 
     def step(
@@ -184,7 +181,6 @@ class Transcript:
 
     @property
     def last(self) -> Any:
-        """The last message, or None."""
         return self.messages[-1] if self.messages else None
 
 
@@ -204,15 +200,12 @@ class RecordedNoise:
     drawn: list[tuple[int, ...]] = field(default_factory=list)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return samples of the inner noise."""
         return self._kept(self.noise.laplace(scale, size))
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Return samples of the inner noise."""
         return self._kept(self.noise.geometric(scale, size))
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return samples of the inner noise."""
         return self._kept(self.noise.gaussian(variance, size))
 
     def _kept(self, samples: IntArray) -> IntArray:
@@ -325,7 +318,6 @@ class TraceCounts:
     halts: int = 0
 
     def add(self, message: CompositionMessage) -> None:
-        """Count one more message."""
         if isinstance(message, Create):
             self.creations += 1
         elif isinstance(message, Ask):
@@ -364,7 +356,6 @@ class HaltingVerifier:
     function: Relation
 
     def init(self) -> Verifier:
-        """Return the first state: no pair so far."""
         return Verifier(self.function)
 
     def step(self, state: Verifier, side: Side, message: Any) -> tuple[Verifier, Side, Any]:

@@ -92,7 +92,6 @@ class OneEventAdversary:
         return len(self.mechanisms) * (1 + 2 * len(self.pairs)) + 1
 
     def init(self, noise: Noise) -> int:
-        """Return the first state: nothing sent."""
         return 0
 
     def step(self, sent: int, message: Any, noise: Noise) -> tuple[int, Any]:
@@ -110,7 +109,6 @@ class OneEventAdversary:
 
 
 def answers(view: View) -> list[IntArray]:
-    """Return all answers of a view, in their order."""
     return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
 
 
@@ -390,7 +388,6 @@ class Finding:
 
     @property
     def violated(self) -> bool:
-        """Whether the bound exceeds the claim."""
         return self.lower > self.claimed
 
 
@@ -513,7 +510,6 @@ def _raised(mechanism: ServingMechanism[Any]) -> int:
 
 
 def _labels(name: str, ticks: int, entries: Sequence[str]) -> list[str]:
-    """Return the names of a mechanism's statistics, with `entries` at each tick."""
     of = f"{name}, " if name else ""
     return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
 

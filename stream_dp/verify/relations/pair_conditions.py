@@ -61,7 +61,6 @@ class Suitable:
         return False
 
     def accept(self, left: Any, right: Any) -> "Suitable | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask() if same(left.index, right.index):
                 return self._ask(left.index, left.message, right.message)
@@ -111,7 +110,6 @@ class PairCondition:
         return False
 
     def accept(self, left: Any, right: Any) -> "Any | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask():
                 return self.query(left, right)
@@ -141,7 +139,6 @@ class CreatedFirst(PairCondition):
     count: int = 0
 
     def accept(self, left: Any, right: Any) -> "CreatedFirst | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if self.count == len(self.queries):
             return None if isinstance(left, Create) or isinstance(right, Create) else self
         expected = self.queries[self.count]
@@ -160,7 +157,6 @@ class CreatedWithin(PairCondition):
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "CreatedWithin":
-        """Return the condition before the first creation."""
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "CreatedWithin | None":
@@ -184,7 +180,6 @@ class TouchedWithin(PairCondition):
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "TouchedWithin":
-        """Return the condition before the first creation."""
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "TouchedWithin | None":
@@ -236,7 +231,6 @@ class OnlyKind(PairCondition):
     kind: Callable[[Create], bool]
 
     def creation(self, query: Create) -> "OnlyKind | None":
-        """Return the condition after a creation query; None where it refuses the query."""
         return self if self.kind(query) else None
 
 
@@ -245,7 +239,6 @@ class FirstPairConsistent(PairCondition):
     """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
 
     def creation(self, query: Create) -> "FirstPairConsistent | None":
-        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         return self if claim is not None and claim.relation.first_pair_consistent else None
 
@@ -266,7 +259,6 @@ class CreatedThroughFilter(PairCondition):
     parameters: Parameters = approximate
 
     def creation(self, query: Create) -> "CreatedThroughFilter | None":
-        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         if claim is None or self.parameters(claim) is None:
             return None

@@ -43,7 +43,6 @@ class StaticDataSet:
         return True
 
     def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not self.begun:
             related = self.relates(left, right)
             return StaticDataSet(self.relates, self.queries, begun=True) if related else None
