@@ -276,7 +276,7 @@ class Evidence:
 
 
 def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> Evidence:
-    """Return the best event on samples of shape (plays, statistics), with their naive Bayes score as one more statistic.
+    """Return the best event on samples of shape (plays, statistics); their naive Bayes score is one more statistic.
 
     Where the plays are (epsilon, delta)-indistinguishable, `lower` exceeds epsilon with probability at most
     `failure`.
