@@ -1,10 +1,10 @@
 """A real mechanism as a finite machine: the production code, run with every noise value in turn.
 
-Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact
-rational where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is); a claim of e units is then e^eps =
-base^-e. Values beyond `radius` are left out, and `delta_bracket` includes the missing mass in its bounds. A machine
-whose laws are known (`Lawful`) draws from these instead and leaves nothing out. States are compared by their
-contents (`contents`). This file knows no mechanism by name.
+Rules: one unit of epsilon stands for -ln(base), and a claim of e units is e^eps = base^-e. Noise of scale s then has
+the decay base^(1/s), an exact rational where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is whole). Values
+beyond `radius` are left out, and `delta_bracket` includes the missing mass in its bounds. A machine whose laws are
+known (`Lawful`) draws from them and leaves nothing out. States are compared by their `contents`. This file knows no
+mechanism by name.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ Plain: TypeAlias = (
 
 @dataclass(slots=True)
 class Script:
-    """Noise that returns the script's values; at the script's end it reports the law of the next value."""
+    """Noise that returns the script's values; at the script's end it reports the law of the next value (`wanted`)."""
 
     values: tuple[Any, ...]
     base: Fraction
@@ -52,10 +52,7 @@ class Script:
         return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return discrete Gaussian values, cut at the radius.
-
-        A bound on the mass that the normalisation leaves out counts as missing too.
-        """
+        """Return discrete Gaussian values, cut at the radius; the mass that the normalisation misses counts as missing."""
         a = self._decay(2 * variance)
         masses = {x: a ** (x * x) for x in range(-self.radius, self.radius + 1)}
         first = self.radius + 1  # beyond: a^(first^2) (1 + a^(2 first + 1) + ...), on two sides
@@ -96,23 +93,22 @@ class Lawful:
     machine: FiniteMachine[Any, Any]
 
     def takes(self, message: object) -> bool:
-        """Accept any query; the relation of its claim decides which queries may be sent."""
+        """Accept any query: the claim's relation decides which queries may be sent."""
         return True
 
     def init(self, noise: Script) -> Any:
-        """Return the first state of the machine, drawn from its law."""
         return noise.choose(self.machine.initial())
 
     def step(self, state: Any, message: Any, noise: Script) -> tuple[Any, Any]:
-        """Return the next state and the answer, unchanged."""
         answer, after = noise.choose(self.machine.step(state, message))
         return after, answer
 
 
 @dataclass(frozen=True)
 class Enumerated:
-    """`mechanism` (or a composition) with all its noise enumerated. Queries are rows (tuples), a threshold or None
-    for a `Query`, or any message of the mechanism.
+    """`mechanism`, or a composition, with all its noise enumerated.
+
+    A query is a row (tuple), the threshold or None of a `Query`, or any message of the mechanism.
     """
 
     mechanism: Any
@@ -165,7 +161,7 @@ class Enumerated:
 
 
 def contents(value: Any) -> Hashable:
-    """Return a hashable form in which values with equal contents are equal, arrays and dicts included."""
+    """Return a hashable form; it is equal where contents are equal, arrays and dicts included."""
     if isinstance(value, np.ndarray):
         return contents(value.tolist())
     if type(value) is SealedState:
@@ -193,17 +189,13 @@ def _message(query: Plain) -> Any:
     return Query(query) if query is None or isinstance(query, int) else query
 
 
-# ---
-# The verifier of games and production, presented to the exact oracle as a list of moves.
-#
-# An adversary of `exact_delta` may send what V[f] ([HSV] Def 3.5) lets pass; here V is the core's own `Verifier`
-# around a core `Relation`, and the adversary picks from a finite menu of pairs. Rules: the menu must hold every pair
-# that could help; what the verifier refuses is no move (halting earlier never helps). This file knows no mechanism.
-
-
 @dataclass(frozen=True, eq=False)
 class Verified:
-    """The pairs of `menu` that `verifier` lets pass; equal where menus and the verifiers' contents are equal."""
+    """The pairs of `menu` that `verifier`, the V[f] of games ([HSV] Def 3.5), lets pass, as moves for `exact_delta`.
+
+    The menu must hold every pair that could help an adversary. A pair that the verifier refuses is no move: halting
+    earlier never helps. Equal where menus and the verifiers' contents are equal.
+    """
 
     verifier: Verifier
     menu: tuple[tuple[Any, Any], ...]
@@ -216,7 +208,6 @@ class Verified:
         return hash(self._held)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same menu, and verifiers with equal contents."""
         if not isinstance(other, Verified):
             return NotImplemented
         return self.menu is other.menu and self._held == other._held
@@ -234,7 +225,7 @@ def behind(
     queries: Iterable[tuple[Any, Any]],
     indices: int,
 ) -> Verified:
-    """Return the moves of a composition behind V[relation]: creations, and pairs to the first `indices` ones."""
+    """Return the moves of a composition behind V[relation]: creations, and queries to the first `indices` mechanisms."""
     asked = tuple(queries)
     menu = (
         *((create, create) for create in creations),

@@ -154,8 +154,9 @@ class SmallHSS:
     """HSS with relative thresholds: answers a row with QUIET, or with the clamped noisy sums of a closed interval.
 
     A sparse vector compares the largest growth of a column with the public `gamma`. Above it, the interval closes and
-    each of its sums gets one fresh discrete Laplace sample: a counter with one node per update. `tau` = e^(-e1), `nu` = e^(-e2 / s) and `node` = e^(-e_c / L0) are the decays of the three noises. Privacy claim:
-    (e1 + e2 + e_c)-DP for one-hot events, with s = 1, L0 = 1 under add_remove and s = 2, L0 = 2 under replace.
+    each of its sums gets one fresh discrete Laplace sample: a counter with one node per update. `tau` = e^(-e1), `nu`
+    = e^(-e2 / s) and `node` = e^(-e_c / L0) are the decays of the three noises. Privacy claim: (e1 + e2 + e_c)-DP for
+    one-hot events, with s = 1, L0 = 1 under add_remove and s = 2, L0 = 2 under replace.
     """
 
     width: int
@@ -264,8 +265,8 @@ class PaperPoint:
 class SmallPaperHSS:
     """[HSV] Alg. 4, written from the paper alone; `tau`, `nu`, `check`, `node` are the decays of its four noises.
 
-    It shows all answers of sub-mechanisms: crossings, outcomes of checks, noisy interval sums.
-    With x = e^(-epsilon / 12) the paper has tau = x^2, nu = x, check = x^4 and node = x^(4 / width).
+    It shows all answers of sub-mechanisms: crossings, outcomes of checks, noisy interval sums. With x = e^(-epsilon /
+    12) the paper has tau = x^2, nu = x, check = x^4 and node = x^(4 / width).
     """
 
     width: int
