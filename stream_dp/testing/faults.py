@@ -1,8 +1,8 @@
 """Crashes and pauses at chosen points of a run, and a slow reader: adapters around adapters.
 
 Rules: a crash is SIGKILL to this process, so nothing is cleaned up; a pause is SIGSTOP. `mid-commit`, `mid-publish`
-and `mid-answer` leave the state of a kill in the middle: an open transaction, or some lines and an incomplete one.
-`python -m stream_dp.testing` and tests use this file; it reaches into the adapters, which know nothing of it.
+and `mid-answer` leave what a kill in the middle leaves: an open transaction, or some lines and an incomplete one.
+This file reaches into the adapters; they know nothing of it.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Watch:
     reached: Counter[str] = field(default_factory=Counter)
 
     def due(self, point: str) -> bool:
-        """Note that `point` is reached; return whether to crash here."""
+        """Count the point; return whether to crash here."""
         self.reached[point] += 1
         if self.trace:
             sys.stdout.write(f"{point}\n")
@@ -67,7 +67,7 @@ class Watch:
         return (point, self.reached[point]) == self.crash
 
     def at(self, point: str) -> None:
-        """Note that `point` is reached, and crash or pause if it is the chosen one."""
+        """Count the point, and crash or pause here if it is the chosen one."""
         if self.due(point):
             die()
         if (point, self.reached[point]) == self.pause:
@@ -94,7 +94,7 @@ def die() -> None:
 
 
 class WatchedJournal:
-    """The `Journal` port with a watch."""
+    """The `Journal` port, watched at the three points of a commit."""
 
     def __init__(self, journal: Journal, watch: Watch) -> None:
         self._journal = journal
@@ -112,7 +112,6 @@ class WatchedJournal:
         await self._journal.verify(positions)
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Append, with the three points of a commit."""
         self._watch.at("before-commit")
         if self._watch.due("mid-commit"):
             await half_a_commit(self._journal, commit, sealed)
@@ -125,7 +124,7 @@ class WatchedJournal:
 
 
 class WatchedSink:
-    """The `Sink` port with a watch."""
+    """The `Sink` port, watched at the three points of a publication."""
 
     def __init__(self, sink: Sink, watch: Watch) -> None:
         self._sink = sink
@@ -142,7 +141,6 @@ class WatchedSink:
             yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:
-        """Publish, with the three points of a publication."""
         self._watch.at("before-publish")
         if self._watch.due("mid-publish"):
             await half_a_publication(self._sink, releases)
@@ -155,7 +153,7 @@ class WatchedSink:
 
 
 class WatchedAnswers:
-    """The `Answers` port with a watch."""
+    """The `Answers` port, watched at the three points of an answer."""
 
     def __init__(self, answers: Answers, watch: Watch) -> None:
         self._answers = answers
@@ -172,7 +170,6 @@ class WatchedAnswers:
             yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        """Publish, with the three points of a publication."""
         self._watch.at("before-answer")
         if self._watch.due("mid-answer"):
             await half_of_the_answers(self._answers, answers)
@@ -259,7 +256,7 @@ async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
 
 
 def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
-    """Write a row in an open transaction, large enough to be written to the log."""
+    """Write a row in an open transaction, large enough that SQLite writes it to its log; then die."""
     with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
@@ -269,7 +266,7 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
 
 
 def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
-    """Write answers in an open transaction, large enough to be written to the log."""
+    """Write answers in an open transaction, large enough that SQLite writes them to its log; then die."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
@@ -280,7 +277,6 @@ def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
 
 
 async def _open_transaction(lease: KafkaLease, records: Sequence[Outgoing]) -> None:
-    """Send records in a transaction that stays open."""
     producer = lease._producer  # noqa: SLF001 - what `transact` does before it commits
     await producer.begin_transaction()
     sent = [

@@ -1,7 +1,7 @@
 """Noise that is not private, for tests: none, from a known seed, or from a script.
 
-Rules: only the test kit reaches this noise; a journal written with it is marked not private, and the product
-refuses it.
+Rules: only the test kit reaches this noise. A journal written with it is marked not private, and the product refuses
+such a journal. Samples have shape (size,).
 """
 
 from collections.abc import Sequence
