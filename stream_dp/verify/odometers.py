@@ -1,10 +1,10 @@
 """Odometers: upper bounds on the privacy loss so far.
 
-Mechanisms that run at the same time: `loss_bound`, where all of them are pure; otherwise `accounting.ledger`, under a
-filter that `filters.concurrent` lists as proven. Mechanisms that run one after the other, each answered before the
-next is chosen: also `Odometer` with a boundary of [WRRW] Thm 3, which bounds the loss at all times at once. These
-boundaries need pDP. Post-processing does not preserve pDP, so [HSTV]'s reduction to randomized response does not
-apply to them.
+Mechanisms that run at the same time: `accounting.ledger`, under a filter that its table `CONCURRENT` lists as proven;
+and `loss_bound`, a bound at all times, where all of them are pure. Mechanisms that run one after the other, each
+answered before the next is chosen: also `Odometer` with a boundary of [WRRW] Thm 3, which bounds the loss at all
+times at once. These boundaries need pDP. Post-processing does not preserve pDP, so [HSTV]'s reduction to randomized
+response does not apply to them.
 
 delta' is the probability that a boundary fails, V the intrinsic time of the loss martingale.
 """

@@ -82,7 +82,7 @@ class OneBitAnswer:
 
 
 def rare(odds: Fraction, delta: Fraction, chance: Fraction) -> OneBitAnswer:
-    """Return P[1] = `chance` for bit 1 and (chance - delta) / odds for bit 0: exactly (ln odds, delta)-DP."""
+    """Return the machine with P[1] = `chance` for bit 1, (chance - delta) / odds for 0: exactly (ln odds, delta)-DP."""
     return OneBitAnswer(((chance - delta) / odds, chance))
 
 

@@ -52,7 +52,10 @@ class Script:
         return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return discrete Gaussian values, cut at the radius; the mass that the normalisation misses counts as missing."""
+        """Return discrete Gaussian values, cut at the radius.
+
+        A bound on the mass that the normalisation leaves out counts as missing too.
+        """
         a = self._decay(2 * variance)
         masses = {x: a ** (x * x) for x in range(-self.radius, self.radius + 1)}
         first = self.radius + 1  # beyond: a^(first^2) (1 + a^(2 first + 1) + ...), on two sides
@@ -225,7 +228,7 @@ def behind(
     queries: Iterable[tuple[Any, Any]],
     indices: int,
 ) -> Verified:
-    """Return the moves of a composition behind V[relation]: creations, and queries to the first `indices` mechanisms."""
+    """Return the moves of a composition behind V[relation]; queries go to the first `indices` mechanisms."""
     asked = tuple(queries)
     menu = (
         *((create, create) for create in creations),
