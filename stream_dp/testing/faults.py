@@ -89,7 +89,6 @@ def point_of(text: str | None) -> tuple[str, int] | None:
 
 
 def die() -> None:
-    """End this process like `kill -9`."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -103,7 +103,6 @@ class Decomposition:
         return first, second
 
     def queries(self, transcript: Answered) -> Iterator[Any]:
-        """Yield every pair of queries that may follow a transcript."""
         return iter(self._behind.get(transcript, ()))
 
     def answers(self, transcript: Answered, pair: Any) -> Iterator[tuple[Any, Masses]]:

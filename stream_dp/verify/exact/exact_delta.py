@@ -4,8 +4,8 @@ L_t of a transcript is the supremum over the next f-valid pair of queries of the
 at the end max(0, mu_b - e^eps mu_(1-b)) ([HSV] Def 10.2, 10.3; Claim 10.5 and Lemma 5.6: sup L_1 is the least delta).
 The supremum is taken after each answer, so deterministic adversaries suffice. Hidden states are carried as the joint
 measure, an exact mass per state under b = 0 and under b = 1. The value is homogeneous in it, so it is memoised on the
-measure scaled to mass 1. Rules: e^eps is a rational and nothing is rounded; noise is never truncated silently. This
-file knows no mechanism.
+measure scaled to mass 1. `exact_moment` does the same for Renyi DP. Rules: e^eps is a rational and nothing is rounded;
+noise is never truncated silently. This file knows no mechanism.
 """
 
 import math
@@ -36,7 +36,6 @@ def by_answer(
 
 
 def mass_of(measure: Measure) -> Fraction:
-    """Return the total mass of a joint measure, under b = 0 and b = 1."""
     return sum(measure.values(), ZERO)
 
 
@@ -53,9 +52,9 @@ Moment: TypeAlias = Fraction | float  # inf where one copy can answer what the o
 
 
 def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rounds: int) -> Moment:
-    """Return e^((order-1) eps), `machine` being (order, eps)-RDP w.r.t. `pairs` in `rounds` messages for the least eps.
+    """Return e^((order-1) eps) for the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs`.
 
-    The moment e^((order-1) D) of two laws is the sum over transcripts of P^order Q^(1-order) ([HSV] Def 13.1). That
+    The game has `rounds` messages. The moment e^((order-1) D) of two laws is the sum over transcripts of P^order Q^(1-order) ([HSV] Def 13.1). That
     term is homogeneous of degree 1 in the joint measure (P, Q), so the recursion of delta gives the supremum over
     adversaries (Def 13.3). Whole orders only, so moments are rational.
 
@@ -153,7 +152,7 @@ def delta_bracket(
 
 
 def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> Fraction | float:
-    """Return e^eps of the least eps with which the machine is eps-DP, the largest ratio of a transcript; or inf.
+    """Return e^eps of the least eps with which the machine is eps-DP: the largest ratio of a transcript, maybe inf.
 
     Raises:
         ValueError: the laws do not add up to 1.

@@ -1,5 +1,4 @@
-"""Time and groups: mechanisms that start and end while all live ones get each tick's row; events that move or belong
-to one user.
+"""Time: mechanisms start and end, and every live one gets each tick's row. Also events that move, and groups of events.
 
 The rule (docs/time.md): for pure event-level guarantees the composition costs the largest sum of epsilons alive at
 one tick. `TickComposition` is the machine, `OneTick` the verification function that the ledger's accounting implies.
@@ -197,7 +196,6 @@ class OneTick:
 
 
 def bits(odds: Fraction) -> Part:
-    """Return a part that answers a noisy bit at every tick."""
     return Part("bits", NoisyBits(odds), private(odds), OneBitDiffers())
 
 
@@ -376,7 +374,6 @@ def of_a_user(instance: Instance, users: Users) -> Instance:
 
 
 def users() -> tuple[Instance, ...]:
-    """Return the instances of the rule for users."""
     rho = pure_to_zcdp(PureDP(logarithm(THREE)))
     return (
         of_a_user(ladder(2), Users(2)),
@@ -387,7 +384,6 @@ def users() -> tuple[Instance, ...]:
 
 
 def events() -> tuple[Instance, ...]:
-    """Return the instances of the group rule."""
     rho, mu = pure_to_zcdp(PureDP(logarithm(THREE))), gaussian_claim(THREE)
     return (
         ladder(2),

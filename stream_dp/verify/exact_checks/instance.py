@@ -89,7 +89,7 @@ class Part:
         return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "verify.exact_checks")
 
     def claiming(self, measure: Measure) -> "Part":
-        """Return this part with another true claim."""
+        """Return this part with another claim, which must be true."""
         return replace(self, measure=measure)
 
 

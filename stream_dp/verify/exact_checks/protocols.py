@@ -101,7 +101,6 @@ class LocalMessages:
         return replace(self, suitable=suitable) if same(left, right) else None
 
     def _creation(self) -> Create | None:
-        """Return the creation query that must come next, if any."""
         if self.step < len(self.users):
             return self.users[self.step]
         place = self.step - len(self.users)

@@ -104,7 +104,7 @@ def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
 
 
 def moves(claim: Claim | None) -> bool:
-    """Say whether the claim is for replacements that may lie in another tick."""
+    """Say whether the claim is for replacements that may move to another tick."""
     rows = _rows(claim)
     return isinstance(rows, MovedRows) or (isinstance(rows, AmountRows) and rows.moves)
 
@@ -210,7 +210,6 @@ class Score:
         return cls(cuts, _grains(yes), _grains(no))
 
     def extended(self, values: IntArray) -> IntArray:
-        """Return `values` with the score as one more column."""
         score = np.where(values >= self.cuts, self.yes, self.no).sum(axis=1, keepdims=True)
         return np.concatenate([values, score], axis=1)
 
