@@ -54,9 +54,9 @@ Moment: TypeAlias = Fraction | float  # inf where one copy can answer what the o
 def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rounds: int) -> Moment:
     """Return e^((order-1) eps) for the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs`.
 
-    The game has `rounds` messages. The moment e^((order-1) D) of two laws is the sum over transcripts of P^order Q^(1-order) ([HSV] Def 13.1). That
-    term is homogeneous of degree 1 in the joint measure (P, Q), so the recursion of delta gives the supremum over
-    adversaries (Def 13.3). Whole orders only, so moments are rational.
+    The game has `rounds` messages. The moment e^((order-1) D) of two laws is the sum over transcripts of P^order
+    Q^(1-order) ([HSV] Def 13.1). That term is homogeneous of degree 1 in the joint measure (P, Q), so the recursion
+    of delta gives the supremum over adversaries (Def 13.3). Whole orders only, so moments are rational.
 
     Raises:
         ValueError: the order is below 2, or the laws leave out some mass.

@@ -60,7 +60,7 @@ class OneEventAdversary:
 
         Where the claim lets a replacement move to another tick, the other stream has the event in the second tick.
         Every second mechanism gets its pair with sides exchanged: noise that two mechanisms share cancels in the
-        difference of their answers, and an equal change in both would cancel too.
+        difference of their answers, but an equal change in both would cancel with it.
         """
         said = tuple(claims or [None] * len(mechanisms))
         each = list(zip(mechanisms, said, strict=True))
@@ -246,7 +246,10 @@ def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
 
 
 def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
-    """Return the event with the best cautious estimate on these samples, each of shape (plays, statistics)."""
+    """Return the event with the best cautious estimate on these samples, each of shape (plays, statistics).
+
+    The candidates: every statistic at or above a cut, or below it, more likely under either stream.
+    """
     best, most = Event(0, 0, above=True, swapped=False), -math.inf
     for statistic, (a, b) in enumerate(zip(left.T, right.T, strict=True)):
         cuts = _cuts(a, b)
