@@ -1,7 +1,7 @@
 """`python -m stream_dp.testing run PIPELINE.yaml`: the product's run with noise that protects nobody.
 
-Rules: for tests only. Its journal and every release are marked not private, whatever the noise; the product
-refuses such a journal, and this command refuses the product's. Messages and exit codes are the product's.
+Rules: for tests only. The journal and every release are marked not private, whatever the noise. The product refuses
+such a journal, and this command refuses the product's. Messages and exit codes are the product's.
 """
 
 import sys

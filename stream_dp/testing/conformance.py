@@ -1,8 +1,12 @@
 """The conformance suite: what every mechanism must do, whatever it computes.
 
-A mechanism is one `Case`, a line in a list; `checks_of(case)` are the checks that apply to it, and each raises
+A mechanism is one `Case`, a line in a list; `checks_of(case)` returns the checks that apply to it, and each raises
 `NotConforming`. Rules: a check sees states only through their bytes and noise only through a counting source; it
 never looks into a mechanism. Each check fails on a mechanism broken on purpose (tests/conformance).
+
+Taint: a composite mechanism that runs on `Tainted` rows over a `TaintedComposition` shows the destination and
+response properties of [HSV] 6.3: private data neither chooses, addresses nor answers a message. The composite may add
+and slice rows and pass them to a sub-mechanism. Production runs the same code on plain arrays and sealed states.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,16 +34,6 @@ from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.relations.pair_conditions import Suitable
 
-# ---
-# Taint: private values that a composite mechanism may only add and pass on.
-#
-# A composite mechanism that runs on tainted rows through a `TaintedComposition` shows, while it runs, the destination
-# and response properties of [HSV] 6.3: no message is chosen, addressed or answered by private data. Rules: a
-# composite may add and slice rows and pass them to a sub-mechanism. Any operation that lets a value decide, leave or
-# be formatted raises `TaintError`, whose text never contains the value. The states of sub-mechanisms never reach the
-# composite; each state of the composition is used once, and noise is the composite's own. An instrument for tests:
-# production runs the same code on plain arrays and sealed states.
-
 Plain: TypeAlias = "IntArray | np.int64 | int"
 S = TypeVar("S")
 
@@ -52,7 +46,9 @@ def _taint_refused(what: str) -> Any:
 
 
 class Tainted:
-    """A private int64 array or integer.
+    """A private int64 array or integer, which may only be added, sliced and passed on.
+
+    Any operation that lets the value decide, leave or be formatted raises `TaintError`, never with the value itself.
 
     >>> row = Tainted(np.array([1, 2])) + 1
     >>> bool(row[0])
@@ -67,7 +63,6 @@ class Tainted:
         object.__setattr__(self, "_value", value)
 
     def __add__(self, other: "Tainted | Plain") -> "Tainted":
-        """Return the sum, tainted."""
         return Tainted(reveal(self) + (reveal(other) if isinstance(other, Tainted) else other))
 
     __radd__ = __add__
@@ -82,7 +77,6 @@ class Tainted:
         return Tainted(left + right)
 
     def __getitem__(self, place: int | slice) -> "Tainted":
-        """Return a part at a public place, tainted."""
         parts = (place.start, place.stop, place.step) if isinstance(place, slice) else (place,)
         if any(isinstance(part, Tainted) for part in parts):
             raise TaintError("the place taken from a row depends on private data")
@@ -125,7 +119,6 @@ class Elsewhere:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise TaintError."""
         raise TaintError("a composite opened the state of a sub-mechanism")
 
 
@@ -133,8 +126,8 @@ class Elsewhere:
 class TaintedComposition(ConcurrentComposition):
     """The composition in which private data reaches the sub-mechanisms, and no other part of a composite.
 
-    The states it returns are empty: the real ones stay here, each until the next message to it. If `noise` is
-    given, sub-mechanisms may only draw from it.
+    It returns empty states; the real ones stay here, each until the next message to it. If `noise` is given,
+    sub-mechanisms may only draw from it.
     """
 
     noise: Noise | None = None
@@ -143,7 +136,6 @@ class TaintedComposition(ConcurrentComposition):
     )
 
     def init(self, noise: Noise | None = None) -> CompositionState:
-        """Return the first state, without mechanisms."""
         return self._hand_out(ConcurrentComposition.init(self, noise))
 
     def step(
@@ -153,7 +145,7 @@ class TaintedComposition(ConcurrentComposition):
 
         Raises:
             TaintError: a destination, a created mechanism's parameter or a threshold is tainted; a state is used a
-            second time (a repeated question has new noise, and the mean of many answers has none); the noise is not
+            second time (repeated questions draw new noise, and the mean of many answers has none); the noise is not
             the composite's own.
         """
         if isinstance(message, Create) and _holds_taint(message.mechanism):
@@ -220,17 +212,12 @@ def tainted_step(
     return state, answer
 
 
-# ---
-# A composition that forces the answers of its sub-mechanisms and records their messages.
-#
-# Two copies of a composite over it get equal answers for any input, so their messages show whether neighbouring
-# inputs become neighbouring inputs of the parts ([HSV] Def 6.2, f to f'). An instrument for tests.
-
-
 class Forced(ConcurrentComposition):
     """A composition that records its messages and replaces every answer.
 
-    Answers to comparisons with public thresholds cycle through `bits`; other answers are made-up counts.
+    Two copies of a composite get equal answers for any input, so their messages show whether neighbouring inputs
+    become neighbouring inputs of the parts ([HSV] Def 6.2, f to f'). Answers to comparisons with public thresholds
+    cycle through `bits`; other answers are made-up counts.
     """
 
     def __init__(self, bits: Sequence[int]) -> None:
@@ -239,13 +226,12 @@ class Forced(ConcurrentComposition):
         self._bits = cycle(bits)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Allow changes: this is an instrument, not a value."""
+        """Allow changes, which the frozen base class forbids."""
         object.__setattr__(self, name, value)
 
     def step(
         self, state: CompositionState, message: CompositionMessage, noise: Noise
     ) -> tuple[CompositionState, IntArray | None]:
-        """Record the message, pass it on, and replace the answer."""
         self.trace.append(message)
         after, answer = ConcurrentComposition.step(self, state, message, noise)
         if not isinstance(message, Ask) or answer is None:
@@ -272,12 +258,11 @@ class NotConforming(AssertionError):
 class Case:
     """A mechanism under test.
 
-    `threshold`: the threshold of its queries, for mechanisms that need one and halt. `horizon`: the number of
-    updates it was made for. `counts`: it answers running counts, exact without noise. `windows`: it answers counts
-    over these numbers of last updates, one window after the other. `column`: makes the same mechanism of width 1.
-    `signed`: its rows may be negative. `untold`: an answer's entry before there is anything to tell, if not 0.
-    `composite`: makes it over another composition. `touches`: how many sub-mechanisms of each type one event may
-    reach.
+    `threshold`: of its queries, for mechanisms that need one and halt. `horizon`: the number of updates it was made
+    for. `counts`: it answers running counts, exact without noise. `windows`: it answers counts over these numbers of
+    last updates, one window after the other. `column`: makes the same mechanism of width 1. `composite`: makes it
+    over another composition. `touches`: how many sub-mechanisms of each type one event may reach. `untold`: an
+    answer's entry before the first count, if not 0. `signed`: its rows may be negative.
     """
 
     name: str
@@ -295,7 +280,6 @@ class Case:
 
     @property
     def query(self) -> Query:
-        """A query for this mechanism."""
         return Query(self.threshold)
 
     def rows(self, ticks: int = TICKS) -> Iterator[IntArray]:
@@ -308,7 +292,6 @@ Check: TypeAlias = Callable[[Case], None]
 
 
 def checks_of(case: Case) -> list[Check]:
-    """Return the checks that apply to a case."""
     checks: list[Check] = [restores, refuses, keeps_nothing, silence_is_zeros]
     if case.counts:
         checks += [counts_exactly, queries_change_nothing, draws_ignore_the_data]
@@ -496,9 +479,8 @@ def neighbours_stay_neighbours(case: Case) -> None:
     """Check f to f' ([HSV] Def 6.2): neighbouring inputs, equal answers, neighbouring inputs of the sub-mechanisms.
 
     Two copies run with the same answers forced on all their sub-mechanisms. They must send the same messages to the
-    same places, up to the rows: a suitable sequence of pairs that touches at most as many sub-mechanisms as
-    `touches` says. Their own answers must be equal, because they follow from the answers of the parts (the response
-    property).
+    same places, up to the rows: a suitable sequence of pairs that touches at most as many sub-mechanisms as `touches`
+    says. Their own answers must be equal, because they follow from the parts' answers (the response property).
     """
     composite: Any = case.make()
     relation, ones = composite.guarantee.neighbors, composite.rows.ones

@@ -1,8 +1,8 @@
 """Crashes and pauses at chosen points of a run, and a slow reader: adapters around adapters.
 
 Rules: a crash is SIGKILL to this process, so nothing is cleaned up; a pause is SIGSTOP. `mid-commit`, `mid-publish`
-and `mid-answer` leave the state of a kill in the middle: an open transaction, or some lines and an incomplete one.
-`python -m stream_dp.testing` and tests use this file; it reaches into the adapters, which know nothing of it.
+and `mid-answer` leave what a kill in the middle leaves: an open transaction, or some lines and an incomplete one.
+This file reaches into the adapters; they know nothing of it.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Watch:
     reached: Counter[str] = field(default_factory=Counter)
 
     def due(self, point: str) -> bool:
-        """Note that `point` is reached; return whether to crash here."""
+        """Count the point; return whether to crash here."""
         self.reached[point] += 1
         if self.trace:
             sys.stdout.write(f"{point}\n")
@@ -67,7 +67,7 @@ class Watch:
         return (point, self.reached[point]) == self.crash
 
     def at(self, point: str) -> None:
-        """Note that `point` is reached, and crash or pause if it is the chosen one."""
+        """Count the point, and crash or pause here if it is the chosen one."""
         if self.due(point):
             die()
         if (point, self.reached[point]) == self.pause:
@@ -89,33 +89,28 @@ def point_of(text: str | None) -> tuple[str, int] | None:
 
 
 def die() -> None:
-    """End this process like `kill -9`."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class WatchedJournal:
-    """The `Journal` port with a watch."""
+    """The `Journal` port, watched at the three points of a commit."""
 
     def __init__(self, journal: Journal, watch: Watch) -> None:
         self._journal = journal
         self._watch = watch
 
     async def open(self) -> None:
-        """Open the journal."""
         await self._journal.open()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Read the journal."""
         async with aclosing(aiter(self._journal.read())) as blobs:  # type: ignore[type-var]
             async for sealed in blobs:
                 yield sealed
 
     async def verify(self, positions: Positions) -> None:
-        """Verify the journal."""
         await self._journal.verify(positions)
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Append, with the three points of a commit."""
         self._watch.at("before-commit")
         if self._watch.due("mid-commit"):
             await half_a_commit(self._journal, commit, sealed)
@@ -124,32 +119,27 @@ class WatchedJournal:
         self._watch.at("after-commit")
 
     async def close(self) -> None:
-        """Close the journal."""
         await self._journal.close()
 
 
 class WatchedSink:
-    """The `Sink` port with a watch."""
+    """The `Sink` port, watched at the three points of a publication."""
 
     def __init__(self, sink: Sink, watch: Watch) -> None:
         self._sink = sink
         self._watch = watch
 
     async def open(self) -> None:
-        """Open the sink."""
         await self._sink.open()
 
     async def last(self) -> bytes | None:
-        """Return the sink's last release."""
         return await self._sink.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Read the sink."""
         async for body in self._sink.read(beyond):
             yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:
-        """Publish, with the three points of a publication."""
         self._watch.at("before-publish")
         if self._watch.due("mid-publish"):
             await half_a_publication(self._sink, releases)
@@ -158,32 +148,27 @@ class WatchedSink:
         self._watch.at("after-publish")
 
     async def close(self) -> None:
-        """Close the sink."""
         await self._sink.close()
 
 
 class WatchedAnswers:
-    """The `Answers` port with a watch."""
+    """The `Answers` port, watched at the three points of an answer."""
 
     def __init__(self, answers: Answers, watch: Watch) -> None:
         self._answers = answers
         self._watch = watch
 
     async def open(self) -> None:
-        """Open the sequence."""
         await self._answers.open()
 
     async def last(self) -> bytes | None:
-        """Return the last visible answer."""
         return await self._answers.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Read the answers."""
         async for body in self._answers.read(beyond):
             yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        """Publish, with the three points of a publication."""
         self._watch.at("before-answer")
         if self._watch.due("mid-answer"):
             await half_of_the_answers(self._answers, answers)
@@ -192,7 +177,6 @@ class WatchedAnswers:
         self._watch.at("after-answer")
 
     async def close(self) -> None:
-        """Close the sequence."""
         await self._answers.close()
 
 
@@ -205,12 +189,10 @@ class Dawdling(WrappedSource):
         self._waiting: deque[Batch] = deque()
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the source."""
         self._waiting.clear()
         await super().seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
-        """Return the next batch."""
         await asyncio.sleep(self._pause)
         if not self._waiting:
             self._waiting.extend(await super().read())
@@ -273,7 +255,7 @@ async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
 
 
 def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
-    """Write a row in an open transaction, large enough to be written to the log."""
+    """Write a row in an open transaction, large enough that SQLite writes it to its log; then die."""
     with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
@@ -283,7 +265,7 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
 
 
 def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
-    """Write answers in an open transaction, large enough to be written to the log."""
+    """Write answers in an open transaction, large enough that SQLite writes them to its log; then die."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
@@ -294,7 +276,6 @@ def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
 
 
 async def _open_transaction(lease: KafkaLease, records: Sequence[Outgoing]) -> None:
-    """Send records in a transaction that stays open."""
     producer = lease._producer  # noqa: SLF001 - what `transact` does before it commits
     await producer.begin_transaction()
     sent = [

@@ -22,7 +22,6 @@ from stream_dp.errors import StreamDPError
 
 
 def required(what: str) -> bool:
-    """Return whether `STREAM_DP_REQUIRE` names `what`."""
     names = os.environ.get("STREAM_DP_REQUIRE", "").split(",")
     return what in {name.strip() for name in names}
 
@@ -35,16 +34,14 @@ def missing(what: str, reason: str) -> NoReturn:
 
 
 def fresh_topic_name(prefix: str = "test") -> str:
-    """Return a topic name that no other test uses."""
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
 def kafka_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start a broker over a temporary folder, yield its bootstrap address, stop it.
 
-    The workers of one run (`pytest -n`) share it: the first worker that needs it starts it, and stops it after the
-    last worker has left. At the end it raises if the broker died meanwhile. The broker has its own event loop;
-    tests keep theirs.
+    The workers of one run (`pytest -n`) share it: the first worker that needs the broker starts it, stops it after
+    the last worker has left, and then raises if the broker died meanwhile. The broker has its own event loop.
     """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

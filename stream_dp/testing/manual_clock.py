@@ -1,7 +1,7 @@
 """A clock that a test sets by hand.
 
-Rules: time moves only when `advance` is called, and never backwards. Sleepers whose moment has come are woken in
-the order of their moments. For one event loop.
+Rules: only `advance` moves time, and never backwards. It wakes sleepers in the order of their moments. For one event
+loop.
 """
 
 import asyncio

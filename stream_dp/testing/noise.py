@@ -1,7 +1,7 @@
 """Noise that is not private, for tests: none, from a known seed, or from a script.
 
-Rules: only the test kit reaches this noise; a journal written with it is marked not private, and the product
-refuses it.
+Rules: only the test kit reaches this noise. A journal written with it is marked not private, and the product refuses
+such a journal. Samples have shape (size,).
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,12 @@ class ZeroNoise:
     """Every sample is 0, so that answers are exact."""
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Return zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
 
@@ -56,21 +53,17 @@ class SeededNoise:
 
     @property
     def drawn(self) -> int:
-        """Number of samples drawn."""
         return sum(call.size for call in self.calls)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return discrete Laplace samples of shape (size,)."""
         self.calls.append(Draw("laplace", scale, size))
         return self._stream.laplace(scale, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Return geometric samples of shape (size,)."""
         self.calls.append(Draw("geometric", scale, size))
         return self._stream.geometric(scale, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return discrete Gaussian samples of shape (size,)."""
         self.calls.append(Draw("gaussian", variance, size))
         return self._stream.gaussian(variance, size)
 
@@ -89,18 +82,15 @@ class ScriptedNoise:
     used: int = 0
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return the next values, shape (size,)."""
         return self._take(Draw("laplace", scale, size))
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Return the next values, shape (size,)."""
         taken = self._take(Draw("geometric", scale, size))
         if np.any(taken < 0):
             raise ValueError("a geometric sample is never negative")
         return taken
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return the next values, shape (size,)."""
         return self._take(Draw("gaussian", variance, size))
 
     def _take(self, draw: Draw) -> IntArray:

@@ -1,8 +1,7 @@
 """Checks of journals and sinks, for adapters of this project and others.
 
-Rules: `make` returns a new, unopened adapter over the same storage each time it is called, and the storage is empty
-at first. A check raises AssertionError that names the broken rule, and closes what it opened. It uses only the
-ports.
+Rules: `make` returns a new, unopened adapter over the same storage each time; the storage is empty at first. A check
+raises an AssertionError that names the broken rule, and closes what it opened. It uses only the ports.
 """
 
 from collections.abc import Callable
@@ -53,7 +52,6 @@ def sample_release(
 
 
 def sample_releases(first: int, stop: int) -> list[Release]:
-    """Return releases `first`..`stop`-1 with bodies as the engine writes them."""
     return [sample_release(sequence) for sequence in range(first, stop)]
 
 

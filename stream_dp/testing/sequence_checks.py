@@ -1,6 +1,7 @@
-"""Checks of public sequences (releases and answers), and common parts of the checks.
+"""Checks of public sequences (releases and answers) and of message queues, and common parts of the checks.
 
-Rules: those of port_checks.py. `samples(first, stop)` makes the durable entries with these numbers.
+Rules: those of port_checks.py. `samples(first, stop)` makes the durable entries `first`..`stop`-1. For a queue, `put`
+adds a record with this value to the storage from outside, and returns once it is stored.
 """
 
 import asyncio
@@ -29,11 +30,7 @@ _Opened = TypeVar("_Opened", bound=_Port)
 
 
 def require_equal(found: object, wanted: object, rule: str) -> None:
-    """Return if the two are equal.
-
-    Raises:
-        AssertionError: they differ; it names the rule.
-    """
+    """Raise AssertionError with the rule unless the two are equal."""
     if found != wanted:
         raise AssertionError(rule)
 
@@ -99,12 +96,6 @@ async def _read(port: PublicPort[_D], beyond: int = -1) -> list[bytes]:
     return [each async for each in port.read(beyond)]
 
 
-# ---
-# Checks of message queues and answer sequences, for adapters of this project and others.
-#
-# Rules: those of port_checks.py. For a queue, `put` adds one record with this value to the storage from outside, and
-# returns once it is stored.
-
 _PATIENCE_S = 60.0
 
 
@@ -121,7 +112,6 @@ def sample_answer(number: int, said: str = "") -> Answer:
 
 
 def sample_answers(first: int, stop: int) -> list[Answer]:
-    """Return answers `first`..`stop`-1."""
     return [sample_answer(number) for number in range(first, stop)]
 
 
@@ -169,7 +159,7 @@ async def check_questions(
 async def check_questions_hostile(
     make: Callable[[], Questions], put: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """Check that no value stops the reader, and that each is returned unchanged or empty."""
+    """Check that no value stops the reader, and that every value comes back unchanged or empty."""
     async with opened_port(make):
         pass
     values = [b"", b"\xff\xfe", b"\0" * 1000, b"[" * 10_000, b"m" * 200_000, b"{}\n{}", b"last"]

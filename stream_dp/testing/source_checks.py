@@ -1,9 +1,9 @@
 """Checks of sources, for adapters of this project and others.
 
-A source is one `SourceCase`; each of `SOURCE_CHECKS` raises AssertionError that names the broken rule, and closes
-what it opened. Rules: a check uses only the port. A source may choose how it groups its records, how often it
-repeats a mark after a seek and how far a mark skips ahead. Two readings are the same if each partition gives the
-same records in the same order and each tick ends after the same record.
+A source is one `SourceCase`. Each of `SOURCE_CHECKS` raises an AssertionError that names the broken rule, and closes
+what it opened. Rules: a check uses only the port. A source may choose how it groups its records, how often it repeats
+a mark after a seek and how far a mark skips ahead. Two readings are the same if each partition gives the same records
+in the same order and each tick ends after the same record.
 """
 
 import asyncio
@@ -25,12 +25,11 @@ _TELLING = 8
 class SourceCase:
     """A source under test, over storage that is filled before and does not change.
 
-    The storage holds records in several ticks, with payloads of eight bytes and more. `make` returns a new,
-    unopened source over it each time; `regrouped` returns one that groups records differently. `origin` is the
-    start of tick 0 in milliseconds since 1970. `last` is the last tick that passes in every partition, by the
-    storage or by the time; None for a source that ends by itself. A reading that takes longer than `patience_s`
-    hangs. With `late`, records may come after the mark of their tick, as those of a transaction that was open
-    there.
+    The storage holds records in several ticks, with payloads of eight bytes and more. `make` returns a new, unopened
+    source over it each time; `regrouped` returns one that groups records differently. `origin` is the start of tick 0
+    in milliseconds since 1970. `last` is the last tick that passes in every partition, by the storage or by the time;
+    None for a source that ends by itself. A reading that takes longer than `patience_s` seconds hangs. With `late`,
+    records may come after the mark of their tick, for instance from a transaction that was open there.
     """
 
     make: Callable[[], Source]
@@ -252,7 +251,6 @@ def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase)
 
 
 def _place(batches: Sequence[Batch]) -> _Place:
-    """Return the position after these batches."""
     last = {one.partition: one for one in batches}
     behind = {at: one.behind for at, one in last.items() if one.behind is not None}
     return {at: one.position for at, one in last.items()}, behind

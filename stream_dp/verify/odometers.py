@@ -1,10 +1,12 @@
 """Odometers: upper bounds on the privacy loss so far.
 
-For continual mechanisms that run at the same time: `accounting.ledger`, under a filter that
-`filters.concurrent` lists as proven; and `concurrent_loss`, a bound at all times, where all parts are pure. For
-mechanisms one after the other, each answered before the next is chosen: also `odometer` with the filter, mixture
-and stitched `boundaries` ([WRRW] Thm 3), which bound the privacy loss at all times at once. These boundaries need
-pDP, which post-processing does not preserve, so [HSTV]'s reduction to randomized response does not apply to them.
+Mechanisms that run at the same time: `accounting.ledger`, under a filter that its table `CONCURRENT` lists as proven;
+and `loss_bound`, a bound at all times, where all of them are pure. Mechanisms that run one after the other, each
+answered before the next is chosen: also `Odometer` with a boundary of [WRRW] Thm 3, which bounds the loss at all
+times at once. These boundaries need pDP. Post-processing does not preserve pDP, so [HSTV]'s reduction to randomized
+response does not apply to them.
+
+delta' is the probability that a boundary fails, V the intrinsic time of the loss martingale.
 """
 
 import math
@@ -21,29 +23,23 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.core.guarantee import ZCDP, Measure, ProbabilisticDP, PureDP
 from stream_dp.errors import NotDerivable
 
-# ---
-# The boundaries of an odometer ([WRRW] Thm 3): bounds on the loss martingale at intrinsic time V.
-#
-# Filter (3.1): a line that touches the curve of advanced composition at a target epsilon. Mixture (3.2, after
-# Robbins): good over a wide range around V = gamma. Stitched (3.3): the rate of the iterated logarithm, from V = v0
-# on.
-
 FACTOR, SHARE, CONSTANT = Fraction(17, 10), Fraction(72, 100), Fraction(52, 10)
 
 
 @dataclass(frozen=True, slots=True)
 class FilterBoundary:
-    """sqrt(2 y L)/2 + sqrt(2 L)/(2 sqrt(y)) V, L = ln(1/delta'): valid for every touching point y > 0."""
+    """sqrt(2 y L)/2 + sqrt(2 L)/(2 sqrt(y)) V, L = ln(1/delta'), for any touching point y > 0 ([WRRW] Thm 3.1).
+
+    The line touches the curve of advanced composition at a target epsilon.
+
+    Raises:
+        InvalidCost: delta' is not between 0 and 1, or the touching point is not positive.
+    """
 
     delta: Fraction
     touching: Fraction
 
     def __post_init__(self) -> None:
-        """Check the parameters.
-
-        Raises:
-            InvalidCost: delta' is not between 0 and 1, or the touching point is not positive.
-        """
         budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
         budget("the touching point", self.touching, owner="an odometer")
 
@@ -51,8 +47,8 @@ class FilterBoundary:
     def tuned(cls, epsilon: Fraction, delta: Fraction) -> "FilterBoundary":
         """Return the boundary that touches at epsilon: y = (sqrt(2L + 2 epsilon) - sqrt(2L))^2.
 
-        [WRRW] print epsilon in place of 2 epsilon, which touches at epsilon/2: valid, but about a quarter of the
-        budget is lost. As any y is valid, a float may choose it.
+        [WRRW] print epsilon in place of 2 epsilon. That line touches at epsilon/2: it is valid, but loses about a
+        quarter of the budget. Any y is valid, so a float may choose it.
 
         Raises:
             InvalidCost: epsilon is not an exact positive number, or delta' not between 0 and 1.
@@ -64,7 +60,6 @@ class FilterBoundary:
         return cls(delta, Fraction(root * root))
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the line at V."""
         twice = ln_inverse(self.delta) * 2
         line = (twice * self.touching).sqrt() / 2 + (twice / self.touching).sqrt() * (variance / 2)
         return line.upper
@@ -72,7 +67,7 @@ class FilterBoundary:
 
 @dataclass(frozen=True, slots=True)
 class _Mixture:
-    """The parameters of a mixture; they determine where its curve is tight.
+    """A mixture (after Robbins): good over a wide range around V = gamma.
 
     Raises:
         InvalidCost: delta' is not between 0 and 1/2, or the gamma is not positive.
@@ -88,15 +83,13 @@ class _Mixture:
 
 @dataclass(frozen=True, slots=True)
 class MixtureBoundary(_Mixture):
-    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions.
+    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions ([WRRW] Thm 3.2).
 
-    Tight inputs are bounded above only: a mechanism may lose less than its rho. For these the boundary holds
-    because it lies above the half-normal mixture's curve, which is the case where delta' <= sqrt((V+g)/g) / 2:
-    hence delta' is below 1/2.
+    Tight inputs are bounded above only: a mechanism may lose less than its rho. For them the boundary holds because
+    it lies above the half-normal mixture's curve where delta' <= sqrt((V+g)/g) / 2; hence delta' is below 1/2.
     """
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the curve at V."""
         total = variance + self.gamma
         bits = Interval.of(total / self.gamma).ln() / 2 + ln_inverse(self.delta)
         return (bits * (2 * total)).sqrt().upper
@@ -111,7 +104,6 @@ class OneSidedMixtureBoundary(_Mixture):
     """
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the curve at V."""
         total = variance + self.gamma
         bits = (Interval.of(total / self.gamma).sqrt() / (2 * self.delta) + 1).ln()
         return (bits * (2 * total)).sqrt().upper
@@ -119,22 +111,22 @@ class OneSidedMixtureBoundary(_Mixture):
 
 @dataclass(frozen=True, slots=True)
 class StitchedBoundary:
-    """1.7 sqrt(V (ln ln(2V/v0) + .72 ln(5.2/delta'))) for V >= v0; the 5.2 is printed as "5 . 2"."""
+    """1.7 sqrt(V (ln ln(2V/v0) + .72 ln(5.2/delta'))) for V >= v0, the rate of the iterated logarithm.
+
+    Source: [WRRW] Thm 3.3, where the 5.2 is printed as "5 . 2".
+
+    Raises:
+        InvalidCost: delta' is not between 0 and 1, or the start v0 is not positive.
+    """
 
     delta: Fraction
     start: Fraction
 
     def __post_init__(self) -> None:
-        """Check the parameters.
-
-        Raises:
-            InvalidCost: delta' is not between 0 and 1, or the start is not positive.
-        """
         budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
         budget("the start", self.start, owner="an odometer")
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return the curve at V; None (infinite) below v0."""
         if variance < self.start:
             return None
         iterated = Interval.of(2 * variance / self.start).ln().ln()
@@ -142,34 +134,28 @@ class StitchedBoundary:
         return ((bits * variance).sqrt() * FACTOR).upper
 
 
-# ---
-# The odometer: a bound on the loss so far that holds at all times at once ([WRRW] Def 6, Thm 3).
-#
-# With probability 1 - delta' - delta'' the privacy loss never exceeds `bound()`, however the parameters are chosen.
-# The loss is a drift plus a martingale; a `Boundary` bounds the latter in terms of the intrinsic time V.
-#
-# Inputs must be pDP: an (epsilon, delta)-DP mechanism may lose more than epsilon with a probability far above delta,
-# and is refused until `conversions.approx_to_probabilistic` has converted it. Plain: V adds e^2, the drift e^2/2.
-# Tight, for pure and zCDP inputs: the drift adds rho and V adds 2 rho, since E exp(l L) <= exp(l (l+1) rho) at every
-# l > 0. An input with d > 0 is taken given that its loss is at most e: this renormalises both sides by at most s =
-# d/(1-d) >= -ln(1-d), so it is charged as e + s with s more of drift ([WRRW] leave s out; randomized response alone
-# needs none).
-
-
 class Boundary(Protocol):
     """A time-uniform boundary of a sub-Gaussian martingale."""
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return a bound on the martingale at all times, with probability 1 - delta'; None: infinity."""
+        """Return a bound on the martingale at V, valid at all times with probability 1 - delta'; None: infinity."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Odometer:
-    """Sums over the observed mechanisms (V and drift in units of 10^-24, delta in 10^-12, all rounded up) and a
-    boundary.
+    """A bound on the privacy loss so far that holds at all times at once ([WRRW] Def 6, Thm 3).
 
-    `tight` takes pure and zCDP inputs only.
+    With probability 1 - delta' - delta'' the loss never exceeds `bound()`, however the parameters are chosen. The
+    loss is a drift plus a martingale, which the boundary bounds in terms of V. V and the drift are sums in units of
+    10^-24, delta in units of 10^-12, all rounded up.
+
+    Plain: V adds e^2, the drift e^2/2. `tight`, for pure and zCDP inputs only: the drift adds rho and V adds 2 rho,
+    since E exp(l L) <= exp(l (l+1) rho) at every l > 0. Inputs must be pDP: an (epsilon, delta)-DP mechanism may lose
+    more than epsilon with a probability far above delta; convert it with `conversions.approx_to_probabilistic`. An
+    input with d > 0 is taken given that its loss is at most e. This renormalises both sides by at most s = d/(1-d) >=
+    -ln(1-d), so it is charged as e + s with s more of drift ([WRRW] leave s out; randomized response alone needs
+    none).
     """
 
     boundary: Boundary
@@ -183,7 +169,7 @@ class Odometer:
     def of(
         cls, boundary: Boundary, slack: Fraction = Fraction(0), *, tight: bool = False
     ) -> "Odometer":
-        """Return an empty odometer; `slack` is delta'', for the inputs' own deltas; the boundary has delta'.
+        """Return an empty odometer; `slack` is delta'', for the inputs' own deltas.
 
         Raises:
             InvalidCost: the slack is neither 0 nor an exact number between 0 and 1.
@@ -238,27 +224,6 @@ class Odometer:
         return None if above is None else above + Fraction(self.drift, SQUARED)
 
 
-# ---
-# The odometer of [WRRW] for concurrent pure mechanisms: a bound on the privacy loss at all times.
-#
-# With probability 1 - delta' the loss of the whole view never exceeds R + B(2 R), at any time: R is the sum of rho =
-# epsilon tanh(epsilon / 2) over the mechanisms created so far, B a one-sided boundary ([WRRW] Thm 3.2, tight).
-#
-# Proof [D]. Fix l > 0 and an adversary. For a mechanism and its own history h let Phi(h) be the supremum, over the
-# ways in which the adversary may go on with it, of the mean of e^(l x the loss still to come). Stopping is one, so
-# Phi >= 1. At its creation Phi is at most e^(l (l+1) rho): the mechanism is rho-zCDP against adaptive adversaries,
-# which says this of the order l + 1. Answers of a mechanism depend on its own history only, so each message to one of
-# them, in whatever order, lets the product over the mechanisms of e^(l loss - l (l+1) rho) Phi grow by a factor of
-# mean at most 1, and so does a creation: it is a supermartingale that begins at 1, and is at least e^(l L - l (l+1)
-# R). That is all that the line-crossing and mixture bounds ask of a sequential composition, and the mixture over l is
-# one too. A bound by the largest load of a tick holds as well: an event touches only what is alive at its tick, a
-# pure mechanism is as pure after any number of equal pairs, so that its factor may begin when it is touched, and B
-# grows with R. A user's events touch only what is alive at some tick of their public window: the same, with times
-# rounded outward to whole windows.
-#
-# The bound does not extend to mechanisms with a delta: a view is a post-processing of randomized responses, and
-# post-processing does not preserve pDP.
-
 FAILS = Fraction(
     1, 10**6
 )  # delta', fixed for all ledgers: a value chosen by looking would not be valid
@@ -268,10 +233,27 @@ GAMMA = Fraction(1, 100)  # where the mixture is tightest: about V = 2 R = 0.01
 def loss_bound(
     epsilons: Sequence[Fraction], alive: Sequence[Alive] | None = None, fails: Fraction = FAILS
 ) -> Fraction:
-    """Return a bound on the privacy loss at all times with probability 1 - `fails`, rounded up; at most the sum.
+    """Return a bound on the loss of concurrent pure mechanisms at all times, rounded up; at most the sum of epsilons.
 
-    `alive`: the ticks that each part sees, where the protected event lies in one tick; rounded outward to public
+    `alive`: the ticks that each mechanism sees, where the protected event lies in one tick; rounded outward to public
     windows, where a user's events lie in one window. None: the protected data may lie in all ticks.
+
+    Privacy claim: with probability 1 - `fails` the loss of the whole view never exceeds R + B(2 R). R is the sum of
+    rho = epsilon tanh(epsilon / 2) over the mechanisms created so far, B a one-sided boundary ([WRRW] Thm 3.2,
+    tight). The claim does not extend to mechanisms with a delta: a view is a post-processing of randomized responses,
+    and post-processing does not preserve pDP.
+
+    Proof [D]. Fix l > 0 and an adversary. For a mechanism with its own history h let Phi(h) be the supremum, over the
+    adversary's ways to go on with it, of the mean of e^(l x the loss still to come). The adversary may stop, so Phi
+    >= 1. At the creation Phi <= e^(l (l+1) rho): the mechanism is rho-zCDP against adaptive adversaries, here at the
+    order l + 1. A mechanism's answers depend on its own history only. So a message to any mechanism, in any order,
+    multiplies the product over the mechanisms of e^(l loss - l (l+1) rho) Phi by a factor of mean at most 1, and so
+    does a creation. The product is a supermartingale that begins at 1 and is at least e^(l L - l (l+1) R). The
+    line-crossing and mixture bounds ask no more of a sequential composition; the mixture over l is a supermartingale
+    too. The largest load of a tick may stand for R: an event touches only what is alive at its tick; a pure mechanism
+    is as pure after any number of equal pairs, so its factor may begin when it is touched; and B grows with R. A
+    user's events touch only what is alive at some tick of their public window, so whole windows take the place of
+    ticks.
     """
     lives = [Alive(0, None)] * len(epsilons) if alive is None else alive
     rhos = [pure_to_zcdp(PureDP(epsilon)).rho for epsilon in epsilons]

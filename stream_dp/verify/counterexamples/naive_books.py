@@ -2,14 +2,14 @@
 
 The largest delta ([HSV] Thm 5.2): in the 1-sparse parallel composition of (0, delta)-DP continual mechanisms an
 adversary learns the secret bit with probability 1 - (1 - delta)^l after l creations, though only one mechanism ever
-gets a pair of different messages. A loss bounded by (epsilon, delta)-DP ([WRRW] App. F): a mechanism that answers 1
-with a small probability, and more often where the bit is 1, may be (epsilon, delta)-DP while its loss exceeds
-epsilon with a probability far above delta. An odometer ([WRRW] Thm 3) that takes it for (epsilon, delta)-pDP fails
-after one step where delta' is far below delta: exact .0231 where .0100 is allowed (`RARE`). [WRRW] conjecture that
-such a break exists.
+gets a pair of different messages.
 
-Rules: "exactly" means exact arithmetic, over all adaptive adversaries where stated; our refusals are computed, not
-quoted.
+A loss bounded by (epsilon, delta)-DP ([WRRW] App. F): a mechanism rarely answers 1, and more often where the bit is
+1. It may be (epsilon, delta)-DP while its loss exceeds epsilon with a probability far above delta. An odometer
+([WRRW] Thm 3) that takes it for (epsilon, delta)-pDP fails after one step where delta' is far below delta: exact
+.0231 where .0100 is allowed (`RARE`). [WRRW] conjecture that such a break exists.
+
+Rules: "exactly" means exact arithmetic, over all adaptive adversaries where stated; the code computes our refusals.
 """
 
 import re
@@ -61,17 +61,14 @@ class OneBitAnswer:
     ones: tuple[Fraction, Fraction]
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
 
     def chance(self, answer: int, bit: int) -> Fraction:
-        """Return the probability of this answer to this bit."""
         return self.ones[bit] if answer else 1 - self.ones[bit]
 
     def ratio(self, answer: int, bit: int) -> Fraction:
@@ -85,7 +82,7 @@ class OneBitAnswer:
 
 
 def rare(odds: Fraction, delta: Fraction, chance: Fraction) -> OneBitAnswer:
-    """Answer 1 with probability `chance` for bit 1, (chance - delta) / odds for 0: exactly (ln odds, delta)-DP."""
+    """Return the machine with P[1] = `chance` for bit 1, (chance - delta) / odds for 0: exactly (ln odds, delta)-DP."""
     return OneBitAnswer(((chance - delta) / odds, chance))
 
 
@@ -117,7 +114,6 @@ class NaiveBook:
 
 
 def books() -> tuple[NaiveBook, ...]:
-    """Compute every naive book."""
     return largest_delta(), touched_renyi(), approximate_loss(), events_as_responses()
 
 
@@ -192,11 +188,7 @@ def events_as_responses() -> NaiveBook:
 
 
 def first_sentence(call: Callable[[], Any]) -> str:
-    """Return the first sentence of the refusal that `call` raises.
-
-    Raises:
-        RuntimeError: the call is not refused.
-    """
+    """Return the first sentence of the refusal that `call` raises; RuntimeError where it raises none."""
     try:
         call()
     except NotDerivable as refusal:
@@ -236,7 +228,6 @@ class MaxDeltaAdversary(WaitingAdversary):
 
     @property
     def mechanism(self) -> Sampled:
-        """M_delta."""
         return leaky_mechanism(self.delta)
 
     @property

@@ -2,8 +2,8 @@
 
 In the 1-sparse parallel composition of (alpha, eps)-RDP mechanisms the divergence between the adversary's views
 exceeds any eps' after enough creations, though only one mechanism ever gets a pair of different messages. Rules:
-whole orders only, so that moments e^((alpha-1) D) are rational and everything is exact; roles of TOP as in
-`randomized_response`.
+whole orders only, so that moments e^((alpha-1) D) are rational and everything is exact; TOP has the role that it has
+in `randomized_response`.
 
 Errata of the printed proof: (1) its last display averages (P/Q)^alpha over P = V^0; Def 13.1 averages over Q = V^1.
 So its q is too small for large eps': at alpha = 2, eps' = 8 the divergence (base 2) is 6.4. Here the odds are
@@ -30,17 +30,8 @@ from stream_dp.verify.exact.finite import Law, Sampled
 from stream_dp.verify.exact.randomized_response import LeakyState, Symbol, noisy_bit, revealed
 from stream_dp.verify.games.game import HALT, View
 
-# ---
-# The adversary that waits for a failure; [HSV] Thm 5.2 and Thm 13.5 both use it.
-#
-# It creates mechanisms and asks each the pair (0, 0), until one fails (`Symbol.TOP`); only then it sends the pair (0,
-# 1), to that mechanism. So only one mechanism gets a pair of different messages, but which one was chosen by its
-# answer. Rules: deterministic. This file knows only the bit that it guesses.
-
 
 class Phase(Enum):
-    """The adversary's next kind of message."""
-
     CREATE = auto()
     SAME = auto()
     LOOK = auto()
@@ -51,7 +42,11 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitingAdversary(ABC):
-    """Waits for a failure in at most `most` creations of the mechanism that a subclass names."""
+    """The deterministic adversary of [HSV] Thm 5.2 and Thm 13.5: it waits for a failure in at most `most` creations.
+
+    It creates mechanisms and sends (0, 0) to each, until one fails (`Symbol.TOP`); only then it sends (0, 1), to that
+    mechanism. So only one mechanism gets a pair of different messages, but its own answer chose it.
+    """
 
     most: int = field(kw_only=True)
 
@@ -61,11 +56,9 @@ class WaitingAdversary(ABC):
         """The mechanism to create; it takes bits, answers TOP when it fails, and then TOP + 1 + bit."""
 
     def init(self, noise: Noise) -> tuple[Phase, int]:
-        """Return the first state: nothing created."""
         return Phase.CREATE, 0
 
     def step(self, state: tuple[Phase, int], message: Any, noise: Noise) -> tuple[Any, Any]:
-        """Return the next state and the next pair of messages, or HALT."""
         phase, created = state
         if phase is Phase.JUDGE:
             gave_up = int(message[0]) == Symbol.TOP
@@ -100,8 +93,9 @@ ONE = Fraction(1)
 
 @dataclass(frozen=True, slots=True)
 class NoisyLeak:
-    """M of the proof: takes at most two bits. It answers TOP with probability `chance`, otherwise BOTTOM, whatever
-    the bit; after TOP it answers with a noisy bit, right with probability odds / (1 + odds).
+    """M of the proof: takes at most two bits, and answers TOP with probability `chance`, else BOTTOM, whatever the bit.
+
+    After TOP it answers with a noisy bit, right with probability odds / (1 + odds).
 
     Privacy claim: moment 1 + chance * (m - 1) at every order, where m is the moment of the noisy bit, for one
     changed bit; also (0, chance * (odds - 1) / (odds + 1))-DP, and pure ln(odds)-DP.
@@ -111,11 +105,9 @@ class NoisyLeak:
     odds: Fraction
 
     def initial(self) -> Mapping[LeakyState, Fraction]:
-        """Return the law of the first state: no bit yet, nothing revealed."""
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
-        """Return the law of the answer to a bit."""
         taken, symbol = state
         if taken == 2:
             return {(None, state): ONE}
@@ -190,10 +182,10 @@ class RenyiAdversary(WaitingAdversary):
 
     @property
     def listening_probability(self) -> Fraction:
-        """1 - (1 - chance)^most: the probability that it gets a noisy bit at all."""
+        """1 - (1 - chance)^most: the probability that the adversary gets a noisy bit at all."""
         return 1 - (1 - self.chance) ** self.most
 
     @property
     def winning_probability(self) -> Fraction:
-        """The probability that its guess is the bit."""
+        """The probability that the adversary guesses the bit."""
         return self.listening_probability * self.odds / (1 + self.odds)

@@ -1,16 +1,16 @@
 """Decomposition of a finite (eps, delta)-DP mechanism: a construction of the universality of randomized response.
 
-[Lyu] Thm 3, with r = e^eps: M^b = delta E^b + (1 - delta) (r/(1+r) N^b + 1/(1+r) N^(1-b)), for four systems E^b,
-N^b. From it the post-processor T of [HSV] Lemma 4.7 (`post_processor`), which answers as E^b after TOP and b, as
-N^a after BOTTOM and a. delta E^b has a mass D_b at each transcript: at least the control function L^b
-(`exact_delta`), with D_b - D_(1-b) / r at most mu_b - mu_(1-b) / r, and the answers' D adds up to that of their
-transcript ([HSV] section 10.2, I to III). At a transcript these are polygons with four fixed directions, so their
-Minkowski sum has the summed bounds, and the code finds an exact point of each polygon, one after the other.
+[Lyu] Thm 3, with r = e^eps: M^b = delta E^b + (1 - delta) (r/(1+r) N^b + 1/(1+r) N^(1-b)), for four systems E^b, N^b.
+The post-processor T of [HSV] Lemma 4.7 answers as E^b after TOP and b, as N^a after BOTTOM and a. delta E^b has a
+mass D_b at each transcript. D_b is at least the control function L^b (`exact_delta`), D_b - D_(1-b) / r is at most
+mu_b - mu_(1-b) / r, and the answers' D adds up to that of their transcript ([HSV] section 10.2, I to III). At a
+transcript these are polygons with four fixed directions, so their Minkowski sum has the summed bounds, and the code
+finds an exact point of each polygon in turn.
 
-Lemma 5.6 adds that T need not hear the bit while the laws under b = 0 and b = 1 are equal. That is D_0 = D_1 there,
-which needs the sum of max(L^0, L^1) over the answers to be at most delta. It holds where pairs may be exchanged:
-equal pairs leave the states equal, so L^0 = L^1 (Cor 5.7 for our relations). For any interactive mechanism, as
-printed, it is false: one first answer may prepare a leak under b = 0 and another one under b = 1
+Lemma 5.6 adds that T need not hear the bit while the laws under b = 0 and b = 1 are equal. Then D_0 = D_1 is needed,
+so the sum of max(L^0, L^1) over the answers must be at most delta. This holds where pairs may be exchanged: equal
+pairs leave the states equal, so L^0 = L^1 (Cor 5.7 for our relations). As printed, for any interactive mechanism, the
+lemma is false: one first answer may prepare a leak under b = 0 and another one under b = 1
 (`randomized_response.TornLeak`). Rules: rationals only; laws must add up to 1.
 """
 
@@ -61,7 +61,6 @@ class Decomposition:
     _controls: tuple[Control, Control] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Construct the masses, starting from the empty transcript."""
         if self.ratio <= 1:
             raise ValueError(f"e^eps is above 1 here, got {self.ratio}")
         self._controls = (
@@ -75,7 +74,6 @@ class Decomposition:
         self._grow((), joint, self.pairs, self.rounds, (self.delta, self.delta))
 
     def _least(self, joint: Joint, pairs: Pairs, rounds: int) -> Two:
-        """Return L^0 and L^1."""
         first, second = (each.value(joint, pairs, rounds).delta for each in self._controls)
         return first, second
 
@@ -105,7 +103,6 @@ class Decomposition:
         return first, second
 
     def queries(self, transcript: Answered) -> Iterator[Any]:
-        """Yield every pair of queries that may follow a transcript."""
         return iter(self._behind.get(transcript, ()))
 
     def answers(self, transcript: Answered, pair: Any) -> Iterator[tuple[Any, Masses]]:
@@ -188,16 +185,9 @@ def _crossing(one: _Line, two: _Line) -> Two | None:
     return x, (one[0] * two[2] - one[2] * two[0]) / determinant
 
 
-# ---
-# The post-processor of [HSV] Lemma 4.7 and 5.6, executed: on IRR_(eps, delta)(b) it is M^b, by transcript.
-#
-# It asks IRR once before its first answer (TOP or BOTTOM), and for the bit only when an answer's law depends on it.
-# Rules: everything exact; IRR is the one of the audit (`randomized_response`). This file knows no control function.
-
-
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch: the transcript so far with its probability, and what IRR has answered to `asked` questions."""
+    """The transcript so far with its probability, and what IRR has answered to `asked` questions."""
 
     transcript: Answered
     chance: Fraction
@@ -209,12 +199,15 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class ResponsePostProcessor:
-    """T for one decomposition; `runs(b)` yields all branches of T with IRR(b) behind it."""
+    """T of [HSV] Lemma 4.7 and 5.6, executed: in front of IRR_(eps, delta)(b) it is M^b, by transcript.
+
+    It asks IRR once before its first answer (TOP or BOTTOM), and for the bit only when an answer's law depends on it.
+    """
 
     parts: Decomposition
 
     def runs(self, bit: int) -> Iterator[Branch]:
-        """Yield every branch at every length; a branch comes before its extensions."""
+        """Yield every branch of T with IRR(bit) behind it, at every length; a branch comes before its extensions."""
         irr = InteractiveRandomizedResponse(self.parts.ratio, self.parts.delta)
         (((_, holding), _),) = irr.step(("waiting",), bit).items()
         yield from self._behind(irr, Branch((), Fraction(1), holding))
@@ -263,7 +256,6 @@ class ResponsePostProcessor:
         run: Branch,
         answers: list[tuple[Any, Masses]],
     ) -> Iterator[Branch]:
-        """Ask IRR what the law of the next answer needs."""
         if run.symbol is None:
             for one in self._ask(irr, run):
                 yield from self._heard(irr, one, answers)

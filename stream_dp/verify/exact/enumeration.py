@@ -1,10 +1,10 @@
 """A real mechanism as a finite machine: the production code, run with every noise value in turn.
 
-Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact
-rational where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is); a claim of e units is then e^eps =
-base^-e. Values beyond `radius` are left out, and `delta_bracket` includes the missing mass in its bounds. A machine
-whose laws are known (`Lawful`) draws from these instead and leaves nothing out. States are compared by their
-contents (`contents`). This file knows no mechanism by name.
+Rules: one unit of epsilon stands for -ln(base), and a claim of e units is e^eps = base^-e. Noise of scale s then has
+the decay base^(1/s), an exact rational where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is whole). Values
+beyond `radius` are left out, and `delta_bracket` includes the missing mass in its bounds. A machine whose laws are
+known (`Lawful`) draws from them and leaves nothing out. States are compared by their `contents`. This file knows no
+mechanism by name.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ Plain: TypeAlias = (
 
 @dataclass(slots=True)
 class Script:
-    """Noise that returns the script's values; at the script's end it reports the law of the next value."""
+    """Noise that returns the script's values; at the script's end it reports the law of the next value (`wanted`)."""
 
     values: tuple[Any, ...]
     base: Fraction
@@ -96,23 +96,22 @@ class Lawful:
     machine: FiniteMachine[Any, Any]
 
     def takes(self, message: object) -> bool:
-        """Accept any query; the relation of its claim decides which queries may be sent."""
+        """Accept any query: the claim's relation decides which queries may be sent."""
         return True
 
     def init(self, noise: Script) -> Any:
-        """Return the first state of the machine, drawn from its law."""
         return noise.choose(self.machine.initial())
 
     def step(self, state: Any, message: Any, noise: Script) -> tuple[Any, Any]:
-        """Return the next state and the answer, unchanged."""
         answer, after = noise.choose(self.machine.step(state, message))
         return after, answer
 
 
 @dataclass(frozen=True)
 class Enumerated:
-    """`mechanism` (or a composition) with all its noise enumerated. Queries are rows (tuples), a threshold or None
-    for a `Query`, or any message of the mechanism.
+    """`mechanism`, or a composition, with all its noise enumerated.
+
+    A query is a row (tuple), the threshold or None of a `Query`, or any message of the mechanism.
     """
 
     mechanism: Any
@@ -124,7 +123,6 @@ class Enumerated:
     )
 
     def initial(self) -> Mapping[Hashable, Fraction]:
-        """Return the law of the first state."""
         law: dict[Hashable, Fraction] = {}
         for (state, _), chance in self._runs(lambda noise: (self.mechanism.init(noise), None)):
             law[state] = law.get(state, Fraction(0)) + chance
@@ -166,7 +164,7 @@ class Enumerated:
 
 
 def contents(value: Any) -> Hashable:
-    """Return a hashable form in which values with equal contents are equal, arrays and dicts included."""
+    """Return a hashable form; it is equal where contents are equal, arrays and dicts included."""
     if isinstance(value, np.ndarray):
         return contents(value.tolist())
     if type(value) is SealedState:
@@ -194,37 +192,30 @@ def _message(query: Plain) -> Any:
     return Query(query) if query is None or isinstance(query, int) else query
 
 
-# ---
-# The verifier of games and production, presented to the exact oracle as a list of moves.
-#
-# An adversary of `exact_delta` may send what V[f] ([HSV] Def 3.5) lets pass; here V is the core's own `Verifier`
-# around a core `Relation`, and the adversary picks from a finite menu of pairs. Rules: the menu must hold every pair
-# that could help; what the verifier refuses is no move (halting earlier never helps). This file knows no mechanism.
-
-
 @dataclass(frozen=True, eq=False)
 class Verified:
-    """The pairs of `menu` that `verifier` lets pass; equal where menus and the verifiers' contents are equal."""
+    """The pairs of `menu` that `verifier`, the V[f] of games ([HSV] Def 3.5), lets pass, as moves for `exact_delta`.
+
+    The menu must hold every pair that could help an adversary. A pair that the verifier refuses is no move: halting
+    earlier never helps. Equal where menus and the verifiers' contents are equal.
+    """
 
     verifier: Verifier
     menu: tuple[tuple[Any, Any], ...]
     _held: Hashable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Remember the verifier's content."""
         object.__setattr__(self, "_held", contents(self.verifier))
 
     def __hash__(self) -> int:
         return hash(self._held)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same menu, and verifiers with equal contents."""
         if not isinstance(other, Verified):
             return NotImplemented
         return self.menu is other.menu and self._held == other._held
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "Verified"]]:
-        """Yield the pairs that are allowed next."""
         for pair in self.menu:
             after = self.verifier.verify(pair)
             if not after.halted:
@@ -237,7 +228,7 @@ def behind(
     queries: Iterable[tuple[Any, Any]],
     indices: int,
 ) -> Verified:
-    """Return the moves of a composition behind V[relation]: creations, and pairs to the first `indices` ones."""
+    """Return the moves of a composition behind V[relation]; queries go to the first `indices` mechanisms."""
     asked = tuple(queries)
     menu = (
         *((create, create) for create in creations),

@@ -3,8 +3,9 @@
 L_t of a transcript is the supremum over the next f-valid pair of queries of the sum over its answers of L_(t+1), and
 at the end max(0, mu_b - e^eps mu_(1-b)) ([HSV] Def 10.2, 10.3; Claim 10.5 and Lemma 5.6: sup L_1 is the least delta).
 The supremum is taken after each answer, so deterministic adversaries suffice. Hidden states are carried as the joint
-measure, a mass per state under b = 0 and under b = 1; the value is homogeneous in it, so it is memoised on the measure
-scaled to mass 1. Rules: e^eps is given as a rational and nothing is rounded; noise is never truncated silently.
+measure, an exact mass per state under b = 0 and under b = 1. The value is homogeneous in it, so it is memoised on the
+measure scaled to mass 1. `exact_moment` does the same for Renyi DP. Rules: e^eps is a rational and nothing is rounded;
+noise is never truncated silently. This file knows no mechanism.
 """
 
 import math
@@ -14,12 +15,6 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from stream_dp.verify.exact.finite import FiniteMachine, Pairs
-
-# ---
-# The joint measure of an adversary's view: a mass per hidden state under b = 0 and under b = 1.
-#
-# Rules: masses are exact. The recursions over transcripts (`exact_delta`, `exact_renyi`) share this code; it knows no
-# adversary and no divergence.
 
 Measure: TypeAlias = dict[Any, Fraction]
 Joint: TypeAlias = tuple[Measure, Measure]
@@ -41,36 +36,27 @@ def by_answer(
 
 
 def mass_of(measure: Measure) -> Fraction:
-    """Return the total mass of a joint measure, under b = 0 and b = 1."""
     return sum(measure.values(), ZERO)
 
 
 def rescaled(joint: Joint, by: Fraction) -> Joint:
-    """Return the joint measure multiplied by `by`."""
     zero, one = ({state: mass * by for state, mass in measure.items()} for measure in joint)
     return zero, one
 
 
 def frozen(joint: Joint) -> Hashable:
-    """Return a joint measure in a hashable form."""
     return frozenset(joint[0].items()), frozenset(joint[1].items())
 
-
-# ---
-# The exact Renyi privacy of a finite mechanism at a whole order, against every adaptive adversary.
-#
-# The moment e^((order-1) D) of two laws is the sum over transcripts of P^order Q^(1-order) ([HSV] Def 13.1). That
-# term is homogeneous of degree 1 in the joint measure (P, Q), so the same backward recursion as for delta ([HSV] Def
-# 10.3) gives the supremum over adversaries ([HSV] Def 13.3): the supremum, over the next pair of queries, of the sum
-# over its answers. Rules: whole orders only, so moments are rational; laws must add up to 1. This file knows no
-# mechanism.
 
 Moment: TypeAlias = Fraction | float  # inf where one copy can answer what the other cannot
 
 
 def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rounds: int) -> Moment:
-    """Return e^((order-1) eps) of the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs` in `rounds`
-    messages.
+    """Return e^((order-1) eps) for the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs`.
+
+    The game has `rounds` messages. The moment e^((order-1) D) of two laws is the sum over transcripts of P^order
+    Q^(1-order) ([HSV] Def 13.1). That term is homogeneous of degree 1 in the joint measure (P, Q), so the recursion
+    of delta gives the supremum over adversaries (Def 13.3). Whole orders only, so moments are rational.
 
     Raises:
         ValueError: the order is below 2, or the laws leave out some mass.
@@ -166,8 +152,7 @@ def delta_bracket(
 
 
 def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> Fraction | float:
-    """Return e^eps of the least eps with which the machine is eps-DP: the largest ratio of a transcript; inf if
-    none.
+    """Return e^eps of the least eps with which the machine is eps-DP: the largest ratio of a transcript, maybe inf.
 
     Raises:
         ValueError: the laws do not add up to 1.
@@ -211,10 +196,7 @@ class Control:
         return self.memo[key].scaled(total)
 
     def _best(self, joint: Joint, pairs: Pairs, rounds: int, here: _Value) -> _Value:
-        """Return the supremum over the next pair.
-
-        Stopping is never better, and the only choice where no pair is left.
-        """
+        """Return the supremum over the next pair; stopping is never better, and forced where no pair is left."""
         best = here
         for pair, after in pairs.moves():
             parts = [

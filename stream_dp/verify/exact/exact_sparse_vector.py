@@ -1,8 +1,12 @@
-"""AboveThreshold with one-sided geometric noise as a finite machine with exact laws, once or re-armed.
+"""Sparse vectors and HSS ([HSV] Alg. 3 and 4) as finite machines with exact laws.
 
 The noisy threshold tau is hidden and unbounded. It is summed out in closed form: the state holds the margins of the
 comparisons that failed since tau was drawn, and the chance of the next answer is a ratio of two exact series. So
-nothing is truncated, and the state of each copy is known exactly. This file knows no real mechanism.
+nothing is truncated, and the state of each copy is known exactly.
+
+HSS releases are clamped to [low, high]. This loses nothing while the sums stay inside, because outside the ratio of
+two laws is constant. For discrete Gaussian samples clamping is a post-processing that may lose something: the result
+is then a lower bound, near the truth where the range is wide. This file knows no real mechanism.
 """
 
 import itertools
@@ -23,7 +27,7 @@ SVTState: TypeAlias = tuple[Row, tuple[int, ...]] | None  # counts, failed margi
 
 @lru_cache(maxsize=1 << 16)
 def all_below(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction:
-    """Return P[nu_i < m_i + tau for all i], tau ~ Geom(decay `tau`) once, nu_i ~ Geom(decay `nu`) each; exact.
+    """Return P[nu_i < m_i + tau for all i], exactly; tau ~ Geom(decay `tau`), each nu_i ~ Geom(decay `nu`).
 
     Given tau = x >= max(-m_i) the product is a polynomial in nu^x, so the sum over x is a sum of geometric series;
     for smaller x one comparison succeeds for sure and the product is 0.
@@ -42,9 +46,8 @@ class AboveThreshold:
     """Is max(counts) >= threshold? Answers 1 and halts, or 0 ([HSV] Alg. 3 with geometric noise).
 
     `tau` = e^(-e1) and `nu` = e^(-e2 / s) are the decays of the noise on the threshold and on each query, `offset`
-    the public counts that it starts from. Privacy claim: (e1 + e2)-DP with s = 1 where the largest count changes by
-    1 in
-    one direction, with s = 2 in general.
+    the public counts that it starts from. Privacy claim: (e1 + e2)-DP with s = 1 where the largest count changes by 1
+    in one direction, with s = 2 in general.
     """
 
     tau: Fraction
@@ -52,11 +55,9 @@ class AboveThreshold:
     offset: Row = (0,)
 
     def initial(self) -> Mapping[SVTState, Fraction]:
-        """Return the law of the first state: nothing counted, nothing compared."""
         return {(self.offset, ()): ONE}
 
     def step(self, state: SVTState, query: Tick) -> Law[SVTState]:
-        """Add the row, then compare."""
         if state is None:
             return {(None, None): ONE}
         row, threshold = query
@@ -69,7 +70,6 @@ class AboveThreshold:
         }
 
     def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        """Return the state after the answer 1."""
         return None
 
 
@@ -83,7 +83,6 @@ class RearmedAlerts(AboveThreshold):
     __slots__ = ()
 
     def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        """Return a fresh instance."""
         return (0,) * len(counts), ()
 
 
@@ -102,7 +101,6 @@ class BelowThreshold:
     nu: Fraction
 
     def initial(self) -> Mapping[SVTState, Fraction]:
-        """Return the law of the first state: no data, nothing compared."""
         return {((), ()): ONE}
 
     def step(self, state: SVTState, query: Row | Subset) -> Law[SVTState]:
@@ -120,20 +118,6 @@ class BelowThreshold:
         raise ValueError("a data set first, then subsets with a threshold")
 
 
-# ---
-# HSS as finite machines with exact laws ([HSV] Alg. 4): the histogram form, and the form of the paper.
-#
-# `SmallHSS`, with relative thresholds: a sparse vector watches the largest growth of a column against the public
-# `gamma`; where it says "above", the interval's sums are released, each with one fresh discrete Laplace sample: a
-# counter with one node per update. The noisy threshold is summed out as in `exact_sparse_vector`. `SmallPaperHSS`:
-# written from the paper alone, it shows all answers of sub-mechanisms: crossings, outcomes of checks, noisy interval
-# sums; the noisy threshold, unbounded and two-sided, is summed out in closed form.
-#
-# Rules: releases are clamped to [low, high], which loses nothing while the sums stay inside, for outside the ratio of
-# two laws is constant. Where the samples are discrete Gaussian, clamping is a post-processing that may lose
-# something: the result is then a lower bound, near the truth where the range is wide. This file knows no real
-# mechanism.
-
 QUIET = "quiet"
 REACH = 12  # least deviations of a discrete Gaussian that are listed: the rest is below 1e-31
 HSSPoint: TypeAlias = tuple[Row, tuple[int, ...]]  # the open interval's sums, its failed margins
@@ -150,11 +134,10 @@ def clamped_laplace(centre: int, decay: Fraction, low: int, high: int) -> dict[i
 
 @lru_cache(maxsize=1 << 10)
 def clamped_gaussian(centre: int, decay: Fraction, low: int, high: int) -> dict[int, Fraction]:
-    """Return the law of centre + discrete Gaussian noise with weights decay^(x^2), clamped to [low, high]; adds up
-    to 1.
+    """Return the law of centre + discrete Gaussian noise of weights decay^(x^2), clamped to [low, high].
 
-    decay = e^(-1 / (2 variance)): a shift by one costs ln(1 / decay) in zCDP (Canonne, Kamath, Steinke 2020, Prop.
-    5).
+    It adds up to 1. decay = e^(-1 / (2 variance)), so a shift by one costs ln(1 / decay) in zCDP (Canonne, Kamath,
+    Steinke 2020, Prop. 5).
     """
     deviation = math.sqrt(-0.5 / math.log(decay))
     reach = math.ceil(REACH * deviation) + high - low
@@ -168,10 +151,12 @@ def clamped_gaussian(centre: int, decay: Fraction, low: int, high: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class SmallHSS:
-    """Answers a tick's row with QUIET, or with the clamped noisy sums of the interval that it closes.
+    """HSS with relative thresholds: answers a row with QUIET, or with the clamped noisy sums of a closed interval.
 
-    `tau` = e^(-e1), `nu` = e^(-e2 / s) and `node` = e^(-e_c / L0) are the decays of the three noises. Privacy claim:
-    (e1 + e2 + e_c)-DP for one-hot events, with s = 1, L0 = 1 under add_remove and s = 2, L0 = 2 under replace.
+    A sparse vector compares the largest growth of a column with the public `gamma`. Above it, the interval closes and
+    each of its sums gets one fresh discrete Laplace sample: a counter with one node per update. `tau` = e^(-e1), `nu`
+    = e^(-e2 / s) and `node` = e^(-e_c / L0) are the decays of the three noises. Privacy claim: (e1 + e2 + e_c)-DP for
+    one-hot events, with s = 1, L0 = 1 under add_remove and s = 2, L0 = 2 under replace.
     """
 
     width: int
@@ -183,7 +168,6 @@ class SmallHSS:
     high: int
 
     def initial(self) -> Mapping[HSSPoint, Fraction]:
-        """Return the law of the first state: an empty interval."""
         return {((0,) * self.width, ()): Fraction(1)}
 
     def step(self, state: HSSPoint, query: Row) -> Law[HSSPoint]:
@@ -219,17 +203,15 @@ class SmallGaussianHSS(SmallHSS):
     __slots__ = ()
 
     def released(self, count: int) -> Mapping[int, Fraction]:
-        """Return the law of the released value of a column's sum over the interval."""
         return clamped_gaussian(count, self.node, self.low, self.high)
 
 
 @lru_cache(maxsize=1 << 16)
 def all_at_most(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction:
-    """Return P[nu_i <= m_i + tau for all i], two-sided discrete Laplace of these decays: tau once, nu_i each;
-    exact.
+    """Return P[nu_i <= m_i + tau for all i], exactly; tau and each nu_i are discrete Laplace of these decays.
 
-    Where tau >= max(-m_i, 0) every factor is 1 - nu^(m + tau + 1) / (1 + nu), where tau < -max(m_i, 0) it is nu^(-m
-    - tau) / (1 + nu): geometric series both. Between the two it is a finite sum.
+    Where tau >= max(-m_i, 0) every factor is 1 - nu^(m + tau + 1) / (1 + nu); where tau < -max(m_i, 0) it is nu^(-m -
+    tau) / (1 + nu). Both parts are geometric series; the part between them is a finite sum.
     """
     if not margins:
         return ONE
@@ -281,9 +263,10 @@ class PaperPoint:
 
 @dataclass(frozen=True)
 class SmallPaperHSS:
-    """Algorithm 4 as a finite machine: `tau`, `nu`, `check`, `node` are the decays of its four noises.
+    """[HSV] Alg. 4, written from the paper alone; `tau`, `nu`, `check`, `node` are the decays of its four noises.
 
-    With x = e^(-epsilon / 12) the paper has tau = x^2, nu = x, check = x^4 and node = x^(4 / width).
+    It shows all answers of sub-mechanisms: crossings, outcomes of checks, noisy interval sums. With x = e^(-epsilon /
+    12) the paper has tau = x^2, nu = x, check = x^4 and node = x^(4 / width).
     """
 
     width: int
@@ -298,12 +281,10 @@ class SmallPaperHSS:
     high: int
 
     def initial(self) -> Mapping[PaperPoint, Fraction]:
-        """Return the law of the first state."""
         zeros = (0,) * self.width
         return {PaperPoint(0, 1, self.gamma(1, 1), zeros, zeros, ()): ONE}
 
     def step(self, state: PaperPoint, query: Row) -> dict[tuple[Hashable, PaperPoint], Fraction]:
-        """Do one step of the paper; the answer has all answers of its sub-mechanisms."""
         t, j = state.t + 1, state.j
         c = tuple(a + b for a, b in zip(state.c, query, strict=True))
         if max(c) > self.high or min(c) < self.low:

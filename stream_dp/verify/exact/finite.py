@@ -1,7 +1,8 @@
 """Finite mechanisms with exact laws, and verification functions whose accepted pairs can be listed.
 
 Rules: probabilities are `Fraction`s; states, queries and answers are hashable values. A law may add up to less than
-1; the missing mass was cut off and may belong to any answer. This file knows no noise, no recursion and no game.
+1; the missing mass was cut off and may belong to any answer. `Sampled` runs a finite machine over bits as a core
+`Mechanism`. This file knows no recursion, no game and no finite machine by name.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -53,7 +54,6 @@ class DifferAtMost:
     times: int = 1
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "DifferAtMost"]]:
-        """Yield the pairs that are allowed next."""
         if self.times:
             after = replace(self, times=self.times - 1)
             yield from ((pair, after) for pair in self.different)
@@ -71,7 +71,6 @@ class OnceEach:
     different: tuple[tuple[Hashable, Hashable], ...]
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OnceEach"]]:
-        """Yield the pairs that are allowed next."""
         for place, pair in enumerate(self.different):
             rest = (*self.different[:place], *self.different[place + 1 :])
             yield pair, replace(self, different=rest)
@@ -87,7 +86,6 @@ class FirstPair:
     begun: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "FirstPair"]]:
-        """Yield the pairs that are allowed next."""
         if not self.begun:
             after = replace(self, begun=True)
             yield from ((pair, after) for pair in self.first)
@@ -123,11 +121,9 @@ class FiniteComposition:
     kinds: tuple[FiniteMachine[Any, Any], ...]
 
     def initial(self) -> Mapping[Running, Fraction]:
-        """Return the law of the first state: no machine yet."""
         return {(): Fraction(1)}
 
     def step(self, state: Running, query: Make | Send) -> Law[Running]:
-        """Create a machine, or pass a query to one."""
         if isinstance(query, Make):
             start = self.kinds[query.kind].initial()
             return {(True, (*state, (query.kind, s))): p for s, p in start.items()}
@@ -139,12 +135,12 @@ class FiniteComposition:
 
 @dataclass(frozen=True, slots=True)
 class SparsePairs:
-    """k-sparse parallel composition: suitable sequences ([HSV] Def 4.5) with at most `sparsity` machines that get a
-    pair of different queries ([HSV] Def 5.1 (ii) for equal parameters).
+    """k-sparse parallel composition: suitable sequences ([HSV] Def 4.5) that touch at most `sparsity` machines.
 
-    `kinds` holds the verification function of each kind, `creations` how many of each kind may still be made,
-    `live` the verification functions of the machines made, `touched` the machines that got a pair of different
-    queries. With `sparsity` = the number of creations it is the composition of fixed parameters of [HSV] Thm 4.12.
+    A machine is touched by a pair of different queries ([HSV] Def 5.1 (ii) for equal parameters). `kinds` holds the
+    verification function of each kind, `creations` how many of each kind may still be made, `live` the verification
+    functions of the machines made. With `sparsity` = the number of creations it is the composition of fixed
+    parameters of [HSV] Thm 4.12.
     """
 
     kinds: tuple[Pairs, ...]
@@ -154,7 +150,6 @@ class SparsePairs:
     touched: frozenset[int] = frozenset()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "SparsePairs"]]:
-        """Yield the pairs that are allowed next."""
         for kind, left in enumerate(self.creations):
             if left:
                 creations = (*self.creations[:kind], left - 1, *self.creations[kind + 1 :])
@@ -171,20 +166,13 @@ class SparsePairs:
                     )
 
 
-# ---
-# A finite machine over bits as a core `Mechanism`, sampled exactly: what games and compositions can run.
-#
-# An `Update` of one column carries the bit, and a `Query` asks for the answer to it. Rules: probabilities are
-# rationals and are sampled exactly, with fair bits from the signs of discrete Laplace noise. This file knows no
-# finite machine by name.
-
 T = TypeVar("T", bound=Hashable)
 _TRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampledState:
-    """`inner`: the machine's state. `answer`: its answer to the last bit, None before the first."""
+    """`inner`: the machine's state. `answer`: its answer to the last bit; None before the first bit."""
 
     inner: Any
     answer: tuple[int, ...] | None
@@ -192,14 +180,16 @@ class SampledState:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """`machine` as a mechanism with this `guarantee`, which is a claim that `exact_delta` can certify."""
+    """`machine` over bits as a core mechanism, sampled exactly; `exact_delta` can certify its `guarantee`.
+
+    An `Update` of one column carries the bit; a `Query` asks for the answer to it.
+    """
 
     machine: FiniteMachine[Any, Any]
     guarantee: Guarantee
 
     @property
     def width(self) -> int:
-        """One column, for the bit."""
         return 1
 
     def takes(self, message: object) -> bool:
@@ -209,7 +199,6 @@ class Sampled:
         )
 
     def init(self, noise: Noise) -> SampledState:
-        """Return the first state: nothing taken."""
         return SampledState(draw_from(self.machine.initial(), noise), None)
 
     def step(
@@ -235,7 +224,7 @@ class Sampled:
 
 
 def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
-    """Return one outcome with exactly the probabilities of `law`.
+    """Return an outcome with exactly the probabilities of `law`, by fair bits and rejection.
 
     Raises:
         FailClosed: rejection sampling never ends, because the noise is not random.

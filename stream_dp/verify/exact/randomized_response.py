@@ -1,8 +1,8 @@
 """The universal mechanisms: randomized response, its interactive form, and the leaky bit of the counterexample.
 
-Rules: `odds` is e^eps, an exact rational, so that every law is exact. One convention for all: TOP means that the
-secret is revealed, as in [HSV] Def 2.3; Def 2.9 and section 5.1 as printed have the two symbols exchanged, with
-which the joint law of IRR's two answers would not be that of RR.
+Rules: `odds` is e^eps, an exact rational, so that every law is exact. TOP always means that the secret is revealed,
+as in [HSV] Def 2.3. Def 2.9 and section 5.1, as printed, exchange the two symbols; the joint law of IRR's two answers
+would then not be that of RR.
 """
 
 import math
@@ -34,21 +34,18 @@ RRState: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse:
-    """RR_(eps, delta) ([HSV] Def 2.3): takes a bit, answers (TOP, bit) with probability delta, else (BOTTOM, noisy
-    bit); then halts.
+    """RR_(eps, delta) ([HSV] Def 2.3): answers a bit with (TOP, bit), or with (BOTTOM, noisy bit); then halts.
 
-    Privacy claim: (ln odds, delta)-DP, exactly.
+    TOP has probability delta. Privacy claim: (ln odds, delta)-DP, exactly.
     """
 
     odds: Fraction
     delta: Fraction = Fraction(0)
 
     def initial(self) -> Mapping[RRState, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: RRState, query: int) -> Law[RRState]:
-        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         law: dict[tuple[Hashable, RRState], Fraction] = {}
@@ -64,9 +61,10 @@ ASK = "q*"
 
 @dataclass(frozen=True, slots=True)
 class InteractiveRandomizedResponse:
-    """IRR_(eps, delta) ([HSV] Def 2.9) as a continual mechanism: the first message is its initial state, a bit, and
-    is acknowledged. The answer to the first q* is TOP (probability delta) or BOTTOM; the answer to the second q* is
-    the bit itself after TOP and a noisy bit after BOTTOM; the third q* halts.
+    """IRR_(eps, delta) ([HSV] Def 2.9) as a continual mechanism; the first message is its initial state, a bit.
+
+    The answer to the first q* is TOP (probability delta) or BOTTOM, the answer to the second q* the bit itself after
+    TOP and a noisy bit after BOTTOM; the third q* halts.
 
     Errata: the symbols have the roles of Def 2.3, and the second bullet of Def 2.9 is the second q*, not the first.
     Privacy claim: (ln odds, delta)-DP, exactly; its two answers together have the law of RR's answer.
@@ -76,11 +74,9 @@ class InteractiveRandomizedResponse:
     delta: Fraction = Fraction(0)
 
     def initial(self) -> Mapping[IRRState, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {("waiting",): ONE}
 
     def step(self, state: IRRState, query: int | str) -> Law[IRRState]:
-        """Take the bit, or answer q*."""
         match state, query:
             case ("waiting",), int(bit):
                 return {(True, ("holding", bit)): ONE}
@@ -98,22 +94,20 @@ class InteractiveRandomizedResponse:
 
 @dataclass(frozen=True, slots=True)
 class LateResponse:
-    """RR of its second bit, after the answer TOP or BOTTOM to the first one, whatever the first bit was.
+    """RR of its second bit, after the answer TOP or BOTTOM to the first bit, whatever that bit was.
 
-    Privacy claim: (ln odds, delta)-DP for one changed bit, exactly; an adversary learns of the failure before it
-    decides where to put the change, so k-sparse composition pays for the delta of every creation ([HSV] Thm 5.4
-    with equality).
+    Privacy claim: (ln odds, delta)-DP for one changed bit, exactly. An adversary learns of the failure before it
+    decides where to put the change, so k-sparse composition pays for the delta of every creation ([HSV] Thm 5.4 with
+    equality).
     """
 
     odds: Fraction
     delta: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: nothing taken."""
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the answer to a bit."""
         match state:
             case "new":
                 return {
@@ -133,11 +127,9 @@ class NoisyBits:
     odds: Fraction
 
     def initial(self) -> Mapping[None, Fraction]:
-        """Return the law of the first state: nothing to remember."""
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
-        """Return the law of the answer to a bit."""
         return {(bit, None): chance for bit, chance in noisy_bit(query, self.odds).items()}
 
 
@@ -152,11 +144,9 @@ class Ladder:
     delta: Fraction
 
     def initial(self) -> Mapping[None, Fraction]:
-        """Return the law of the first state: nothing to remember."""
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
-        """Return the law of the answer to a number of events."""
         yes = Fraction(0)
         for _ in range(query):
             yes = self.odds * yes + self.delta
@@ -165,27 +155,23 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class TornLeak:
-    """Answers its first bit by a coin, whatever the bit; may reveal the second bit: a 0 after tails, or a 1 after
-    heads.
+    """Answers its first bit by a coin, whatever the bit; the second bit may leak: a 0 after tails, or a 1 after heads.
 
-    With probability 2 delta it answers "zero" to a 0 after tails and "one" to a 1 after heads; otherwise it answers
-    "nothing".
+    With probability 2 delta it answers "zero" to a 0 after tails and "one" to a 1 after heads, else "nothing".
 
     Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 - 2 delta) >=
-    1. "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must be followed
-    by tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though no pair has
-    differed. [HSV] Lemma 5.6 says that a post-processor does not need it. Where (1, 0) is allowed too, the claim is
-    (ln odds, 2 delta), and a post-processor does not need it.
+    1. "zero" can only come from a failure of IRR (probability delta) under b = 0. So tails alone must follow that
+    failure, and heads alone under b = 1: a post-processor needs the bit for the coin, though no pair has differed.
+    [HSV] Lemma 5.6 says that it does not. Where (1, 0) is allowed too, the claim is (ln odds, 2 delta), and a
+    post-processor does not need the bit.
     """
 
     delta: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: nothing taken."""
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the answer to a bit."""
         if state == "new":
             return {("tails", "tails"): ONE / 2, ("heads", "heads"): ONE / 2}
         if state == "halted":
@@ -209,11 +195,9 @@ class RareAnswer:
     second: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        """Return the law of the one answer."""
         if state == "halted":
             return {(None, "halted"): ONE}
         yes = self.second if query else self.first
@@ -234,8 +218,9 @@ LeakyState: TypeAlias = tuple[int, Symbol]
 
 @dataclass(frozen=True, slots=True)
 class LeakyBit:
-    """M_delta of the proof of [HSV] Thm 5.2: takes at most two bits. It answers TOP with probability delta,
-    otherwise BOTTOM, whatever the bit; after TOP it answers with the bit itself, TOP + 1 + bit.
+    """M_delta of [HSV] Thm 5.2 takes at most two bits, and answers TOP with probability delta, else BOTTOM.
+
+    That answer does not depend on the bit. After TOP it answers with the bit itself, as TOP + 1 + bit.
 
     Privacy claim: (0, delta)-DP where the two sequences of bits differ in at most one place.
     """
@@ -243,11 +228,9 @@ class LeakyBit:
     delta: Fraction
 
     def initial(self) -> Mapping[LeakyState, Fraction]:
-        """Return the law of the first state: no bit yet, nothing revealed."""
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
-        """Return the law of the answer to a bit."""
         taken, symbol = state
         if taken == 2:
             return {(None, state): ONE}

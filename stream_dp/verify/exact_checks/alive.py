@@ -1,10 +1,10 @@
-"""Time: mechanisms that start and end while every live one gets the row of each tick, and events that move.
+"""Time: mechanisms start and end, and every live one gets each tick's row. Also events that move, and groups of events.
 
 The rule (docs/time.md): for pure event-level guarantees the composition costs the largest sum of epsilons alive at
-one tick. `TickComposition` is the machine; `OneTick` is the verification function that the ledger's accounting
-implies; `exact_delta` and `worst_ratio` play every adaptive adversary of the two. A replacement that may move is an
-event removed at one tick and added at another. Rules: prices are e^eps, rationals, so that sums of epsilons are
-products of prices. This file knows no budget in units, no real ledger and no time but ticks.
+one tick. `TickComposition` is the machine, `OneTick` the verification function that the ledger's accounting implies.
+A replacement that may move is an event removed at one tick and added at another. Rules: prices are e^eps, rationals,
+so that sums of epsilons are products of prices. This file knows no budget in units, no real ledger and no time but
+ticks.
 """
 
 import math
@@ -56,7 +56,7 @@ BITS: tuple[Any, Any] = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Create a machine of this kind before the next tick; it also reads the rows of the last `past` ticks."""
+    """Create a machine of this kind before the next tick; it first reads the rows of the last `past` ticks."""
 
     kind: int
     past: int = 0
@@ -71,7 +71,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class TickRow:
-    """One tick's row, for every live machine; the answers are those of the machines, oldest first."""
+    """One tick's row, for every live machine; they answer in the order of their age, oldest first."""
 
     row: Hashable
 
@@ -84,11 +84,9 @@ class TickComposition:
     kept: int = 0
 
     def initial(self) -> Mapping[TickState, Fraction]:
-        """Return the law of the first state: nothing alive, nothing seen."""
         return {((), ()): ONE}
 
     def step(self, state: TickState, query: Begin | End | TickRow) -> Law[TickState]:
-        """Begin, end, or pass on a row."""
         living, rows = state
         match query:
             case Begin(kind, past):
@@ -135,12 +133,9 @@ class OneTick:
     """Streams whose rows differ in at most `times` ticks, and mechanisms that fit `budget` at every tick.
 
     `once_each`: each pair of `different` comes at most once, so an event may be removed at one tick and added at
-    another.
-
-    `prices` holds e^eps of each kind. A new mechanism must fit beside the live ones at the next tick and, if it
-    reads the past and `charges_past` is set, at each tick it reads. A halt frees the ticks to come and no earlier
-    one. With `charges_past` False a halt frees past ticks too, which is wrong. `ticks` and `creations` bound the
-    game.
+    another. `prices` holds e^eps of each kind. A new mechanism must fit beside the live ones at the next tick and, if
+    it reads the past and `charges_past` is set, at each tick that it reads. A halt frees later ticks only; with
+    `charges_past` False it frees past ticks too, which is wrong. `ticks` and `creations` bound the game.
     """
 
     prices: tuple[Fraction, ...]
@@ -157,7 +152,6 @@ class OneTick:
     spent: tuple[Fraction, ...] = ()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
-        """Yield the pairs that are allowed next."""
         if self.creations:
             for kind in range(len(self.prices)):
                 yield from self._begun(kind)
@@ -202,7 +196,6 @@ class OneTick:
 
 
 def bits(odds: Fraction) -> Part:
-    """Return a part that answers a noisy bit at every tick."""
     return Part("bits", NoisyBits(odds), private(odds), OneBitDiffers())
 
 
@@ -223,13 +216,12 @@ def schedule(parts: tuple[Part, ...]) -> tuple[tuple[int, Create | Halt | int], 
 
 @dataclass(frozen=True, slots=True)
 class OneTickDiffers:
-    """Messages by schedule; the pairs of a single tick may differ, for every mechanism alive at it."""
+    """Messages by schedule; the pairs of one tick may differ, for every mechanism alive at it."""
 
     steps: tuple[tuple[int, Create | Halt | int], ...]
     differs: int | None = None
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTickDiffers"]]:
-        """Yield the pairs that are allowed next."""
         if not self.steps:
             return
         (tick, what), after = self.steps[0], replace(self, steps=self.steps[1:])
@@ -242,7 +234,7 @@ class OneTickDiffers:
 
 
 def lives() -> Instance:
-    """Return three lives that overlap: the loads are ln 3, ln 6 and ln 5."""
+    """Return three mechanisms whose lives overlap: the loads are ln 3, ln 6 and ln 5."""
     parts = tuple(bits(odds) for odds in ODDS)
     steps = schedule(parts)
     return Instance(
@@ -303,7 +295,6 @@ def used() -> Instance:
 
 
 def ticks() -> tuple[Instance, ...]:
-    """Return the instances of the time rule."""
     return lives(), coming_and_going(), moving(), used()
 
 
@@ -337,13 +328,10 @@ def moved_hss() -> Instance:
 
 
 def moved_events() -> tuple[Instance, ...]:
-    """Return the instances of the rule for moved events."""
     return moved_bit(), moved_alert(), moved_hss()
 
 
-# ---
 # Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), possibly of one user.
-
 LOW = 6  # a threshold that the events of one group cross
 
 
@@ -386,7 +374,6 @@ def of_a_user(instance: Instance, users: Users) -> Instance:
 
 
 def users() -> tuple[Instance, ...]:
-    """Return the instances of the rule for users."""
     rho = pure_to_zcdp(PureDP(logarithm(THREE)))
     return (
         of_a_user(ladder(2), Users(2)),
@@ -397,7 +384,6 @@ def users() -> tuple[Instance, ...]:
 
 
 def events() -> tuple[Instance, ...]:
-    """Return the instances of the group rule."""
     rho, mu = pure_to_zcdp(PureDP(logarithm(THREE))), gaussian_claim(THREE)
     return (
         ladder(2),

@@ -1,4 +1,8 @@
-"""Concurrent composition of fixed mechanisms and of fixed parameters ([HSV] Thm 4.10, 4.12; Cor 13.4, 14.7)."""
+"""Instances for mechanisms that are fixed or admitted by a filter, and for composite mechanisms.
+
+Fixed mechanisms and fixed parameters: [HSV] Thm 4.10, 4.12; Cor 13.4, 14.7. Composites: Thm 6.1, Cor 6.6. Filters:
+Thm 12.4, Cor 13.8.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -53,9 +57,6 @@ from stream_dp.verify.games.game import LedgerFilter
 from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms, fixed_parameters
 from stream_dp.verify.relations.streams import single_pair
 
-# ---
-# Composite mechanisms ([HSV] Thm 6.1, Cor 6.6): small forms of HSS: pure, with Gaussian counters, and of the paper.
-
 HALF, FINE = Fraction(1, 2), Fraction(9, 10)
 SMALL = SmallHSS(2, HALF, HALF, HALF, gamma=0, low=0, high=4)
 ROWS = ((0, 0), (0, 1), (2, 0))
@@ -64,7 +65,7 @@ SUITE = "tests/unit/verify/exact/test_small_hss.py"
 
 
 def once(pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> DifferAtMost:
-    """Return equal rows at all times but one, where one of these pairs or its mirror image may come."""
+    """Return the relation in which rows are equal, but for one of these pairs or its mirror image, once."""
     return DifferAtMost(ROWS, (*pairs, *((b, a) for a, b in pairs)))
 
 
@@ -80,7 +81,6 @@ def _one_after_the_other(part: Derivation) -> Derivation:
 
 
 def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
-    """Return all parts composed, and the composite situation around them."""
     why = "thresholds, intervals and releases depend on answers only"
     both = derive(parts, Fixed("parts"))
     return (both,), Composite("hss", why, "a row goes to each part as it is", SUITE)
@@ -122,12 +122,8 @@ def paper_hss() -> Instance:
 
 
 def hss() -> tuple[Instance, ...]:
-    """Return the instances of the composite rule."""
     return pure_hss(), gaussian_inside(), paper_hss()
 
-
-# ---
-# Filters ([HSV] Thm 12.4, Cor 13.8): creations chosen adaptively, through the product's own ledger (Def 12.2).
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 FILTER_ORDER, SLACK = Fraction(2), Fraction(2, 5)
@@ -138,9 +134,10 @@ Kind: TypeAlias = Fraction | tuple[Fraction, Fraction]  # odds, and a delta wher
 def behind_ledger(
     words: str, filter_: Filter, kinds: Sequence[Kind], admitted: Sequence[Kind]
 ) -> Instance:
-    """Return RR of these odds and deltas, as many as the ledger admits; `admitted` is a longest sequence of them.
+    """Return RR of these kinds, created adaptively through the product's ledger ([HSV] Def 12.2).
 
-    The game allows `MORE` creations than that, so that a ledger that admits too many would be detected.
+    `admitted` is a longest sequence that the ledger admits. The game allows `MORE` creations than that, so that a
+    ledger that admits too many is detected.
     """
     parts = tuple(_filters_part(kind) for kind in kinds)
     relation = filtered(LedgerFilter(Ledger.under(filter_)), truth=known)

@@ -1,7 +1,7 @@
 """An instance: a composition small enough to play against every adaptive adversary, with the derivation for it.
 
-Rules: a part's claim holds for its machine (the tests check every claim exactly). This file knows no composition
-rule.
+`compare` compares the amount that a rule books with the exact worst case. Rules: a part's claim holds for its machine
+(the tests check every claim exactly). This file knows no composition rule.
 """
 
 import math
@@ -49,8 +49,7 @@ ZERO = Fraction(0)
 class Instance:
     """A rule derives from `premises` in `situation`; the game plays `machine` with `pairs` for `rounds` messages.
 
-    `words` describe the instance for people. `cut`: the machine's noise is cut off, so the exact figure is an
-    interval.
+    `words` describe the instance. `cut`: the machine's noise is cut off, so the exact figure is an interval.
     """
 
     words: str
@@ -77,7 +76,6 @@ class Part:
 
     @property
     def claim(self) -> Claim:
-        """The claim of the part; its communication is finite."""
         return Claim(self.measure, self.relation, finite=True)
 
     @property
@@ -88,11 +86,10 @@ class Part:
 
     @property
     def leaf(self) -> Derivation:
-        """The leaf of a derivation that states the part's claim."""
         return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "verify.exact_checks")
 
     def claiming(self, measure: Measure) -> "Part":
-        """Return this part with another true claim."""
+        """Return this part with another claim, which must be true."""
         return replace(self, measure=measure)
 
 
@@ -129,14 +126,14 @@ def composed() -> Enumerated:
 
 
 def sent(relation: Relation, parts: Sequence[Part], indices: int) -> Verified:
-    """Return the moves against a composition behind V[relation]; queries go to the first `indices` parts."""
+    """Return the moves against a composition behind V[relation]; queries go to the first `indices` mechanisms."""
     queries = dict.fromkeys(pair for part in parts for pair in part.queries)
     creations = dict.fromkeys(part.create for part in parts)
     return behind(relation, creations, queries, indices)
 
 
 def known(create: Create) -> bool:
-    """Say that the parts' claims are true ([HSV] Def 4.5 iv); the tests check every claim exactly, by itself."""
+    """Say that the parts' claims are true ([HSV] Def 4.5 iv); the tests check every claim exactly."""
     return isinstance(create.mechanism, Lawful)
 
 
@@ -148,28 +145,13 @@ class OneBitDiffers:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: a later pair of bits may be the one that differs."""
         return False
 
     def accept(self, left: Any, right: Any) -> "OneBitDiffers | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not related(left, right) or left == right:
             return self if related(left, right) else None
         return OneBitDiffers(self.left - 1) if self.left else None
 
-
-# ---
-# Comparison of the amount that a rule books with the exact worst case.
-#
-# | booked | compared with |
-# |---|---|
-# | epsilon-DP | ln of the largest ratio of a transcript (`worst_ratio`) |
-# | (epsilon, delta)-DP | `exact_delta` at epsilon |
-# | (alpha, epsilon)-RDP, curves; rho-zCDP and tCDP at some whole orders | `exact_moment` |
-# | mu-GDP | its delta at some epsilons, each with `exact_delta` |
-#
-# Rules: VIOLATED is said only where the exact figure is certainly above the booked one; roundings are below
-# `ROUNDING`.
 
 Amount: TypeAlias = Fraction | float  # inf where there is no bound
 
@@ -181,7 +163,7 @@ EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(2))
 
 
 class Verdict(StrEnum):
-    """Relation of the exact worst case to the booked amount."""
+    """The exact worst case beside the booked amount; VIOLATED only where it is certainly above (`ROUNDING`)."""
 
     EQUAL = "equal"
     WITHIN = "within"
@@ -191,10 +173,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`quantity` (epsilon or delta), booked and exact; the worst comparison where a measure promises several
-    amounts.
+    """`quantity` (epsilon or delta), booked and exact.
 
-    `at` names the comparison that is shown, such as "order 2".
+    Where a measure promises several amounts, this is the worst comparison; `at` names it, such as "order 2".
     """
 
     quantity: str
@@ -205,7 +186,15 @@ class Comparison:
 
 
 def compare(measure: Measure, instance: Instance) -> Comparison:
-    """Compare `measure`, booked for `instance`, with the exact worst case over all adaptive adversaries."""
+    """Compare `measure`, booked for `instance`, with the exact worst case over all adaptive adversaries.
+
+    | booked | compared with |
+    |---|---|
+    | epsilon-DP | ln of the largest ratio of a transcript (`worst_ratio`) |
+    | (epsilon, delta)-DP | `exact_delta` at epsilon |
+    | (alpha, epsilon)-RDP, curves; rho-zCDP and tCDP at some whole orders | `exact_moment` |
+    | mu-GDP | its delta at some epsilons, each with `exact_delta` |
+    """
     if instance.cut:
         return _cut(measure, instance)
     match measure:
@@ -291,7 +280,7 @@ def worst_comparison(found: list[Comparison]) -> Comparison:
 
 
 def _cut(measure: Measure, instance: Instance) -> Comparison:
-    """Compare a machine with cut noise: delta lies between two bounds; VIOLATED if the lower one is above."""
+    """Compare a machine with cut noise: delta lies between two bounds; VIOLATED if the lower bound is above."""
     stated = differential_privacy(measure)
     machine, pairs, rounds = instance.machine, instance.pairs, instance.rounds
     found = delta_bracket(machine, pairs, ratio(stated.epsilon), rounds)

@@ -34,7 +34,6 @@ DATA_FIRST = "its data set is its first message"
 
 
 def measure_of(claim: Claim) -> object:
-    """Return a claim's measure; it is the parameter of a part in this file."""
     return claim.measure
 
 

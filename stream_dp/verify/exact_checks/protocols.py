@@ -1,7 +1,7 @@
 """Local protocols ([HSV] sections 8 and 9): users with a data set each, and a server that receives only answers.
 
-The users of the graph are the sparse vectors of `MultiSparseVector` with one coordinate, in closed form
-(`BelowThreshold`: the tests compare the two), so that laws are exact; one instance plays the real code with its
+The vertices of a graph are users. A vertex is the sparse vector of `MultiSparseVector` with one coordinate, in closed
+form (`BelowThreshold`), so that laws are exact; the tests compare the two. One instance plays the real code with its
 noise cut off.
 """
 
@@ -37,12 +37,6 @@ from stream_dp.verify.relations.creation import Truth, own
 from stream_dp.verify.relations.pair_conditions import Suitable
 from stream_dp.verify.relations.streams import DataNeighbors, StaticDataSet
 
-# ---
-# Local protocols ([HSV] Def 8.5): all users' mechanisms, then all their data sets, then queries of the server.
-#
-# Rules: `datasets` judges the pairs of data sets in the order of the users; a prefix that it accepts must have a
-# completion to neighbouring sequences. Each user's own verification function judges the queries to that user.
-
 
 @dataclass(frozen=True, slots=True)
 class SparseDataSets:
@@ -53,11 +47,9 @@ class SparseDataSets:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: a later user's data set may be the one that differs."""
         return False
 
     def accept(self, left: Any, right: Any) -> "SparseDataSets | None":
-        """Take the pair of the next user."""
         if same(left, right):
             return self if self.relates(left, right) else None
         return replace(self, k=self.k - 1) if self.k and self.relates(left, right) else None
@@ -65,10 +57,12 @@ class SparseDataSets:
 
 @dataclass(frozen=True, slots=True)
 class LocalMessages:
-    """f_(P, ~) ([HSV] Def 8.5): creation queries of the `users`, in order, and of an `auxiliary` mechanism where
-    the server draws coins (Remark 8.3); one data set for each user, in order; then identical queries, to any user.
+    """f_(P, ~) ([HSV] Def 8.5): all users' mechanisms, then all their data sets, then identical queries to any user.
 
-    `step` counts the messages so far, up to the last data set.
+    Creations and data sets come in the order of `users`. An `auxiliary` mechanism is created where the server draws
+    coins (Remark 8.3). `datasets` judges the pairs of data sets; a prefix that it accepts must have a completion to
+    neighbouring sequences. Each user's own verification function judges the queries to that user. `step` counts the
+    messages so far, up to the last data set.
     """
 
     users: tuple[Create, ...]
@@ -85,7 +79,6 @@ class LocalMessages:
         auxiliary: tuple[Create, ...] = (),
         truth: Truth = own,
     ) -> "LocalMessages":
-        """Return the relation before the first message."""
         return cls(users, datasets, auxiliary, Suitable(truth))
 
     @property
@@ -94,7 +87,6 @@ class LocalMessages:
         return False
 
     def accept(self, left: Any, right: Any) -> "LocalMessages | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         suitable = self.suitable.accept(left, right)
         if suitable is None:
             return None
@@ -109,7 +101,6 @@ class LocalMessages:
         return replace(self, suitable=suitable) if same(left, right) else None
 
     def _creation(self) -> Create | None:
-        """Return the creation query that must come next, if any."""
         if self.step < len(self.users):
             return self.users[self.step]
         place = self.step - len(self.users)
@@ -142,7 +133,6 @@ class OneEdge:
 
     @classmethod
     def of(cls, edges: Sequence[tuple[int, int]], vertices: int) -> "OneEdge":
-        """Return the relation for all graphs with these possible edges."""
         graphs = list(product((0, 1), repeat=len(edges)))
         return cls(
             frozenset(
@@ -154,11 +144,9 @@ class OneEdge:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """False: a later vertex may hold the edge."""
         return False
 
     def accept(self, left: Any, right: Any) -> "OneEdge | None":
-        """Take the pair of rows of the next vertex."""
         left_over = frozenset(
             (a[1:], b[1:]) for a, b in self.possible if a and (a[0], b[0]) == (left, right)
         )
@@ -190,7 +178,6 @@ class OneQuestion:
         return True
 
     def accept(self, left: Any, right: Any) -> "OneQuestion | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         return self if left == right == self.question else None
 
 
@@ -244,18 +231,15 @@ class Twice:
     query: Query
 
     def init(self) -> tuple[int, tuple[int, ...]]:
-        """Return the first state: all vertices take part."""
         return 2, tuple(range(self.users))
 
     def questions(self, state: tuple[int, tuple[int, ...]]) -> tuple[Ask, ...]:
-        """Return the query, sent to each vertex that still takes part."""
         left, asked = state
         return tuple(Ask(user, self.query) for user in asked) if left else ()
 
     def hear(
         self, state: tuple[int, tuple[int, ...]], answers: tuple[IntArray, ...]
     ) -> tuple[int, tuple[int, ...]]:
-        """Return the state without those who answered 1."""
         left, asked = state
         stay = (user for user, answer in zip(asked, answers, strict=True) if not answer[0])
         return left - 1, tuple(stay)
@@ -283,7 +267,6 @@ def real_code(questions: int = 2) -> Instance:
 
 
 def local() -> tuple[Instance, ...]:
-    """Return the instances of the rule for local protocols."""
     return one_user(TENTH), triangle(), real_code()
 
 

@@ -1,7 +1,7 @@
 """All rules of `accounting.derive`, each with its instances or with the reason why there is none.
 
-Rules: entries are found by the rule's name, so a changed rule is judged on the same instances; a rule without an
-entry is listed as not certified, never left out.
+Rules: the rule's name is the key of its instances, so a changed rule is judged on the same ones. A rule without
+instances is listed as not certified, never left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,11 +58,6 @@ from stream_dp.verify.exact_checks.instance import (
     private,
 )
 
-# ---
-# Identifiers that are counted at their first tick: raw events are played, with the memory in front of the answers.
-#
-# One identifier is enough: every other identifier is the same in both streams, and its units are added independently.
-
 THREE = Fraction(3)
 GONE, COME = (1, 0), (0, 1)
 FirstState = tuple[int, bool]
@@ -70,19 +65,19 @@ FirstState = tuple[int, bool]
 
 @dataclass(frozen=True, slots=True)
 class FirstBits:
-    """Takes at each tick whether the identifier is there, and answers by a noisy bit whether this is its first time
-    in the window of `window` ticks (None: for ever).
+    """Takes at each tick whether an identifier is there; answers by a noisy bit whether it is there for the first time.
+
+    First in the window of `window` ticks (None: ever). One identifier is enough: every other identifier is the same
+    in both streams, and its units are added independently.
     """
 
     odds: Fraction
     window: int | None
 
     def initial(self) -> Mapping[FirstState, Fraction]:
-        """Return the law of the first state: (ticks so far, not seen)."""
         return {(0, False): Fraction(1)}
 
     def step(self, state: FirstState, query: int) -> Law[FirstState]:
-        """Return the law of the answer to a tick."""
         tick, seen = state
         if self.window is not None and tick % self.window == 0:
             seen = False
@@ -93,10 +88,10 @@ class FirstBits:
 
 @dataclass(frozen=True, slots=True)
 class OneUserWindow:
-    """One user's events, at most `cap` in each window of `window` ticks; in one window the two streams may differ.
+    """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
 
-    In that window, named by `differs`, one stream has all of its differing events and the other none. `used` counts
-    the events of the current window; `kept` says that both streams have events in it.
+    In that window (`differs`) one stream has events and the other has none. `used` counts the events of the current
+    window; `kept` says that both streams have events in it.
     """
 
     window: int
@@ -107,7 +102,6 @@ class OneUserWindow:
     kept: bool = False
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneUserWindow"]]:
-        """Yield the pairs that are allowed next."""
         now, begins = self.tick // self.window, self.tick % self.window == 0
         used, kept = (0, False) if begins else (self.used, self.kept)
         after = replace(self, tick=self.tick + 1, used=used, kept=kept)
@@ -128,7 +122,6 @@ def _instance(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Insta
 
 
 def arrived() -> tuple[Instance, ...]:
-    """Return the instances of the rule for first arrivals."""
     event = DifferAtMost((0, 1), (GONE, COME))
     day, overall = Users(2, 2), Users(3)
     return (
@@ -144,14 +137,6 @@ def arrived() -> tuple[Instance, ...]:
         _instance(f"{day}, in each tick", Arrivals(1, day), OneUserWindow(2, 2), 4),
     )
 
-
-# ---
-# Construction of the reduction to randomized response: [Lyu] Thm 3 and [HSV] Lemma 4.7, 5.6 for mechanisms of the
-# audit.
-#
-# Every theorem of concurrent composition rests on this reduction. This file computes the four systems of each
-# mechanism, and compares IRR behind its post-processor with the mechanism itself: the laws over all transcripts must
-# be exactly equal.
 
 TWO, TENTH = Fraction(2), Fraction(1, 10)
 ONE_BIT = DifferAtMost((0,), BIT_PAIRS[1:3])
@@ -170,11 +155,10 @@ class Universal:
     rounds: int
 
     def taken_apart(self) -> Decomposition:
-        """Return its four systems."""
         return Decomposition(self.machine, self.pairs, self.ratio, self.delta, self.rounds)
 
     def law(self, b: int) -> dict[Answered, Fraction]:
-        """Return the probability of every transcript of the mechanism, given its queries."""
+        """Return the probability of every transcript, given its queries."""
         start = dict(self.machine.initial())
         return dict(played(self.machine, start, self.pairs, b, self.rounds))
 
@@ -183,8 +167,8 @@ class Universal:
 class Constructed:
     """`decomposed`: the four systems are valid, nowhere negative, and add up to the mechanism ([Lyu] Thm 3).
 
-    `equal`: IRR behind the post-processor is the mechanism. `asked`: the most questions to IRR while pairs are
-    equal.
+    `equal`: IRR behind the post-processor has exactly the mechanism's law over all transcripts. `asked`: the most
+    questions to IRR while pairs are equal.
     """
 
     words: str
@@ -245,7 +229,10 @@ def adds_up(found: Decomposition) -> bool:
 
 
 def constructed() -> Iterator[Constructed]:
-    """Decompose every mechanism, and reconstruct it from IRR."""
+    """Decompose every mechanism and reconstruct it from IRR ([Lyu] Thm 3; [HSV] Lemma 4.7, 5.6).
+
+    Every theorem of concurrent composition rests on this reduction to randomized response.
+    """
     for one in MACHINES:
         found = one.taken_apart()
         processor = ResponsePostProcessor(found)
@@ -296,7 +283,7 @@ GAPS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """One instance of a rule with its derived amount and the comparison; or `why` there is no instance."""
+    """An instance of a rule, the amount that the rule derives, and the comparison; or `why` there is no instance."""
 
     rule: str
     source: str
@@ -312,7 +299,7 @@ class RuleFinding:
 
 
 def findings() -> Iterator[RuleFinding]:
-    """Yield every rule of `RULES` on its instances, one after the other; then the rules without instances.
+    """Yield every rule of `RULES` on each of its instances, then `GAPS`.
 
     Raises:
         NotDerivable: a rule refuses its own instance.

@@ -1,8 +1,8 @@
 """The game of [HSV] Def 3.7: an adversary against V[f] o* I(b) o* M, for a secret bit b.
 
 The identifier I(b) (Def 3.2) passes on message b of every pair; only games and audits know it. The mechanism is the
-object that runs in production, a `Mechanism` or a `ConcurrentComposition`. At the first pair that the verification
-function refuses the interaction halts. This file knows no statistics.
+object that runs in production, a `Mechanism` or a `ConcurrentComposition`. `TracePlayer` plays an engine's recorded
+messages again. This file knows no statistics, no journal and no release.
 """
 
 from collections.abc import Callable
@@ -21,40 +21,32 @@ from stream_dp.core.relation import Relation
 from stream_dp.core.sealed import inside_of
 from stream_dp.errors import BudgetRefused, InvalidCost, RejectedMessage
 
-# ---
-# The verifier V[f] of [HSV] Def 3.5, as games need it: between the adversary and the mechanism.
-#
-# It halts at the first message that is not an f-valid pair. Production uses `engine.actor` for this.
-
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """V[f]: pairs pass while they are f-valid; afterwards nothing passes. `function` is None once it has halted."""
+    """V[f] ([HSV] Def 3.5): it halts at the first message that is not an f-valid pair; `function` is then None.
+
+    In production `engine.actor` does this work.
+    """
 
     function: Relation | None
 
     @property
     def halted(self) -> bool:
-        """Whether the verifier has refused a message."""
         return self.function is None
 
     def verify(self, message: Any) -> "Verifier":
-        """Return the verifier after this message; halted for ever where it is not an f-valid pair (left, right)."""
         if self.function is None:
             return self
         pair = isinstance(message, tuple) and len(message) == 2
         return Verifier(self.function.accept(*message) if pair else None)
 
 
-# ---
-# A ledger as the filter of a verification function ([HSV] Def 12.2): f^Filt admits a creation if its charge fits.
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerFilter:
-    """The filter of `ledger`, after the charges it holds; for `verify.relations.pair_conditions.filtered`.
+    """A ledger as the filter of f^Filt ([HSV] Def 12.2), for `pair_conditions.filtered`: a creation's charge must fit.
 
-    `finite`: all mechanisms of the game have finite communication, where their measures need it.
+    `finite`: all mechanisms of the game have finite communication; some measures need it.
     """
 
     ledger: Ledger
@@ -69,26 +61,15 @@ class LedgerFilter:
             return None
 
 
-# ---
-# Two interactive mechanisms that talk: interaction, transcript and view ([HSV] 2.2.1, Def 2.10), post-processing.
-#
-# Rules: the left machine speaks first (it is stepped on nothing) and the two take turns until one sends HALT. A
-# message that a mechanism refuses halts the interaction, because it is outside the query space. This file knows no
-# bit and no pair.
-
 S = TypeVar("S")
 
 
 class Side(Enum):
-    """The left or the right mechanism of an interaction."""
-
     LEFT = auto()
     RIGHT = auto()
 
 
 class EndOfInteraction(Enum):
-    """The message that ends an interaction."""
-
     HALT = auto()
 
 
@@ -127,7 +108,6 @@ class PostProcessed:
     machine: Machine[Any]
 
     def init(self, noise: Noise) -> tuple[Any, Any]:
-        """Return the states of the processor and of the machine."""
         return self.processor.init(), self.machine.init(noise)
 
     def step(
@@ -152,7 +132,6 @@ class Chain:
     right: PostProcessor[Any]
 
     def init(self) -> tuple[Any, Any]:
-        """Return the states of both processors."""
         return self.left.init(), self.right.init()
 
     def step(
@@ -184,7 +163,6 @@ class Transcript:
 
     @property
     def last(self) -> Any:
-        """The last message, or None."""
         return self.messages[-1] if self.messages else None
 
 
@@ -204,15 +182,12 @@ class RecordedNoise:
     drawn: list[tuple[int, ...]] = field(default_factory=list)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return samples of the inner noise."""
         return self._kept(self.noise.laplace(scale, size))
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Return samples of the inner noise."""
         return self._kept(self.noise.geometric(scale, size))
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return samples of the inner noise."""
         return self._kept(self.noise.gaussian(variance, size))
 
     def _kept(self, samples: IntArray) -> IntArray:
@@ -221,7 +196,11 @@ class RecordedNoise:
 
 
 def interact(left: Machine[Any], right: Machine[Any], noise: Noise, rounds: int) -> View:
-    """Return the view of `left` after at most `rounds` messages of its own, each answered by `right`."""
+    """Return the view of `left` ([HSV] 2.2.1) after at most `rounds` messages of its own, each answered by `right`.
+
+    `left` speaks first: its first step takes None. HALT ends the interaction. So does a message that `right` refuses,
+    because it is outside the query space.
+    """
     coins = RecordedNoise(noise)
     mine, theirs = left.init(coins), right.init(noise)
     messages: list[Any] = []
@@ -244,17 +223,9 @@ def interact(left: Machine[Any], right: Machine[Any], noise: Noise, rounds: int)
     return View(tuple(coins.drawn), Transcript(tuple(messages), halted))
 
 
-# ---
-# A trace: the messages to an engine's mechanisms, as messages to one concurrent composition, played once more.
-#
-# Rules: messages and recorded seeds go in, answers come out; the engine's own code has no part in it. So equal
-# answers show that the engine, with its actors, cuts and restarts, was the composition of [HSV] Def 4.1, to which the
-# theorems apply. Rows and seeds are private. This file knows no journal and no release.
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class SeedUse:
-    """The noise of a step: a recorded seed and the number of one of its streams."""
+    """The noise of a step: a recorded seed (private) and the number of one of its streams."""
 
     seed: bytes
     stream: int
@@ -262,14 +233,18 @@ class SeedUse:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sent:
-    """A message to the composition, and the noise for its answer; consecutive uses of one draw continue it."""
+    """A message to the composition (its row is private), and its noise; consecutive uses of one draw continue it."""
 
     message: CompositionMessage
     draw: SeedUse | None = None
 
 
 class TracePlayer:
-    """Plays a trace through `ConcurrentComposition`; `make_noise(seed, stream)` opens a noise stream."""
+    """Plays an engine's messages and recorded seeds through one `ConcurrentComposition`, without the engine's code.
+
+    Equal answers show that the engine, with its actors, cuts and restarts, was the composition of [HSV] Def 4.1, to
+    which the theorems apply. `make_noise(seed, stream)` opens a noise stream.
+    """
 
     def __init__(self, make_noise: Callable[[bytes, int], Noise]) -> None:
         self._make_noise = make_noise
@@ -301,14 +276,9 @@ class TracePlayer:
 
 
 class Undrawn:
-    """The noise of a message that draws no noise."""
+    """The noise of a message without a recorded seed; raises ValueError at the first sample."""
 
     def laplace(self, scale: Any, size: int) -> IntArray:
-        """Refuse.
-
-        Raises:
-            ValueError: no seed was recorded with this message.
-        """
         if size:
             raise ValueError("this message draws noise, and no seed was recorded with it")
         return np.zeros(0, dtype=np.int64)
@@ -318,14 +288,13 @@ class Undrawn:
 
 @dataclass(slots=True)
 class TraceCounts:
-    """Numbers of messages of each kind in a trace; public, because they follow from ticks and series."""
+    """How many messages of each kind a trace has; public, because they follow from ticks and series."""
 
     creations: int = 0
     asks: int = 0
     halts: int = 0
 
     def add(self, message: CompositionMessage) -> None:
-        """Count one more message."""
         if isinstance(message, Create):
             self.creations += 1
         elif isinstance(message, Ask):
@@ -348,10 +317,9 @@ class Identifier:
     b: Literal[0, 1]
 
     def init(self) -> None:
-        """Return the first state: there is nothing to remember besides the bit."""
+        """Return None: the identifier has no state."""
 
     def step(self, state: None, side: Side, message: Any) -> tuple[None, Side, Any]:
-        """Pick message b of a pair, or pass an answer back."""
         if side is Side.LEFT:
             return None, Side.RIGHT, message[self.b]
         return None, Side.LEFT, message
@@ -359,16 +327,14 @@ class Identifier:
 
 @dataclass(frozen=True, slots=True)
 class HaltingVerifier:
-    """The core's V[f] as a post-processor: an f-valid pair goes to the right; any other halts."""
+    """V[f] as a post-processor: an f-valid pair goes to the right; any other message halts."""
 
     function: Relation
 
     def init(self) -> Verifier:
-        """Return the first state: no pair so far."""
         return Verifier(self.function)
 
     def step(self, state: Verifier, side: Side, message: Any) -> tuple[Verifier, Side, Any]:
-        """Verify, or pass an answer back unchanged."""
         if side is Side.RIGHT:
             return state, Side.LEFT, message
         after = state.verify(message)
@@ -377,18 +343,18 @@ class HaltingVerifier:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """`mechanism` behind the verifier with this verification function."""
+    """`mechanism` behind V[f]; `verifier` is the verification function f."""
 
     mechanism: Machine[Any]
     verifier: Relation
 
     def challenger(self, b: Literal[0, 1]) -> PostProcessed:
-        """Return the machine V[f] o* I(b) o* M: both processors in front of the mechanism."""
+        """Return V[f] o* I(b) o* M."""
         chain = Chain(HaltingVerifier(self.verifier), Identifier(b))
         return PostProcessed(chain, self.mechanism)
 
     def play(
         self, adversary: Machine[Any], b: Literal[0, 1], noise: Noise, rounds: int = 10_000
     ) -> View:
-        """Return the adversary's view; it sees its own pairs and the answers to their b-th messages, never b."""
+        """Return the adversary's view: its own pairs and the answers to their b-th messages, never b."""
         return interact(adversary, self.challenger(b), noise, rounds)

@@ -1,14 +1,9 @@
-"""A lower bound on epsilon from plays of the distinguishing game ([HSV] Def 3.7), of one mechanism or several
-together.
+"""A lower bound on epsilon from plays of the distinguishing game ([HSV] Def 3.7), for one mechanism or several.
 
-The mechanisms run inside one `ConcurrentComposition`, as in production, behind the halting verifier of a
-verification function, with the caller's noise. Half of the plays choose an event, the other half judge it. Rules: a
-bound below the claim proves nothing; one above it refutes the claim, wrongly with at most the stated probability.
-
-A finding is compared with `strongest`, the result of the audit if the mechanism were the worst that its claim
-allows: every (epsilon, delta)-DP continual mechanism is a post-processing of the interactive randomized response of
-the same parameters ([HSV] Cor 5.7). It is computed from its laws, not played, at the expected counts, which a lucky
-run may exceed. This file knows no pipeline.
+The mechanisms run inside one `ConcurrentComposition`, as in production, behind the halting verifier of a verification
+function, with the caller's noise. Half of the plays choose an event, the other half judge it by its two rates alone.
+Rules: a bound below the claim proves nothing; a bound above it refutes the claim, wrongly with at most the stated
+probability. A badly chosen event costs power, never correctness. This file knows no pipeline.
 """
 
 import math
@@ -37,25 +32,17 @@ from stream_dp.verify.games.game import HALT, Game, View
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
 
-# ---
-# The adversary of `stream-dp audit`: rows that are equal except for one event per mechanism, where it shows most.
-#
-# Where a claim is for users, the difference is all counted events of one user, in one tick.
-#
-# The best place follows from public structure, and each mechanism states it (`opening`): noise protects a decision
-# least where it is nearly taken, so counts that decide are filled up to their threshold first. Rules: the adversary
-# is deterministic; the verifier decides whether its pairs are neighbours. This file knows no statistics and no data.
-
 RowPair: TypeAlias = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
 class OneEventAdversary:
-    """Creates `mechanisms` in a composition; at each tick it sends every mechanism its pair of rows, then asks
-    every mechanism.
+    """The deterministic adversary of `stream-dp audit`: rows that are equal except for one event per mechanism.
 
-    `pairs[tick][i]` is what mechanism i gets, `claims[i]` is the claim in its creation query (None: its own
-    guarantee).
+    It creates `mechanisms` in a composition. At each tick it sends `pairs[tick][i]` to mechanism i, for every i, then
+    asks every mechanism. `claims[i]` is the claim in the creation query (None: the mechanism's own guarantee). Where
+    the claim is for users, the difference is all counted events of one user, in one tick. The verifier decides
+    whether the pairs are neighbours.
     """
 
     mechanisms: tuple[ServingMechanism[Any], ...]
@@ -72,9 +59,8 @@ class OneEventAdversary:
         """Return the adversary with the event in the first of `ticks` ticks; the later rows are empty.
 
         Where the claim lets a replacement move to another tick, the other stream has the event in the second tick.
-
         Every second mechanism gets its pair with sides exchanged: noise that two mechanisms share cancels in the
-        difference of their answers, where an equal change in both would cancel too.
+        difference of their answers, but an equal change in both would cancel with it.
         """
         said = tuple(claims or [None] * len(mechanisms))
         each = list(zip(mechanisms, said, strict=True))
@@ -88,15 +74,13 @@ class OneEventAdversary:
 
     @property
     def rounds(self) -> int:
-        """Number of messages that it sends, HALT included."""
+        """How many messages the adversary sends, HALT included."""
         return len(self.mechanisms) * (1 + 2 * len(self.pairs)) + 1
 
     def init(self, noise: Noise) -> int:
-        """Return the first state: nothing sent."""
         return 0
 
     def step(self, sent: int, message: Any, noise: Noise) -> tuple[int, Any]:
-        """Create all mechanisms, then send an update and a query to each at every tick, then HALT."""
         number = len(self.mechanisms)
         if sent < number:
             return sent + 1, (Create(self.mechanisms[sent], self.claims[sent]),) * 2
@@ -110,7 +94,6 @@ class OneEventAdversary:
 
 
 def answers(view: View) -> list[IntArray]:
-    """Return all answers of a view, in their order."""
     return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
 
 
@@ -121,7 +104,7 @@ def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
 
 
 def moves(claim: Claim | None) -> bool:
-    """Say whether the claim is for replacements that may lie in another tick."""
+    """Say whether the claim is for replacements that may move to another tick."""
     rows = _rows(claim)
     return isinstance(rows, MovedRows) or (isinstance(rows, AmountRows) and rows.moves)
 
@@ -129,7 +112,7 @@ def moves(claim: Claim | None) -> bool:
 def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
     """Return how many events of one user the claim is for; 1 for claims about events.
 
-    For rows that count identifiers at their first tick: the units by which neighbours differ.
+    For rows that count identifiers at their first tick, return the units by which neighbours differ.
     """
     rows = _rows(claim) or mechanism.rows.relation(mechanism.guarantee.neighbors)
     if isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves):
@@ -143,7 +126,7 @@ def _rows(claim: Claim | None) -> Relation | None:
 
 
 def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
-    """Return the pairs with every second one exchanged."""
+    """Return the pairs, with left and right exchanged in every second pair."""
     return tuple(pair[::-1] if place % 2 else pair for place, pair in enumerate(pairs))
 
 
@@ -158,7 +141,9 @@ def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
     """Return the rows of the tick with the event, each of shape (width,).
 
     The right row has the event in the first columns, as many as one event may set. The left row has it in the next
-    columns where the relation allows that, otherwise not at all. All `events` of a user are equal.
+    columns where the relation allows that, otherwise not at all. All `events` of a user are equal. Each mechanism
+    states the best rows before the event (`opening`), from public structure: noise protects a decision least where it
+    is nearly taken, so counts that decide are filled up to their threshold first.
     """
     halves = [_worst_half(mechanism, law, events) for law in mechanism.rows.halves]
     left, right = (np.concatenate(sides) for sides in zip(*halves, strict=True))
@@ -183,15 +168,6 @@ def _worst_half(mechanism: ServingMechanism[Any], law: RowLaw, events: int) -> R
     return left, right
 
 
-# ---
-# Which event tells two samples of answers apart, and how much epsilon it proves.
-#
-# An event is chosen on one part of the plays and judged on the other part, where only its two rates count. The
-# candidates are fixed: every answer of a touched column at or above a cut, or below; the difference of two touched
-# columns, or the sum of those that one event raises less those that it would raise instead; the difference of two
-# ticks where an event may move between them; and the sum of all answers' log-likelihood ratios (naive Bayes), cut
-# likewise. Rules: a bad choice costs power, never correctness. This file knows no mechanism.
-
 FloatArray = NDArray[np.float64]
 CUTS = 40  # most cuts per statistic
 COLUMNS = 4  # most touched columns that are used one by one
@@ -201,7 +177,7 @@ GRAIN = 1000  # log-likelihood ratios are kept as integers of 1/1000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`statistic` >= `cut` (< where not `above`); `swapped`: more likely under the left stream."""
+    """`statistic` >= `cut`, or < `cut` where not `above`. `swapped`: more likely under the left stream."""
 
     statistic: int
     cut: int
@@ -209,7 +185,7 @@ class Event:
     swapped: bool
 
     def count(self, values: IntArray) -> int:
-        """Count the plays in which the event happened; `values` has shape (plays, statistics)."""
+        """Return in how many plays the event happened; `values` has shape (plays, statistics)."""
         return (
             int((values[:, self.statistic] >= self.cut).sum())
             if self.above
@@ -227,14 +203,13 @@ class Score:
 
     @classmethod
     def fit(cls, left: IntArray, right: IntArray) -> "Score":
-        """Return the cut of each statistic where the two samples differ most, and the log-likelihood ratios there."""
+        """Cut each statistic where the two samples differ most, and weigh it by the log-likelihood ratios there."""
         cuts = np.array([_best_cut(a, b) for a, b in zip(left.T, right.T, strict=True)])
         p, q = (_smoothed((sample >= cuts).sum(axis=0), len(sample)) for sample in (right, left))
         yes, no = np.log(p / q), np.log((1 - p) / (1 - q))
         return cls(cuts, _grains(yes), _grains(no))
 
     def extended(self, values: IntArray) -> IntArray:
-        """Return `values` with the score as one more column."""
         score = np.where(values >= self.cuts, self.yes, self.no).sum(axis=1, keepdims=True)
         return np.concatenate([values, score], axis=1)
 
@@ -242,11 +217,11 @@ class Score:
 def statistics(
     answers: IntArray, columns: int, raised: int = 1, *, changes: bool = False
 ) -> IntArray:
-    """Return plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays,
-    statistics).
+    """Return plain statistics; `answers` has shape (plays, ticks, entries), the result (plays, statistics).
 
-    One event touches the first `columns` entries, of which it raises the first `raised`. With `changes`, the only
-    statistics are the sum of the raised entries and its change since the tick before.
+    One event touches the first `columns` entries and raises the first `raised` of them. Statistics of a tick: the
+    touched entries, at most `COLUMNS`, and the sum of the raised ones less the sum of the others. With `changes`,
+    where an event may move between ticks: the sum of the raised entries, and its change since the tick before.
     """
     touched = answers[:, :, :columns]
     up, down = (
@@ -271,7 +246,10 @@ def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
 
 
 def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
-    """Return the event with the best cautious estimate on these samples, each of shape (plays, statistics)."""
+    """Return the event with the best cautious estimate on these samples, each of shape (plays, statistics).
+
+    The candidates: every statistic at or above a cut, or below it, more likely under either stream.
+    """
     best, most = Event(0, 0, above=True, swapped=False), -math.inf
     for statistic, (a, b) in enumerate(zip(left.T, right.T, strict=True)):
         cuts = _cuts(a, b)
@@ -291,7 +269,7 @@ def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
 class Evidence:
     """`event` was chosen on one half of the plays; `rates` are its two rates in the other half, the larger first.
 
-    `lower` is the lower bound of epsilon that they prove, rounded down to four digits and at least 0.
+    `lower` is the lower bound of epsilon that the rates prove, rounded down to four digits and at least 0.
     """
 
     event: Event
@@ -300,9 +278,9 @@ class Evidence:
 
 
 def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> Evidence:
-    """Return the best event on samples of shape (plays, statistics), with their score as one more statistic.
+    """Return the best event on samples of shape (plays, statistics); their naive Bayes score is one more statistic.
 
-    `lower` exceeds an epsilon for which the plays are (epsilon, delta)-indistinguishable with probability at most
+    Where the plays are (epsilon, delta)-indistinguishable, `lower` exceeds epsilon with probability at most
     `failure`.
     """
     half = len(left) // 2
@@ -325,11 +303,10 @@ def proven_epsilon(likely: int, rare: int, plays: int, delta: float, failure: fl
 def epsilon_bound(
     likely: IntArray, rare: IntArray, plays: int, delta: float, failure: float
 ) -> FloatArray:
-    """Return a lower bound of epsilon from the counts of one event in `plays` plays under each stream; may be
-    negative.
+    """Return a lower bound of epsilon, maybe negative, from an event's counts in `plays` plays under each stream.
 
-    P <= e^eps Q + delta, with Clopper-Pearson bounds, P from below and Q from above, each failing with probability
-    at most failure / 2.
+    P <= e^eps Q + delta, with Clopper-Pearson bounds: P from below and Q from above, each failing with probability at
+    most failure / 2.
     """
     from scipy.special import (
         betaincinv,  # imported here: no other command needs it, and it takes longer than their imports together
@@ -372,12 +349,11 @@ STATED_AT = Fraction(1, 100)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the plays say about a mechanism, or about several together.
+    """What the plays say about a mechanism, or about several together. All epsilons are at `delta`.
 
-    `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes the event that
-    distinguishes the streams, and `rates` are its rates under the two, the larger first. `strongest` is the bound
-    that equally many plays would give for the worst mechanism that the claim allows (`strongest`). All epsilons are
-    at `delta`.
+    `lower` is at most the true epsilon, with probability at least 1 - `failure`. `event` describes the event that
+    distinguishes the streams; `rates` are its rates under the two, the larger first. `strongest` is the bound that
+    equally many plays would give for the worst mechanism that the claim allows.
     """
 
     claimed: Fraction
@@ -390,7 +366,6 @@ class Finding:
 
     @property
     def violated(self) -> bool:
-        """Whether the bound exceeds the claim."""
         return self.lower > self.claimed
 
 
@@ -405,9 +380,7 @@ def audit_mechanism(
 ) -> Finding:
     """Play `runs` games of `ticks` ticks, each on fresh noise, and bound the mechanism's epsilon from below.
 
-    `claim` is the derived claim; None: its own guarantee.
-
-    Raises what `audit_together` raises.
+    `claim` is the derived claim; None: the mechanism's own guarantee. Raises what `audit_together` raises.
     """
     alone = fixed_mechanisms((Create(mechanism, claim),), own_or([claim]))
     measure = claim.measure if claim else mechanism.guarantee.measure
@@ -431,9 +404,9 @@ def audit_together(
     """Play `runs` games of `ticks` ticks against one composition of all `mechanisms`, created in their order.
 
     `claim` is the claim about these mechanisms together, against every adversary that `verifier` lets pass; each
-    mechanism gets its own pair of streams ([HSV] Def 4.5). `claims` are the claims of the creations, None: the
-    mechanism's own guarantee. The finding's words use the names. A claim without an epsilon is attacked at the one
-    it implies at `STATED_AT`.
+    mechanism gets its own pair of streams ([HSV] Def 4.5). `claims` are those of the creations (None: the mechanism's
+    own guarantee). The finding's words use the names. A claim without an epsilon is attacked at the epsilon that it
+    implies at `STATED_AT`.
 
     Raises:
         UsageError: there are too few runs or ticks, or the failure probability is outside (0, 1).
@@ -513,7 +486,6 @@ def _raised(mechanism: ServingMechanism[Any]) -> int:
 
 
 def _labels(name: str, ticks: int, entries: Sequence[str]) -> list[str]:
-    """Return the names of a mechanism's statistics, with `entries` at each tick."""
     of = f"{name}, " if name else ""
     return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
 
@@ -525,8 +497,7 @@ def described(event: Event, named: list[str]) -> str:
 
 
 def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedResponse:
-    """Return the interactive randomized response of this claim, its odds rounded down: never less private than
-    claimed.
+    """Return the interactive randomized response of this claim, odds rounded down: never less private than claimed.
 
     >>> universal(Fraction(1), Fraction(0)).odds
     Fraction(178145, 65536)
@@ -538,7 +509,7 @@ def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedRespon
 
 
 def shows_one(machine: InteractiveRandomizedResponse, bit: int) -> Fraction:
-    """Return the probability that its last answer is 1 for the bit `bit`: the most distinguishing event.
+    """Return the probability that the machine's last answer is 1 for this bit: the most distinguishing event.
 
     >>> shows_one(InteractiveRandomizedResponse(Fraction(3)), 1)
     Fraction(3, 4)
@@ -556,9 +527,11 @@ def shows_one(machine: InteractiveRandomizedResponse, bit: int) -> Fraction:
 
 
 def strongest(epsilon: Fraction, delta: Fraction, plays: int, failure: float) -> float:
-    """Return the bound that `plays` judged games per stream prove for the universal mechanism, at expected counts.
+    """Return the bound that `plays` judged games per stream prove for the worst mechanism that the claim allows.
 
-    The bound grows towards `epsilon` with the number of games. Where it is far below, a finding of 0 says little:
+    Every (epsilon, delta)-DP continual mechanism is a post-processing of the interactive randomized response of the
+    same parameters ([HSV] Cor 5.7). The bound is computed from its laws at the expected counts, which a lucky run may
+    exceed. It grows towards `epsilon` with the number of games. Where it is far below, a finding of 0 says little:
     play more.
     """
     machine = universal(epsilon, delta)

@@ -1,7 +1,7 @@
 """Creation queries ([HSV] Def 4.1): the claim, its truth, the mechanism's query space, the parameters.
 
-Rules: a claim is not proven here. A mechanism's own guarantee is derived (no typed-in guarantees); any other claim
-is true where the relation's `Truth` says so. A parameter that a composition theorem does not take is None.
+Rules: this file proves no claim. A mechanism's own guarantee is derived, never typed in; any other claim is true
+where the relation's `Truth` says so. A parameter is None where a composition theorem does not take the measure.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -83,7 +83,6 @@ class Renyi:
     alpha: Fraction
 
     def __call__(self, claim: Claim) -> Fraction | None:
-        """Return epsilon at the order; None for another order or measure."""
         measure = claim.measure
         mine = isinstance(measure, RenyiDP) and measure.alpha == self.alpha
         return measure.epsilon if mine else None  # type: ignore[union-attr]

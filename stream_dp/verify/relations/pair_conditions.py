@@ -1,9 +1,9 @@
 """The conditions that the definitions of [HSV] add to suitability, each a small relation on composition messages.
 
 Rules: a condition refuses messages that break it and lets all others pass. It is used together with `Suitable`,
-which ensures that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing
-back.
-This file knows no theorem.
+which ensures that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing back.
+Persistent vectors and maps hold the state, because a game may go back to an earlier message. A relation states what
+an adversary may send, never its price: this file knows no theorem and no budget.
 """
 
 from collections import Counter
@@ -27,17 +27,10 @@ from stream_dp.verify.relations.creation import (
     takes,
 )
 
-# ---
-# Suitable sequences of messages to a composition ([HSV] Def 4.5), also of compositions inside it.
-#
-# Rules: the verification function of a mechanism's creation query judges the messages to that mechanism. It may be
-# that of a composition; the messages are then Ask(i, Ask(j, m)). Indices count creations from 0. Persistent vectors
-# hold the created mechanisms, because a game may go back to an earlier message. This file knows no budget.
-
 
 @dataclass(frozen=True, slots=True)
 class LiveMechanism:
-    """A mechanism, and its verification function after the pairs it has received."""
+    """A mechanism, and the verification function of its creation query after the pairs it has received."""
 
     mechanism: Any
     relation: Relation
@@ -47,9 +40,10 @@ class LiveMechanism:
 class Suitable:
     """Conditions (i) to (v) of [HSV] Def 4.5; `created` holds None for a halted mechanism.
 
-    (i) identical creation queries, or two queries with one index; (ii) of a mechanism that exists (and has not been
-    halted); (iii) both in its query space; (iv) its claim is true; (v) f-valid for its own verification function. A
-    pair of equal halts ends a mechanism.
+    (i) Identical creation queries, or two queries with one index, counted from 0 in the order of creations, (ii) of a
+    mechanism that exists and has not been halted; (iii) both in its query space; (iv) its claim is true; (v) f-valid
+    for its own verification function. That may be a composition's: the messages are then Ask(i, Ask(j, m)). A pair of
+    equal halts ends a mechanism.
     """
 
     truth: Truth = own
@@ -61,7 +55,6 @@ class Suitable:
         return False
 
     def accept(self, left: Any, right: Any) -> "Suitable | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask() if same(left.index, right.index):
                 return self._ask(left.index, left.message, right.message)
@@ -111,7 +104,6 @@ class PairCondition:
         return False
 
     def accept(self, left: Any, right: Any) -> "Any | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         match left, right:
             case Ask(), Ask():
                 return self.query(left, right)
@@ -131,8 +123,7 @@ class PairCondition:
 
 @dataclass(frozen=True, slots=True)
 class CreatedFirst(PairCondition):
-    """The first messages create exactly these mechanisms, in this order, and none is created later ([HSV] Def 4.9
-    ii).
+    """The first messages create exactly these mechanisms, in this order; no later one does ([HSV] Def 4.9 ii).
 
     As printed, 4.9 says nothing about creations after the k-th message; Theorem 4.10 needs that there are none.
     """
@@ -141,7 +132,6 @@ class CreatedFirst(PairCondition):
     count: int = 0
 
     def accept(self, left: Any, right: Any) -> "CreatedFirst | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if self.count == len(self.queries):
             return None if isinstance(left, Create) or isinstance(right, Create) else self
         expected = self.queries[self.count]
@@ -160,11 +150,9 @@ class CreatedWithin(PairCondition):
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "CreatedWithin":
-        """Return the condition before the first creation."""
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "CreatedWithin | None":
-        """Use up the parameters of the new mechanism."""
         left = _without(self.left, _parameters(self.parameters, query))
         return None if left is None else replace(self, left=left)
 
@@ -184,16 +172,13 @@ class TouchedWithin(PairCondition):
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "TouchedWithin":
-        """Return the condition before the first creation."""
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "TouchedWithin | None":
-        """Remember the parameters of the new mechanism."""
         own = _parameters(self.parameters, query)
         return None if own is None else replace(self, untouched=self.untouched.append(own))
 
     def query(self, left: Ask, right: Ask) -> "TouchedWithin | None":
-        """Use up the mechanism's parameters, once, where the two queries differ."""
         if same(left.message, right.message):
             return self
         if not 0 <= left.index < len(self.untouched):
@@ -219,7 +204,6 @@ class DeltaBudget(PairCondition):
     unfailed: Fraction = Fraction(1)
 
     def creation(self, query: Create) -> "DeltaBudget | None":
-        """Use up the delta of the new mechanism."""
         claim = claim_of(query)
         if claim is None or not isinstance(claim.measure, PureDP | ApproxDP):
             return None
@@ -236,7 +220,6 @@ class OnlyKind(PairCondition):
     kind: Callable[[Create], bool]
 
     def creation(self, query: Create) -> "OnlyKind | None":
-        """Return the condition after a creation query; None where it refuses the query."""
         return self if self.kind(query) else None
 
 
@@ -245,7 +228,6 @@ class FirstPairConsistent(PairCondition):
     """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
 
     def creation(self, query: Create) -> "FirstPairConsistent | None":
-        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         return self if claim is not None and claim.relation.first_pair_consistent else None
 
@@ -266,7 +248,6 @@ class CreatedThroughFilter(PairCondition):
     parameters: Parameters = approximate
 
     def creation(self, query: Create) -> "CreatedThroughFilter | None":
-        """Return the condition after a creation query; None where it refuses the query."""
         claim = claim_of(query)
         if claim is None or self.parameters(claim) is None:
             return None
@@ -280,7 +261,7 @@ def _parameters(parameters: Parameters, query: Create) -> Hashable | None:
 
 
 def _without(left: Multiset, item: Hashable) -> Multiset | None:
-    """Return the multiset with one such item less; None where there is none left."""
+    """Return the multiset without one copy of `item`; None where it has no copy."""
     number = left.get(item, 0)
     return left.set(item, number - 1) if number else None
 
@@ -291,12 +272,8 @@ def _rounded_down(product: Fraction) -> Fraction:
     return Fraction((product.numerator << _EXACT_BITS) // product.denominator, 1 << _EXACT_BITS)
 
 
-# ---
-# The verification functions of the paper's compositions: suitability and their numbered conditions.
-#
-# Rules: each function here is one definition. `parameters` chooses the version: `approximate` for (epsilon, delta),
-# `Renyi(alpha)` for [HSV] section 13, `privacy_function` for f-DP (section 14). A relation states what an adversary
-# may send, never its price: the theorems are in the accounting, and 5.1 has no theorem for a delta (Thm 5.2, 13.5).
+# Each function below is one definition. `parameters` chooses its version: `approximate` for (epsilon, delta),
+# `Renyi(alpha)` for [HSV] section 13, `privacy_function` for f-DP (section 14).
 
 
 def fixed_mechanisms(queries: Iterable[Create], truth: Truth = own) -> All:
@@ -314,7 +291,10 @@ def fixed_parameters(
 def k_sparse(
     allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
 ) -> All:
-    """f_infinity ([HSV] Def 5.1): any number of mechanisms, the touched ones' parameters are a sub-multiset."""
+    """f_infinity ([HSV] Def 5.1): any number of mechanisms, the touched ones' parameters are a sub-multiset.
+
+    It has no theorem for a delta (Thm 5.2, 13.5).
+    """
     return All((Suitable(truth), TouchedWithin.of(allowed, parameters)))
 
 

@@ -1,5 +1,7 @@
-"""Relations between streams: those of [HSV] section 7, static data sets, and one stream for all of an engine's
-mechanisms.
+"""Relations between streams: [HSV] section 7, static data sets, and one stream for all of an engine's mechanisms.
+
+Rules: the paper's reals are integers (rows) or exact rationals (values). A step (x, threshold) of the paper's sparse
+vector is an `Update` of x and a `Query` with the threshold. This file knows no mechanism and no engine.
 """
 
 from collections.abc import Callable
@@ -17,20 +19,15 @@ from stream_dp.core.row_relations import MOST_EVENTS, RowSpace, StepRows, Stream
 from stream_dp.verify.relations.creation import Truth, law_of, own
 from stream_dp.verify.relations.pair_conditions import PairCondition, Suitable
 
-# ---
-# Static data sets: the first pair may differ, all later pairs are identical ([HSV] Def 5.12 and its example).
-#
-# Rules: `relates` says which first messages are neighbours; it must be reflexive (a data set is its own neighbour),
-# because each side of an accepted pair must be admissible. This file knows no mechanism.
-
 DataNeighbors: TypeAlias = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class StaticDataSet:
-    """First two data sets that `relates` relates, then identical queries that `queries` accepts as a sequence.
+    """First two data sets that `relates` relates, then identical queries that `queries` accepts ([HSV] Def 5.12).
 
-    f_~ of [HSV] 5.3 for an interactive mechanism, and f_(~_i, prop_i) of Def 8.5 with `queries` = prop_i.
+    f_~ of [HSV] 5.3 for an interactive mechanism, and f_(~_i, prop_i) of Def 8.5 with `queries` = prop_i. `relates`
+    must be reflexive, because each side of an accepted pair must be admissible.
     """
 
     relates: DataNeighbors
@@ -39,11 +36,9 @@ class StaticDataSet:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """True: only the first pair may differ."""
         return True
 
     def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
-        """Return the relation after the next pair of messages; None where it refuses the pair."""
         if not self.begun:
             related = self.relates(left, right)
             return StaticDataSet(self.relates, self.queries, begun=True) if related else None
@@ -54,16 +49,8 @@ class StaticDataSet:
 
 
 def single_pair(relates: DataNeighbors) -> StaticDataSet:
-    """Return the relation of one pair of related messages and nothing after it, as for non-interactive mechanisms."""
+    """Return the relation for non-interactive mechanisms: one pair of related messages, and no message after it."""
     return StaticDataSet(relates, Nothing())
-
-
-# ---
-# The neighbour relations of [HSV] section 7, on the messages of this package.
-#
-# Rules: the paper's reals are integers here (rows) or exact rationals (values), as everywhere in this package; a step
-# (x, threshold) of its sparse vector is an `Update` of x and a `Query` with the threshold. This file knows no
-# mechanism.
 
 
 def histogram(width: int) -> StepRows:
@@ -91,22 +78,15 @@ def _near(left: object, right: object) -> bool:
     return numbers and abs(left - right) <= 1  # type: ignore[operator]
 
 
-# ---
-# One stream for all mechanisms: the relation of an engine's guarantee, on messages to a composition.
-#
-# All series of an engine receive the same ticks, so one event changes rows in the same tick for all of them, also
-# where no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on. This is
-# a condition beside `Suitable`, which judges each mechanism's own pairs. This file knows no engine.
-
-
 @dataclass(frozen=True, slots=True)
 class OneStream(PairCondition):
-    """Updates differ in at most `most` ticks, equal for all mechanisms and inside one public window of `window`
-    ticks.
+    """Updates differ in at most `most` ticks, the same for all mechanisms, in one public window of `window` ticks.
 
-    Rows that count identifiers at their first tick may differ at other ticks too, where an identifier comes back;
-    their own relation decides where (`wandering`). `next_tick[i]` is the tick of mechanism i's next update, `begun`
-    the number of ticks that at least one mechanism has received.
+    All series of an engine receive the same ticks: every mechanism gets one update per tick from its creation on, so
+    one event changes the rows of one tick in all of them. `Suitable` judges each mechanism's own pairs beside this.
+    `wandering`: mechanisms whose rows count identifiers at their first tick. Their rows may differ at other ticks
+    too, where an identifier comes back; their own relation decides where. `next_tick[i]` is the tick of mechanism i's
+    next update, `begun` the number of ticks that at least one mechanism has received.
     """
 
     most: int = 1
@@ -117,7 +97,6 @@ class OneStream(PairCondition):
     wandering: frozenset[int] = frozenset()
 
     def creation(self, query: Create) -> "OneStream | None":
-        """Expect updates of the new mechanism from the next tick on."""
         wandering = self.wandering
         law = law_of(query.mechanism)
         if law is not None and law.changes > 1:
@@ -145,11 +124,10 @@ class OneStream(PairCondition):
 
 
 def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | None = None) -> All:
-    """Return the relation of streams that differ in one event, for all mechanisms; a moved replacement lies in two
-    ticks.
+    """Return the relation of an engine's guarantee: streams that differ in one event, for all mechanisms.
 
-    With `users` the streams differ in all events of one user, in as many ticks of one window. The ledger decides
-    which mechanisms may be created: creations are equal in both streams.
+    A replacement that may move lies in two ticks. With `users` the streams differ in all events of one user, in up to
+    `users.cap` ticks of one window. Creations are equal in both streams; the ledger decides which are possible.
     """
     ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
     one = OneStream(ticks) if users is None else OneStream(users.cap, window=users.window)
