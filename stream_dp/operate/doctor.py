@@ -57,9 +57,6 @@ from stream_dp.records.endpoints import (
     WallClock,
 )
 
-# ---
-# One line of the doctor's report.
-
 
 class Level(StrEnum):
     """How good the finding is; `UNCHECKED` means that the check could not be made."""
@@ -113,9 +110,6 @@ def exit_code(findings: Sequence[Observation]) -> int:
     """Return the worst exit code: 5 before 4 before 0, because an unreachable part hides the problems behind it."""
     return max((finding.exit_code for finding in findings), default=0)
 
-
-# ---
-# Checks of this machine: the operator's key, the journal's owner, folders, space, the high-water mark.
 
 _LITTLE, _FULL = 1 << 30, 100 << 20
 
