@@ -1,4 +1,8 @@
-"""The operator's key, and the tokens made from it: the operator's own, and those handed out to analysts."""
+"""The operator's key, and the tokens made from it: the operator's own, and analysts' (`stream-dp token`).
+
+Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
+variable.
+"""
 
 import os
 import time
@@ -12,9 +16,6 @@ from stream_dp.journal.keys import Sealer, make_key, read_key, read_token
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import SqliteJournalSpec
-
-# ---
-# The operator's key of a pipeline: from a flag, then from the environment; made only for public data.
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
@@ -104,7 +105,11 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
 
 
 def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
-    """Return the list of tokens that the operator has made for the analysts of this pipeline."""
+    """Return the list of tokens that the operator has made for the analysts of this pipeline.
+
+    It lies beside a journal file, else in the user's state folder. `STREAM_DP_TOKEN_LIST` names another place, which
+    engine, standby and operator must share.
+    """
     named = os.environ.get(LIST_VARIABLE)
     if named:
         path = Path(named)
@@ -113,10 +118,6 @@ def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
     else:
         path = state_dir() / "tokens" / f"{spec.name}.tokens"
     return IssuedTokens(path, sealer, [one.name for one in spec.privacy.analysts])
-
-
-# ---
-# Makes, lists and revokes analysts' tokens by the operator's key: the work of `stream-dp token`.
 
 
 class HandedToken(NamedTuple):

@@ -60,16 +60,14 @@ from stream_dp.verify.games.game import SeedUse, Sent, TraceCounts, TracePlayer,
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.streams import engine_relation
 
-# ---
-# A copy of any journal in one file: for inquiries, and for checks on another machine.
-#
-# Rules: the copied commits stay sealed. A copy is for reading: no engine may ever run on it (docs/operations.md).
-
 _AT_ONCE = 64
 
 
 async def copy_journal(spec: PipelineSpec, to: Path, progress: Progress = unseen) -> None:
     """Write the present journal into the new SQLite file `to` with mode 0600; the engine may run meanwhile.
+
+    The copied commits stay sealed. The copy is for inquiries and for checks on another machine: no engine may ever
+    run on it (docs/operations.md).
 
     Raises:
         UsageError: the file `to` exists already, or there is no journal yet.
@@ -95,13 +93,6 @@ async def _written(spec: PipelineSpec, to: Path, progress: Progress) -> None:
                 some, begin = [], begin + _AT_ONCE
     await asyncio.to_thread(add_sealed, to, begin, some)
 
-
-# ---
-# A journal as a trace: its creations, ticks, queries and halts, sent to one composition with the recorded seeds.
-#
-# Rules: creations are admitted and derived again by `engine.admission`, because mechanisms are built from
-# definitions. The messages, their order and their seeds are read from the commits by code of this module, not of the
-# engine. Rows and seeds are private. This file plays nothing.
 
 _ENOUGH = 16  # this many bytes identify a seed
 
@@ -152,9 +143,11 @@ class MadeStep:
 
 
 class JournalTrace:
-    """Reads the commits of a journal of `built` in order and yields their messages.
+    """Reads the commits of a journal of `built` in order and yields their messages, with the recorded seeds.
 
-    `claims` holds a claim for each creation so far; None stands for the mechanism's own guarantee.
+    Creations are admitted and derived again by `engine.admission`, because mechanisms are built from definitions. The
+    messages, their order and their seeds are read from the commits by code of this file, not of the engine. Rows and
+    seeds are private. `claims` holds a claim for each creation so far; None: the mechanism's own guarantee holds.
     """
 
     def __init__(self, built: Built) -> None:
@@ -293,11 +286,7 @@ class JournalTrace:
 
 
 def _released(release: Release | None, name: str, tick: int) -> Release:
-    """Return the next release of a commit.
-
-    Raises:
-        FailClosed: the release is missing, or belongs to another series or tick.
-    """
+    """Return the next release of a commit; raise FailClosed if it is missing or of another series or tick."""
     if release is None or (release.series, release.tick) != (name, tick):
         raise FailClosed(
             f"the journal holds no release of series {name} where that of tick {tick} should be"
@@ -332,7 +321,6 @@ class TraceReport:
     apart: bool | None = None
 
     def json(self) -> dict[str, Any]:
-        """Return the numbers as plain values."""
         return {
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,

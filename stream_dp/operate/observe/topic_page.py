@@ -47,11 +47,9 @@ class TopicPage:
 
     @property
     def name(self) -> str:
-        """The pipeline's name."""
         return self._built.spec.name
 
     def view(self) -> PublicView:
-        """Return the public view for the server."""
         built = self._built
         prices = [(series.name, series.price) for series in built.spec.series]
         return PublicView(

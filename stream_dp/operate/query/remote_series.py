@@ -18,11 +18,6 @@ from stream_dp.pipeline.yaml import load, load_live, load_series
 from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.statistics.parts.choice import FalseAlarm
 
-# ---
-# Waits for the page of an engine that is about to run, so that lines for two terminals can be pasted at once.
-#
-# Rules: only a port without a listener is waited for; a server that answers reports its own errors.
-
 WAIT_S = 60.0
 """How long to wait for a listener."""
 _AGAIN_S = 0.3
@@ -30,6 +25,9 @@ _AGAIN_S = 0.3
 
 def page_there(url: str, tell: Callable[[str], None]) -> None:
     """Return when a server listens at the address, or after `WAIT_S` seconds; `tell` once that it waits.
+
+    So lines for two terminals can be pasted at once. Only a port without a listener is waited for; a server that
+    answers reports its own errors.
 
     Raises:
         UsageError: the address is not the address of an engine.
@@ -69,11 +67,7 @@ class RemoteSeries:
         analyst: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> "RemoteSeries":
-        """Read the pipeline file.
-
-        Raises:
-            UsageError: it is not a pipeline file.
-        """
+        """Read the pipeline file; raise UsageError if it is not a pipeline file."""
         if not pipeline.suffix and not pipeline.exists():
             raise UsageError(
                 f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it here (such as "

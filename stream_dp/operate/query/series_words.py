@@ -27,18 +27,16 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
 
-# ---
-# Which fire-once watches have fired, from releases: these watches have ended.
-#
-# Rules: the state is computed from public releases alone, each taken once and in order, so it is the same after a
-# restart. A key of a watch fires once in the life of the watch. A name of a watch may have several lives.
-
 _Life: TypeAlias = tuple[str, int | None]
 _FEW = 100
 
 
 class FiredWatches:
-    """Ends of fired watches: for each key of a watch, the first tick after its firing."""
+    """Ends of fired watches: for each key of a watch that fires once, the first tick after its firing.
+
+    The ends are computed from public releases alone, each taken once and in order, so they are the same after a
+    restart. A key fires once in the life of the watch. A name of a watch may have several lives.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[str, dict[_Life, dict[str, int]]] = {}
