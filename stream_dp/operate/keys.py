@@ -54,13 +54,6 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)
 
 
-# ---
-# The token for asking an engine: an analyst's from a file, the operator's made from the key.
-#
-# Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
-# variable. The list of tokens made for analysts lies beside a journal file, else in the user's state folder;
-# `STREAM_DP_TOKEN_LIST` names another place, which engine, standby and operator must share.
-
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"
 TOKEN_VARIABLE = "STREAM_DP_TOKEN_FILE"  # noqa: S105 - the name of a file
 
