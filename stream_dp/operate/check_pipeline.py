@@ -119,8 +119,7 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
     """Refuse a new ledger if the source has records but none that can be used; an empty source is accepted.
 
     Raises:
-        UsageError: no inspected record can be used (`stream-dp check` shows details), or the file cannot be used at
-        all.
+        UsageError: no inspected record can be used (`stream-dp check` shows details), or the whole file cannot.
     """
     refused: list[Fitting] = []
     try:

@@ -329,8 +329,8 @@ def _speed(spec: PipelineSpec) -> float:
 class DemoFigures:
     """The demo's last report: `events` of this run, `summary` of all runs, `final` and `exact` values by series.
 
-    `final` values are private. `exact` values come from the journal, only of sources declared public, which the
-    caller checks; None if they were not asked for.
+    `final` are the last released values. `exact` values come from the journal, only of sources declared public, which
+    the caller checks; None if they were not asked for.
     """
 
     broker: str
@@ -341,7 +341,6 @@ class DemoFigures:
     exact: dict[str, Any] | None = None
 
     def json(self, built: Built) -> dict[str, Any]:
-        """Return the figures and the guarantee of `built` as plain values."""
         measure = dp_at(built.derivation, built.spec.privacy.delta)
         summary = self.summary
         content = {

@@ -82,12 +82,10 @@ class Observation:
 
 
 def fine(about: str, says: str) -> Observation:
-    """Return a finding without a problem."""
     return Observation(Level.OK, about, says)
 
 
 def unchecked(about: str, says: str, mend: str) -> Observation:
-    """Return a finding that could not be checked."""
     return Observation(Level.UNCHECKED, about, says, mend)
 
 

@@ -87,18 +87,13 @@ class Sample:
         return len(self.payloads) + sum(span.records for _, span in self.refused)
 
     def place(self, partition: int, place: int) -> str:
-        """Return the place of a record in words."""
         if self.lines:
             return f"line {place:,}"
         return f"partition {partition}, offset {place}"
 
 
 def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
-    """Return the first `most` records of a data file.
-
-    Raises:
-        UsageError, WorldError: see `each_record`.
-    """
+    """Return the first `most` records of a data file; raises as `each_record`."""
     return next(iter(file_samples(spec, path, most)), Sample(path.name, (), lines=True))
 
 
@@ -519,11 +514,7 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
 
 
 def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
-    """Return reason and field for each position that cannot be used, and the number of records behind their mark.
-
-    Raises:
-        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
-    """
+    """Return reason and field for each position that cannot be used, and the number of records behind their mark."""
     replayed = isinstance(spec.clock, ReplayClock)
     router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
     guard.begin(sample.partitions)

@@ -212,7 +212,6 @@ def _joined(texts: Sequence[str], separator: str) -> bool:
 
 
 def _nearly(fitting: int, values: Sequence[object]) -> bool:
-    """Return whether this number of fitting values is nearly all of `values`."""
     return (len(values) - fitting) * ODD_ONE_IN <= len(values)
 
 
@@ -426,10 +425,9 @@ LOCAL = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampleColumns:
-    """The columns of `records` records; without `bad` records, `rare` names and `unnamed` columns.
+    """The columns of a sample of `records` records; left out are `bad` records, `rare` names and `unnamed` columns.
 
-    `cells`: the values are a CSV's cells, all texts. `stamped`: the brokers stamp records on arrival; None without
-    a topic.
+    `cells`: the values are a CSV's cells, all texts. `stamped`: brokers stamp records on arrival; None: no topic.
     """
 
     columns: Sequence[Column]
@@ -551,11 +549,7 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
 
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
-    """Read the last records of a topic and return their columns.
-
-    Raises:
-        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-    """
+    """Return the columns of a topic's last records; raise WorldError if the topic is missing or cannot be read."""
     found = await sample_topic(settings, topic, SAMPLE, marks=False)
     payloads = [value for each in found.batches for value in each.records.values if value]
     async with administering(settings, f"topic {topic}") as admin:

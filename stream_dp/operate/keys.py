@@ -83,11 +83,7 @@ def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path
 
 
 def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
-    """Return the token of an analyst of this pipeline ("": the operator), made from the key.
-
-    Raises:
-        UsageError: there is no key, or the analyst is unknown.
-    """
+    """Return an analyst's token ("": the operator's) made from the key; raise UsageError if either is missing."""
     known = [one.name for one in spec.privacy.analysts]
     if analyst and analyst not in known:
         raise UsageError(

@@ -254,12 +254,9 @@ async def feed(
     place: Placement = by_content,
     progress: Progress = unseen,
 ) -> int:
-    """Send the ticks that the topic does not hold yet, and return the first tick that was sent.
+    """Send the ticks that the topic does not hold yet; return the first tick sent. Raises as `KafkaFeed.open`.
 
     `ticks_per_second` limits the speed (None: as fast as possible).
-
-    Raises:
-        FailClosed, UsageError, WorldError: see `KafkaFeed.open`.
     """
     sender = KafkaFeed(settings, marks, place)
     chunk = CHUNK_TICKS

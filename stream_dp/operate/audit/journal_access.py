@@ -66,11 +66,7 @@ async def sealed_commits(
 async def sealed_commits_of(
     path: Path, most: int = -1, progress: Progress = unseen
 ) -> AsyncIterator[bytes]:
-    """Yield the first `most` sealed commits (-1: all) of an SQLite journal, reading a few at a time.
-
-    Raises:
-        UsageError: the file does not exist.
-    """
+    """Yield the first `most` sealed commits (-1: all) of an SQLite journal; raise UsageError if there is no file."""
     begin, there = 0, await asyncio.to_thread(count_sealed, path)
     while begin != most:
         progress("Reading the journal", *percent(begin, there))

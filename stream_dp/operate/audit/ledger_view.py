@@ -176,11 +176,7 @@ async def read_ledger(
 
 
 def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    """Return the content of the journal's ledger, derived again and compared.
-
-    Raises:
-        FailClosed: the journal belongs to another pipeline, or does not add up.
-    """
+    """Return the journal's ledger, derived again and compared; raises as `header_of` and `derived_again`."""
     header = header_of(built, summary)
     admission, total, parts = derived_again(built, summary)
     return {

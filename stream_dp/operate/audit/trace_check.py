@@ -244,7 +244,6 @@ class JournalTrace:
                 yield step
 
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
-        """Return the step of an analyst's query at this cut."""
         told = next((each for each in commit.answers if each.number == asked.answer), None)
         if live.series.asking is None or told is None:
             raise FailClosed(
@@ -423,11 +422,7 @@ class TraceCheck:
         self.report = TraceReport(built.spec.name, str(protection.relation), protection.users)
 
     def take(self, commit: Commit) -> None:
-        """Play the next commit.
-
-        Raises:
-            FailClosed: a release or a state differs from the recorded one, or no mechanism accepts a message.
-        """
+        """Play the next commit; raise FailClosed if a release or a state differs, or no mechanism accepts a message."""
         for step in self._trace.steps(commit):
             if isinstance(step, MadeStep):
                 self._make(step)
@@ -522,11 +517,7 @@ class Neighbourhood:
         return self._two.halted if len(self._ticks) > 1 else None
 
     def take(self, step: TraceStep) -> None:
-        """Take the next message.
-
-        Raises:
-            FailClosed: the verifier refuses the trace itself, or a neighbour of it.
-        """
+        """Take the next message; raise FailClosed if the verifier refuses the trace itself or a neighbour of it."""
         message = step.sent.message
         if step.row is not None and step.tick not in self._ticks and len(self._ticks) < 2:
             self._ticks.append(step.tick)

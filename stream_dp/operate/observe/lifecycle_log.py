@@ -61,11 +61,7 @@ def require_listed(_logger: object, _method: str, line: _Line) -> _Line:
 
 
 def lifecycle_log(file: str, out: TextIO | None = None) -> TellEvent:
-    """Return a function that writes each event of the run of this pipeline file to stderr as a line of JSON.
-
-    Raises:
-        UsageError: structlog is not installed.
-    """
+    """Return a function that writes each event to stderr as a line of JSON; raise UsageError without structlog."""
     try:
         import structlog
     except ImportError:

@@ -121,8 +121,7 @@ def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
     """Return the holder of an issued token, or None if the token was not issued.
 
     Raises:
-        WorldError: the list of tokens cannot be read; the error does not name its place, which only the operator
-        may know.
+        WorldError: the list of tokens cannot be read; its place is not named, as only the operator may know it.
     """
     try:
         found = issued.shown(text)

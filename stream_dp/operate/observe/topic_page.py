@@ -63,11 +63,7 @@ class TopicPage:
     async def follow(
         self, bootstrap: str = "", tell: TellEvent = silent, progress: Progress = unseen
     ) -> None:
-        """Read published releases for ever; after an outage of the brokers, begin again.
-
-        Raises:
-            FailClosed, WorldError: as `published`; an outage is ridden out.
-        """
+        """Read published releases for ever, and begin again after an outage of the brokers; raises as `published`."""
         waits = backing_off(_LONGEST_WAIT_S)
         while True:
             try:

@@ -143,11 +143,7 @@ class Traces:
 
     @contextmanager
     def __call__(self, name: str, /, **attributes: str | int) -> Iterator[Note]:
-        """Open a span for a piece of work, as a child of the current span.
-
-        Raises:
-            UnlistedSpan: the span, or an attribute, is not in `SPANS`.
-        """
+        """Open a span as a child of the current one; raise UnlistedSpan if it, or an attribute, is not in `SPANS`."""
         kind = SpanKind.SERVER if name == "request" else SpanKind.INTERNAL
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=_listed(name, attributes),

@@ -26,7 +26,7 @@ _AGAIN_S = 0.3
 def page_there(url: str, tell: Callable[[str], None]) -> None:
     """Return when a server listens at the address, or after `WAIT_S` seconds; `tell` once that it waits.
 
-    So lines for two terminals can be pasted at once. Only a port without a listener is waited for; a server that
+    Lines for two terminals can therefore be pasted at once. Only a port without a listener is waited for; a server that
     answers reports its own errors.
 
     Raises:
@@ -91,7 +91,6 @@ class RemoteSeries:
         return self._engine().preview(definition, self.analyst)
 
     def halt(self, name: str) -> dict[str, Any]:
-        """Halt a series."""
         return self._engine().halt(name)
 
     def queries(self) -> list[dict[str, Any]]:
@@ -111,7 +110,6 @@ class RemoteSeries:
         return self._said("watch", content, name, watch_json(watch))
 
     def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
-        """End the watch with this name of a monitor."""
         return self._said("unwatch", {"series": series, "watch": watch}, name)
 
     def token(self) -> str:
@@ -179,11 +177,7 @@ def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
 
 
 def watch_json(watch: str) -> str:
-    """Return the JSON of a watch given as JSON or YAML, or as @ and a file's name; the engine checks its content.
-
-    Raises:
-        UsageError: it is not a mapping.
-    """
+    """Return the JSON of a watch given as JSON, YAML or @ and a file's name; raise UsageError if it is no mapping."""
     content = _content("--watch", watch)
     try:
         if isinstance(json.loads(content), dict):

@@ -110,7 +110,6 @@ class SeriesWords:
     fired: FiredWatches
 
     def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
-        """Return the answer about a created series, with the remaining budget."""
         planned = self.planner.running[created.number]
         _, entry = admission.subledgers.running[planned.name]
         return {
@@ -125,7 +124,6 @@ class SeriesWords:
     def halted(
         self, admission: Admission, name: str, halted: Halted, analyst: str
     ) -> Mapping[str, Any]:
-        """Return the answer about a halted series, with the remaining budget."""
         return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
 
     def previewed(

@@ -218,12 +218,7 @@ class EngineLiveSeries:
         return await self._told(sender, wanted, paying(sender, analyst), definition)
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        """Halt a series that was created.
-
-        Raises:
-            UnknownMechanism: no created series with this name runs.
-            NotYours: another ledger paid for it.
-        """
+        """Halt a created series; raise UnknownMechanism if none of this name runs, NotYours if another ledger paid."""
         return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
 
     async def preview(
@@ -299,22 +294,14 @@ class EngineLiveSeries:
 
 
 def paying(sender: Sender, analyst: str) -> str:
-    """Return the ledger that pays: that of `analyst`, or the sender's own if none is named.
-
-    Raises:
-        NotYours: an analyst names another analyst.
-    """
+    """Return the ledger that pays: that of `analyst`, else the sender's; raise NotYours if an analyst names another."""
     if sender.signer not in (MAIN, analyst or sender.signer):
         raise NotYours("analyst: your token pays from your own ledger only")
     return analyst or sender.signer
 
 
 def asked_of(name: str, parameters: bytes) -> Wanted:
-    """Return the request of a series that a JSON object of parameters describes.
-
-    Raises:
-        UsageError: it is not a JSON object, or has keys that cannot be asked.
-    """
+    """Return the request that a JSON object of parameters describes; raise UsageError if it is no such object."""
     message = read_ask(name, parameters)
     return Wanted("ask", message.series, parameters=message.parameters)
 
@@ -335,9 +322,9 @@ class Attempt:
 
 
 class CurrentLiveSeries:
-    """The live series of the attempt that `shown` returns.
+    """The live series of the attempt that `shown` returns; the methods are those of `EngineLiveSeries`.
 
-    A command goes once to an engine that runs. While no engine runs, or while `catching_up`, it is refused and
+    A command goes once to an engine that runs. While no engine runs, or while `catching_up`, it raises Outage, and
     nothing was done.
     """
 
@@ -348,29 +335,20 @@ class CurrentLiveSeries:
     async def create(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Create a series; see `EngineLiveSeries`.
-
-        Raises:
-            Outage: no engine runs now; nothing was done.
-        """
         return await self._done(self._running().create(definition, analyst, sender))
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        """Halt a series; raises as `create`."""
         return await self._done(self._running().halt(name, sender))
 
     async def preview(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Return what creating the series would do; raises as `create`."""
         return await self._done(self._running().preview(definition, analyst, sender))
 
     async def message(self, text: bytes, signer: str) -> bytes:
-        """Return the answer to a message; raises as `create`."""
         return await self._done(self._running().message(text, signer))
 
     async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
-        """Return the answer of a series; raises as `create`."""
         return await self._done(self._running().ask(name, parameters, sender))
 
     def queries(self) -> Sequence[Mapping[str, Any]]:

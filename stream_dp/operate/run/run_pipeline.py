@@ -210,8 +210,6 @@ async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
 
 
 class _Told:
-    """The newest reported tick."""
-
     def __init__(self, run: Run, tell: TellEvent) -> None:
         self._run, self._tell = run, tell
         self._ticks = 0
@@ -237,10 +235,10 @@ KEPT_RELEASES = 10_000  # per series, in memory, for the page
 class Operator:
     """Callbacks and options of a run's operator: where it starts, its phases, and the figures of its commits.
 
-    The figures are exact; `port` is where else they are served, if anywhere. `patient`: wait for brokers that do
-    not answer yet, and say so through `starts`. `traces` (None: no traces) receives the collector's address.
-    `progress` receives how far a start has come. `waits` is called when a standby is ready to take over. `opened`
-    receives the page's address. `over` is called when no tick is left but the run stays for its page.
+    The figures are exact; they are also served on `port`, if there is one. `patient`: wait for brokers that do not
+    answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
+    receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
+    page's address. `over` is called when no tick is left but the run stays for its page.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))

@@ -33,11 +33,7 @@ _VARIABLE = "STREAM_DP_KAFKA_"
 
 
 def settled(part: object, kind: type[_T]) -> _T:
-    """Return a part of a specification that the specification's own checks guarantee to be of this kind.
-
-    Raises:
-        UsageError: it is of another kind, so the specification was not checked.
-    """
+    """Return `part`, which the specification's checks guarantee to be of `kind`; raise UsageError if it is not."""
     if not isinstance(part, kind):
         raise UsageError(
             f"this pipeline needs a {kind.__name__} here, its file says {type(part).__name__}; check it with "
@@ -149,8 +145,8 @@ async def source_there(spec: PipelineSpec, tell: Callable[[str], None]) -> None:
 async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) -> None:
     """Return when a broker answers; try for `WAIT_S` seconds and `tell` once that the program waits.
 
-    So lines for starting brokers and for using them can be pasted at once. Only errors that can pass by themselves
-    are waited for, not a wrong login or certificate. No content of a topic is read.
+    Lines for starting brokers and for using them can therefore be pasted at once. Only errors that can pass by
+    themselves are waited for, not a wrong login or certificate. No content of a topic is read.
 
     Raises:
         Outage: no broker answered in that time.
