@@ -158,7 +158,7 @@ class DemoRun:
 
 @asynccontextmanager
 async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
-    """Run the demo until its end or the first signal; its broker, and so its journal, stays inside the context.
+    """Run the demo until its end or the first signal; its broker, and so its journal, lasts as long as the context.
 
     Raises:
         UsageError: another demo runs, or the pipeline is not one that may be shown.

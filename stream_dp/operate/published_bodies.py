@@ -87,7 +87,7 @@ async def of_topic(
     If `beyond` is negative and `ticks` is given, start a little before the first of the newest `ticks` ticks.
 
     Raises:
-        FailClosed: the topic ends before an earlier end: it was deleted and made again.
+        FailClosed: the topic ends earlier than before, so it was deleted and made again.
     """
     async with reading(settings, topic) as log:
         begin, (end, _) = await log.begin(), await log.ends()

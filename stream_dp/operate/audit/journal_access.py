@@ -135,7 +135,7 @@ def _header(spec: PipelineSpec, sealer: Sealer, sealed: bytes) -> Header | None:
 
 
 RANGES = 100
-"""The newest this many ranges of each partition, reason and field are listed."""
+"""At most this many ranges of each partition, reason and field are listed: the newest."""
 
 
 async def read_dead_letters(

@@ -1,8 +1,8 @@
 """A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
 
 The trace is also compared with its neighbours: with one event more, the verifier of the claimed relation accepts
-it; with two events more in two ticks, the verifier refuses it. Where users are protected, the neighbours have as
-many events more as count of one user, and one more than that.
+it; with two events more in two ticks, the verifier refuses it. Where users are protected, the first neighbour has as
+many events more as count of one user, and the second has one more than that.
 
 Rules: no content of a journal is shown, only how much was compared, which follows from ticks and series; errors
 name ticks and series. This file changes nothing.
@@ -304,8 +304,8 @@ _ADVICE = (
 class TraceReport:
     """How much was compared, all equal. `apart`: whether the verifier refused two events (None: too few ticks).
 
-    With `users`, `apart` is about one event more than count of one user, instead of two events. `made` is the
-    number of releases that were computed again from the bytes of other releases alone.
+    With `users`, `apart` says whether one event more than count of one user was refused. `made` is the number of
+    releases that were computed again from the bytes of other releases alone.
     """
 
     pipeline: str

@@ -567,7 +567,7 @@ async def export_releases(
 
 
 class Continued:
-    """Checks that the published releases continue the target's; a topic made again or a name used twice does not."""
+    """Checks that the published releases follow the target's: the topic may be a new one, or its name used twice."""
 
     def __init__(self, target: RowTarget, pipeline: str, beyond: int) -> None:
         self._target, self._pipeline, self._beyond = target, pipeline, beyond

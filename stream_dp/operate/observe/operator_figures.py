@@ -109,7 +109,7 @@ class OperatorFigures:
     ) -> Ports:
         """Return these ports for another attempt, with a journal that reports its durable commits to this object.
 
-        A warning comes above the share `limit`; `ends` returns the known ends of the source's partitions.
+        A share above `limit` leads to a warning. `ends` returns the known ends of the source's partitions.
         """
         self._limit, self._ends = limit, ends
         self._attempts += 1

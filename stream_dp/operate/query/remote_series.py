@@ -165,10 +165,10 @@ def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
-    """Return the bytes of a series in JSON, YAML or a file named after @; check them against `spec`, if any.
+    """Return the bytes of a series given as JSON, YAML or @ and a file's name, checked against `spec`, if any.
 
     Raises:
-        UsageError: it is not such a series.
+        UsageError: the text is not a valid series.
     """
     content = _content("--series", series)
     if spec is not None:

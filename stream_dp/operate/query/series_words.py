@@ -92,7 +92,7 @@ def _life(one: Placed) -> _Life:
 
 
 LISTED = 100
-"""The newest this many watches of a monitor are listed."""
+"""At most this many watches of a monitor are listed: the newest."""
 LISTED_BYTES = 1_000_000
 """About the largest size of all listed watches, split evenly over monitors: a list must fit into one record."""
 
