@@ -1,4 +1,4 @@
-"""The list of all spans and attributes of an operator's traces, as `lifecycle_log` for logs.
+"""The traces of a run: the list of all their spans and attributes, and the way to a collector.
 
 Rules: a span or attribute that is not in `SPANS` is not sent; it is a bug and raises. Traces contain no content of
 a record, no count, no offset, no lag, no text of an error, and of an address only its route. The begin and duration
