@@ -84,10 +84,7 @@ def api_budget(
 
 
 def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
-    """Return the largest pure epsilon, in units, that one more series may cost after `also` is spent too.
-
-    Return 0 if the filter admits no series.
-    """
+    """Return the largest pure epsilon, in units, that one more series may cost after `also` is spent too; 0 if none."""
     try:
         return largest_pure(ledger.filter, ledger.remaining - also)
     except BudgetRefused:
@@ -124,12 +121,8 @@ def _down(ledger: Ledger, amount: int) -> str:
     return text(budget_units(Fraction(amount, ledger.filter.scale)))
 
 
-# ---
-# The plan of a pipeline file as `stream-dp plan` shows it, as plain values. Touches no data.
-
-
 class PlanView:
-    """The guarantee of `pipeline`, its derivation, and the errors to expect.
+    """The plan of `pipeline` as `stream-dp plan` shows it: guarantee, derivation, expected errors. Touches no data.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: the pipeline cannot run with this file.

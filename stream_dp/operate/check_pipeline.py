@@ -1,9 +1,10 @@
-"""Refuses a new ledger on a source of which no record can be used: it would release noise alone.
+"""How a sample of records fits (`stream-dp check`), and the refusal of a new ledger if no record fits.
 
-Rules: the check runs only if there is no journal yet, before anything is charged, made or public. A refused start
-reveals one bit about the data: that records exist, and that none of the inspected ones fits. The error names
-reasons and fields, but no count, no place and no content. If the source cannot be read, the engine reports it
-later.
+Rules: all figures about a sample are exact and NOT PRIVATE; the probabilities of false alarms are public, as in
+`plan`. No journal is opened or made, nothing is charged or published. A ledger is refused if no record of its source
+can be used, because it would release noise alone; this is checked only if there is no journal yet. A refused start
+reveals one bit about the data: that records exist, and that none of the inspected ones fits. The error names reasons
+and fields, but no count, no place and no content. If the source cannot be read, the engine reports it later.
 """
 
 import asyncio
@@ -30,12 +31,6 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
 from stream_dp.statistics.parts.choice import FalseAlarm
-
-# ---
-# The work of `stream-dp check`: take a sample and report how it fits.
-#
-# Rules: no journal is opened or made, nothing is charged or published. All figures about the sample are exact and NOT
-# PRIVATE. The probabilities of false alarms are shown as in `plan`; they are public.
 
 
 async def check_pipeline(
@@ -124,8 +119,7 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
     """Refuse a new ledger if the source has records but none that can be used; an empty source is accepted.
 
     Raises:
-        UsageError: no inspected record can be used (`stream-dp check` shows details), or the file cannot be used at
-        all.
+        UsageError: no inspected record can be used (`stream-dp check` shows details), or the whole file cannot.
     """
     refused: list[Fitting] = []
     try:

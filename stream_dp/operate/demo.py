@@ -50,14 +50,11 @@ from stream_dp.records.endpoints import (
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 from stream_dp.statistics.parts.windows import EVER
 
-# ---
-# A source that returns ticks at a chosen speed, for the demo without a broker.
-
 PAUSE = 0.1
 
 
 class Paced(WrappedSource):
-    """`source` with at most `ticks_per_second` marks a second."""
+    """`source` with at most `ticks_per_second` marks a second, for the demo without a broker."""
 
     def __init__(self, source: Source, ticks_per_second: float) -> None:
         super().__init__(source)
@@ -91,18 +88,12 @@ class Paced(WrappedSource):
         return batch
 
 
-# ---
-# The folder of the shipped example.
-#
-# Rules: the folder of a checkout comes first, then the folder where the wheel put the files. There is one original,
-# `examples/01_flights` in the repository; this module copies nothing.
-
 FOLDER = Path("examples", "01_flights")
 DATA = "flights.csv.gz"
 
 
 def flights_folder() -> Path:
-    """Return the folder with `pipeline.yaml` and `flights.csv.gz` of the flights example."""
+    """Return the folder with the flights example: that of a checkout, else the one where the wheel put the files."""
     beside = Path(__file__).resolve().parents[2]
     for folder in (beside / FOLDER, beside / "share" / "stream_dp" / FOLDER, _recorded()):
         if folder is not None and (folder / DATA).is_file():
@@ -167,7 +158,7 @@ class DemoRun:
 
 @asynccontextmanager
 async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
-    """Run the demo until its end or the first signal; its broker, and so its journal, stays inside the context.
+    """Run the demo until its end or the first signal; its broker, and so its journal, lasts as long as the context.
 
     Raises:
         UsageError: another demo runs, or the pipeline is not one that may be shown.
@@ -232,11 +223,7 @@ def _kafka_can_be_had(told: Told) -> bool:
 
 
 def _delete(folder: Path, told: Told) -> None:
-    """Delete the demo's state and report each entry.
-
-    Raises:
-        UsageError: a running demo uses it.
-    """
+    """Delete the demo's state and report each entry; raise UsageError if a running demo uses it."""
     if not folder.exists():
         return
     if any(held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
@@ -338,17 +325,12 @@ def _speed(spec: PipelineSpec) -> float:
     return (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR
 
 
-# ---
-# The demo's last report: totals of the journal, the last private values, and exact values for comparison.
-#
-# Rules: exact figures come from the journal and are made for sources declared public only; the caller checks.
-
-
 @dataclass(frozen=True, slots=True)
 class DemoFigures:
     """The demo's last report: `events` of this run, `summary` of all runs, `final` and `exact` values by series.
 
-    `exact` is None if exact values were not asked for.
+    `final` are the last released values. `exact` values come from the journal, only of sources declared public, which
+    the caller checks; None if they were not asked for.
     """
 
     broker: str
@@ -359,7 +341,6 @@ class DemoFigures:
     exact: dict[str, Any] | None = None
 
     def json(self, built: Built) -> dict[str, Any]:
-        """Return the figures and the guarantee of `built` as plain values."""
         measure = dp_at(built.derivation, built.spec.privacy.delta)
         summary = self.summary
         content = {

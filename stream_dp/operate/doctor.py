@@ -57,9 +57,6 @@ from stream_dp.records.endpoints import (
     WallClock,
 )
 
-# ---
-# One line of the doctor's report.
-
 
 class Level(StrEnum):
     """How good the finding is; `UNCHECKED` means that the check could not be made."""
@@ -85,12 +82,10 @@ class Observation:
 
 
 def fine(about: str, says: str) -> Observation:
-    """Return a finding without a problem."""
     return Observation(Level.OK, about, says)
 
 
 def unchecked(about: str, says: str, mend: str) -> Observation:
-    """Return a finding that could not be checked."""
     return Observation(Level.UNCHECKED, about, says, mend)
 
 
@@ -113,9 +108,6 @@ def exit_code(findings: Sequence[Observation]) -> int:
     """Return the worst exit code: 5 before 4 before 0, because an unreachable part hides the problems behind it."""
     return max((finding.exit_code for finding in findings), default=0)
 
-
-# ---
-# Checks of this machine: the operator's key, the journal's owner, folders, space, the high-water mark.
 
 _LITTLE, _FULL = 1 << 30, 100 << 20
 
@@ -218,14 +210,6 @@ def _folder(folder: Path) -> Observation:
     return fine(about, "may be written, and has space")
 
 
-# ---
-# All checks of a pipeline in order; an unreachable part hides the problems behind it.
-#
-# Checks run in this order: this machine (`machine`: the operator's key, folders, space); the cluster's addresses, the
-# user's rights, topics, broker settings that could lose or alter records or that do not survive a long absence, and
-# clocks; last the journal itself. `NEEDED` is the one list of rights: the page in docs/ shows it, and a test runs an
-# engine with exactly these rights.
-
 SOURCE_RIGHTS = (READ, DESCRIBE_CONFIGS)
 OWN_RIGHTS = (READ, WRITE, CREATE, DESCRIBE_CONFIGS)
 CLOCK_RIGHTS = (WRITE, CREATE, DESCRIBE_CONFIGS)
@@ -235,9 +219,10 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "--transactional-id {name}. --resource-pattern-type prefixed": (WRITE,),
     "--group {name}. --resource-pattern-type prefixed": (READ,),
 }
-"""The rights of an engine of pipeline NAME that reads TOPIC, by resource as `kafka-acls.sh` names it.
+"""The rights of an engine of pipeline NAME that reads TOPIC, by resource as `kafka-acls.sh` names it: the only list.
 
-With a journal in a file it needs only the first, and on a wall clock `CLOCK_RIGHTS` on NAME.private.clock.
+The page in docs/ shows it, and a test runs an engine with exactly these rights. With a journal in a file an engine
+needs only the first, and on a wall clock `CLOCK_RIGHTS` on NAME.private.clock.
 """
 _HOUR_MS, _DAY_MIN = 3_600_000, 24 * 60
 _SHORT_MS = 72 * _HOUR_MS
@@ -251,6 +236,10 @@ async def diagnose_pipeline(
     pipeline: Path, key_file: Path | None, *, write: bool
 ) -> list[Observation]:
     """Check everything that a run of this file needs; `write` allows records in the doctor's own topic.
+
+    An unreachable part hides the problems behind it. The order is: this machine; the cluster's addresses, the user's
+    rights, topics, broker settings that could lose or alter records or that do not survive a long absence, and
+    clocks; last the journal itself.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: the pipeline file is invalid; no check was made.
@@ -385,7 +374,6 @@ def judged(found: list[Difference], settle_ms: int) -> Observation:
 async def check_source(
     settings: KafkaSettings, admin: Any, look: TopicRights, *, wall: bool
 ) -> list[Observation]:
-    """Return findings on the source's topic."""
     about, found = f"topic {look.name}", await config(admin, look.name)
 
     def mend(wanted: Mapping[str, str]) -> str:
@@ -498,7 +486,6 @@ async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[
 
 
 def grant_command(settings: KafkaSettings, resource: str, rights: Sequence[str]) -> str:
-    """Return the command that grants these rights."""
     user = settings.security.username or "NAME-OF-THIS-USER"
     operations = " ".join(f"--operation {right}" for right in rights)
     return (

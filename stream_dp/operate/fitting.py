@@ -1,7 +1,7 @@
 """How well a pipeline can use a sample: reasons with an example place each, shares, fields, and hints.
 
 Rules: the pipeline's own router decides. Everything here is exact and NOT PRIVATE, for the operator's own terminal
-alone. Nothing is charged, committed or published.
+alone. No journal is opened or made; nothing is charged, committed or published.
 """
 
 import asyncio
@@ -42,12 +42,6 @@ from stream_dp.records.decoder import Decoded, RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
 from stream_dp.records.schema import CategoryField, ListField, TimeField
-
-# ---
-# A sample of records: from a data file or from a topic, with the place of each.
-#
-# Rules: a sample is exact and NOT PRIVATE; no journal is opened or made for it. The operator's key is read only if a
-# topic may hold tick marks, because a mark counts only with the signature of that key.
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,23 +87,18 @@ class Sample:
         return len(self.payloads) + sum(span.records for _, span in self.refused)
 
     def place(self, partition: int, place: int) -> str:
-        """Return the place of a record in words."""
         if self.lines:
             return f"line {place:,}"
         return f"partition {partition}, offset {place}"
 
 
 def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
-    """Return the first `most` records of a data file.
-
-    Raises:
-        UsageError, WorldError: see `each_record`.
-    """
+    """Return the first `most` records of a data file; raises as `each_record`."""
     return next(iter(file_samples(spec, path, most)), Sample(path.name, (), lines=True))
 
 
 def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
-    """Return the records of a data file in samples of `most` records; raises as `file_sample`."""
+    """Yield the records of a data file in samples of `most` records; raises as `file_sample`."""
     columns = column_names(path)
     found = each_record(path, fields_of(spec), _time_column(spec, path, columns), spec.own_times)
     while records := list(islice(found, most)):
@@ -133,6 +122,8 @@ async def topic_sample(
     spec: PipelineSpec, topic: str, most: int, sealer: Callable[[], Sealer], *, newest: bool = True
 ) -> Sample:
     """Return the `most` newest (or oldest) records of each partition of a topic of the pipeline's brokers.
+
+    The operator's key is read only if the topic may hold tick marks: a mark counts only with that key's signature.
 
     Raises:
         UsageError: the pipeline names no brokers; or the topic holds tick marks, and there is no key.
@@ -172,13 +163,6 @@ def _marked(one: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
     yield Piece(one.partition, values[begin:], offsets[begin:], bad)
 
 
-# ---
-# For each field: how many records of a sample have it, lack it, or hold a value outside of the schema.
-#
-# Rules: the product's own decoder decides, one field at a time, so the counts match what the engine would count.
-# Counts are exact and NOT PRIVATE.
-
-
 @dataclass(frozen=True, slots=True)
 class FieldFit:
     """One field in a sample: positions of records by outcome; `used` says whether series or clock need the field.
@@ -197,7 +181,10 @@ class FieldFit:
 
 
 def field_fits(spec: PipelineSpec, payloads: Sequence[bytes]) -> list[FieldFit]:
-    """Return how each declared field fits, in the order of the schema."""
+    """Return how each declared field fits, in the order of the schema.
+
+    The product's own decoder decides, one field at a time, so the counts are those of the engine. NOT PRIVATE.
+    """
     used = used_fields(spec)
     return [_fit(name, field, name in used, payloads) for name, field in spec.fields.items()]
 
@@ -247,13 +234,6 @@ def _refused(decoded: Decoded, reason: str, name: str) -> list[int]:
     return [one.position for one in decoded.refused if (one.reason, one.field) == (reason, name)]
 
 
-# ---
-# Hints: which known mistakes make records unusable.
-#
-# Rules: a hint names fields and values of the pipeline file. It never shows a record's content, except the name of a
-# field that differs from a declared name in its spelling. The number of records with a mistake is exact, so NOT
-# PRIVATE. No payload makes this module raise.
-
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
 _FRAMED = 5
@@ -286,7 +266,11 @@ def hints(
     outside: Sequence[int],
     columns: Sequence[str] = (),
 ) -> list[Hint]:
-    """Return hints, the most frequent first; `outside` are positions of records whose time is out of range."""
+    """Return hints at known mistakes, the most frequent first; `outside` are positions of times out of range.
+
+    A hint names fields and values of the pipeline file. It never shows a record's content, except a field name that
+    differs from a declared name in its spelling. No payload makes it raise.
+    """
     seen: Counter[str] = Counter()
     values = [_object(payload) for payload in payloads]
     for payload, value in zip(payloads, values, strict=True):
@@ -476,7 +460,6 @@ class Reason:
 
     @property
     def name(self) -> str:
-        """Reason and field in words."""
         return self.reason if self.field is None else f"{self.reason} in {self.field}"
 
 
@@ -531,11 +514,7 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
 
 
 def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
-    """Return reason and field for each position that cannot be used, and the number of records behind their mark.
-
-    Raises:
-        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
-    """
+    """Return reason and field for each position that cannot be used, and the number of records behind their mark."""
     replayed = isinstance(spec.clock, ReplayClock)
     router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
     guard.begin(sample.partitions)

@@ -1,4 +1,11 @@
-"""A first pipeline file from a sample of records: the work of `stream-dp init`."""
+"""A first pipeline file from a sample of records: the work of `stream-dp init`.
+
+Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine. Statements about it are
+NOT PRIVATE and go to the operator's own terminal; sample values are shown there only on request. No part of the file's
+text comes from a value of the data: a type is a guess about form, which the operator confirms. A column name that few
+records have may be a value itself, so it is not proposed, only counted. No cell makes this module raise. An existing
+file is never overwritten.
+"""
 
 import asyncio
 import json
@@ -28,12 +35,6 @@ from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import STAMPED, administering, config
 from stream_dp.operate.run.settings import brokers_there, settings_at, settled
 from stream_dp.records.scalars import UNDECLARED, FieldName
-
-# ---
-# A column of a sample, and the type that is proposed for it.
-#
-# Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it.
-# Sample values are shown only on the operator's own terminal, and only on request. No cell makes this module raise.
 
 _UTC = ZoneInfo("UTC")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -113,7 +114,6 @@ class Column:
 
     @property
     def nullable(self) -> bool:
-        """Whether some record of the sample has null or no value."""
         return len(self.there) < self.records
 
     @property
@@ -212,7 +212,6 @@ def _joined(texts: Sequence[str], separator: str) -> bool:
 
 
 def _nearly(fitting: int, values: Sequence[object]) -> bool:
-    """Return whether this number of fitting values is nearly all of `values`."""
     return (len(values) - fitting) * ODD_ONE_IN <= len(values)
 
 
@@ -242,12 +241,6 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-# ---
-# The text of a first pipeline file: commented, with marked places for the operator's decisions.
-#
-# Rules: no part of the text comes from a value of the data. Names of columns do; they are quoted if YAML would read
-# them as something else. The file can be run once the marked places are filled in.
-
 SCHEMA_FILE = "pipeline.schema.json"
 _FIELD: TypeAdapter[str] = TypeAdapter(FieldName)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
@@ -266,7 +259,8 @@ _MOST_SERIES = 2
 class Draft:
     """The parts of the file: its name, the lines of its source, and the proposed type of each field.
 
-    `timed` is the field whose times a replay clock uses; None: the brokers' stamps are used.
+    The file can be run once its marked places are filled in. `timed` is the field whose times a replay clock uses;
+    None: the brokers' stamps are used.
     """
 
     name: str
@@ -275,7 +269,6 @@ class Draft:
     timed: str | None = None
 
     def text(self) -> str:
-        """Return the text of the file."""
         parts = (
             self._head(), self._source(), self._schema(), self._privacy(), self._clock(), self._series(),
         )  # fmt: skip
@@ -385,7 +378,7 @@ def _field(name: str, each: ProposedType) -> Iterator[str]:
 
 
 def yaml_key(name: str) -> str:
-    """A name as YAML reads it as this text and nothing else.
+    """Return a name, quoted if YAML would read it as something else.
 
     >>> yaml_key("amount"), yaml_key("on"), yaml_key("a: b")
     ('amount', '"on"', '"a: b"')
@@ -395,7 +388,7 @@ def yaml_key(name: str) -> str:
 
 
 def lower_name(text: str) -> str:
-    """A name that a pipeline or a series may have, after this text; empty where nothing of it is left.
+    """Return a name for a pipeline or a series, made from this text; empty if no character of it can be used.
 
     >>> lower_name("by_Net Amount (EUR)"), lower_name("Ü")
     ('by_net_amount_eur', '')
@@ -420,13 +413,6 @@ def _is_field(name: str) -> bool:
     return True
 
 
-# ---
-# Reads a sample and writes a first pipeline file: the work of `stream-dp init`.
-#
-# Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine; statements about it
-# are NOT PRIVATE, for the operator's own terminal. A column name that few records have may be a value itself, so it
-# is not proposed, only counted. An existing file is never overwritten.
-
 SAMPLE = 1000
 _ONE_IN = 10
 """A name that fewer than one in this many records have is left out."""
@@ -439,10 +425,9 @@ LOCAL = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampleColumns:
-    """The columns of `records` records; without `bad` records, `rare` names and `unnamed` columns.
+    """The columns of a sample of `records` records; left out are `bad` records, `rare` names and `unnamed` columns.
 
-    `cells`: the values are a CSV's cells, all texts. `stamped`: the brokers stamp records on arrival; None without
-    a topic.
+    `cells`: the values are a CSV's cells, all texts. `stamped`: brokers stamp records on arrival; None: no topic.
     """
 
     columns: Sequence[Column]
@@ -467,12 +452,11 @@ class SampleWanted:
 
     @property
     def file(self) -> Path | None:
-        """The file of the sample."""
         return self.csv or self.jsonl
 
     @property
     def called(self) -> str:
-        """The pipeline's name: the given one, or one made from the name of the topic or of the file."""
+        """The given name, or a name made from that of the topic or of the file."""
         after = self.topic or ("" if self.file is None else self.file.name.partition(".")[0])
         return self.name or lower_name(after) or "pipeline"
 
@@ -565,11 +549,7 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
 
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
-    """Read the last records of a topic and return their columns.
-
-    Raises:
-        WorldError: the topic does not exist, the brokers do not answer, or access is denied.
-    """
+    """Return the columns of a topic's last records; raise WorldError if the topic is missing or cannot be read."""
     found = await sample_topic(settings, topic, SAMPLE, marks=False)
     payloads = [value for each in found.batches for value in each.records.values if value]
     async with administering(settings, f"topic {topic}") as admin:

@@ -1,4 +1,8 @@
-"""The operator's key, and the tokens made from it: the operator's own, and those handed out to analysts."""
+"""The operator's key, and the tokens made from it: the operator's own, and analysts' (`stream-dp token`).
+
+Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
+variable.
+"""
 
 import os
 import time
@@ -12,9 +16,6 @@ from stream_dp.journal.keys import Sealer, make_key, read_key, read_token
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import SqliteJournalSpec
-
-# ---
-# The operator's key of a pipeline: from a flag, then from the environment; made only for public data.
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
@@ -53,13 +54,6 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)
 
 
-# ---
-# The token for asking an engine: an analyst's from a file, the operator's made from the key.
-#
-# Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
-# variable. The list of tokens made for analysts lies beside a journal file, else in the user's state folder;
-# `STREAM_DP_TOKEN_LIST` names another place, which engine, standby and operator must share.
-
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"
 TOKEN_VARIABLE = "STREAM_DP_TOKEN_FILE"  # noqa: S105 - the name of a file
 
@@ -89,11 +83,7 @@ def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path
 
 
 def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
-    """Return the token of an analyst of this pipeline ("": the operator), made from the key.
-
-    Raises:
-        UsageError: there is no key, or the analyst is unknown.
-    """
+    """Return an analyst's token ("": the operator's) made from the key; raise UsageError if either is missing."""
     known = [one.name for one in spec.privacy.analysts]
     if analyst and analyst not in known:
         raise UsageError(
@@ -104,7 +94,11 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
 
 
 def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
-    """Return the list of tokens that the operator has made for the analysts of this pipeline."""
+    """Return the list of tokens that the operator has made for the analysts of this pipeline.
+
+    It lies beside a journal file, else in the user's state folder. `STREAM_DP_TOKEN_LIST` names another place, which
+    engine, standby and operator must share.
+    """
     named = os.environ.get(LIST_VARIABLE)
     if named:
         path = Path(named)
@@ -113,10 +107,6 @@ def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
     else:
         path = state_dir() / "tokens" / f"{spec.name}.tokens"
     return IssuedTokens(path, sealer, [one.name for one in spec.privacy.analysts])
-
-
-# ---
-# Makes, lists and revokes analysts' tokens by the operator's key: the work of `stream-dp token`.
 
 
 class HandedToken(NamedTuple):

@@ -20,15 +20,13 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
 from stream_dp.server.view import ReleaseLog
 
-# ---
-# The begin of a tick as a time in UTC: for the `start` and the `end` of a series.
-#
-# Rules: everything here is public: the declared origin of the clock, or the end time in a published release.
-# A series covers the ticks from `start` on, up to and not including `end`; in time: [start_time, end_time).
-
 
 class TickTimes:
-    """When each tick of a pipeline begins; the origin never changes, so it is looked up once."""
+    """When each tick of a pipeline begins, for `start` and `end` of a series; looked up once, as it never changes.
+
+    Times are public: they follow from the declared origin of the clock, or from the end time in a published release.
+    A series covers the ticks from `start` on, up to and not including `end`; in time: [start_time, end_time).
+    """
 
     def __init__(self, spec: PipelineSpec, log: ReleaseLog) -> None:
         self._step = spec.clock.step
@@ -89,7 +87,7 @@ async def of_topic(
     If `beyond` is negative and `ticks` is given, start a little before the first of the newest `ticks` ticks.
 
     Raises:
-        FailClosed: the topic ends before an earlier end: it was deleted and made again.
+        FailClosed: the topic ends earlier than before, so it was deleted and made again.
     """
     async with reading(settings, topic) as log:
         begin, (end, _) = await log.begin(), await log.ends()

@@ -27,12 +27,6 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.schema import TimeField
 
-# ---
-# Which records of a file a pipeline cannot use, and why, before any is sent.
-#
-# Rules: the pipeline's own router decides, so exactly the engine's dead letters are reported here. Counts and lines
-# are exact and NOT PRIVATE: they go to the operator's own terminal. The content of a record is never shown.
-
 _AT_ONCE = 8192
 _OUT_OF_RANGE = "the clock declares start, step and horizon"
 _NO_TIME = {
@@ -85,7 +79,10 @@ def examine(
     records: Sequence[Record],
     shown: Callable[[int], None] = lambda done: None,
 ) -> Examined:
-    """Route every record as the engine would; `shown` receives the number of routed records.
+    """Route every record as the engine would, before any is sent; `shown` receives the number of routed records.
+
+    The pipeline's own router decides, so exactly the engine's dead letters are reported. Counts and lines are exact
+    and NOT PRIVATE, for the operator's own terminal. The content of a record is never shown.
 
     Raises:
         UsageError: the pipeline has no replay clock.
@@ -257,12 +254,9 @@ async def feed(
     place: Placement = by_content,
     progress: Progress = unseen,
 ) -> int:
-    """Send the ticks that the topic does not hold yet, and return the first tick that was sent.
+    """Send the ticks that the topic does not hold yet; return the first tick sent. Raises as `KafkaFeed.open`.
 
     `ticks_per_second` limits the speed (None: as fast as possible).
-
-    Raises:
-        FailClosed, UsageError, WorldError: see `KafkaFeed.open`.
     """
     sender = KafkaFeed(settings, marks, place)
     chunk = CHUNK_TICKS

@@ -1,4 +1,4 @@
-"""Records from a file or standard input into a topic, unchanged: the work of `stream-dp send`.
+"""Records from a file or standard input into a topic, unchanged (`stream-dp send`); new topics (`stream-dp topic`).
 
 Rules: a file is read completely before anything is sent, so that bad lines are reported first; standard input is
 sent as it arrives. Lines and counts are exact and NOT PRIVATE: they go to the operator's own terminal. The content
@@ -43,13 +43,6 @@ from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 
-# ---
-# Makes a topic for the events of a pipeline: the work of `stream-dp topic`.
-#
-# Rules: an existing topic is not changed. The brokers of a new one stamp records on arrival, which a wall clock
-# needs, and store them uncompressed: they unpack each batch themselves, so every stored batch can be unpacked by
-# readers.
-
 
 async def make_topic(
     settings: KafkaSettings,
@@ -59,7 +52,11 @@ async def make_topic(
     stamped: bool,
     tell: Callable[[str], None] | None = None,
 ) -> bool:
-    """Create the topic; return False if it existed already. With `tell`, wait for brokers that do not answer yet.
+    """Create a topic for the events of a pipeline; return False, and change nothing, if it exists already.
+
+    With `stamped`, the brokers stamp records on arrival, which a wall clock needs. They store records uncompressed:
+    they unpack each batch themselves, so readers can unpack every stored batch. With `tell`, wait for brokers that
+    do not answer yet.
 
     Raises:
         WorldError: the brokers do not answer, or deny access.

@@ -70,11 +70,7 @@ class Attack:
         return STATED_AT
 
     def require_unrefuted(self) -> None:
-        """Return if no claim is refuted.
-
-        Raises:
-            FailClosed: a claim is refuted.
-        """
+        """Raise FailClosed if a claim is refuted."""
         if self.refuted:
             raise FailClosed(
                 f"the audit refutes the claimed epsilon of {', '.join(self.refuted)}: do not run this pipeline with "
@@ -82,7 +78,6 @@ class Attack:
             )
 
     def json(self) -> dict[str, Any]:
-        """Return the findings as plain values."""
         return {
             "pipeline": self.pipeline,
             "violated": bool(self.refuted),

@@ -1,4 +1,4 @@
-"""Access to a pipeline's journal from outside its engine: sealed commits, read only, also during a run."""
+"""Access to a pipeline's journal from outside its engine, read only, also during a run; and its dead letters."""
 
 import asyncio
 from collections import deque
@@ -32,11 +32,7 @@ _AT_ONCE = 16
 
 
 async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
-    """Return whether a run of the pipeline has made its journal, as far as this user may see.
-
-    Raises:
-        WorldError: the brokers do not answer.
-    """
+    """Return whether a run has made the journal, as far as this user may see; raise WorldError if no broker answers."""
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
         return spec.journal.path.exists()
     source = settled(spec.source, endpoints.KafkaSourceSpec)
@@ -46,11 +42,7 @@ async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
 async def sealed_commits(
     spec: PipelineSpec, most: int = -1, progress: Progress = unseen
 ) -> AsyncIterator[bytes]:
-    """Yield the first `most` sealed commits (-1: all) of the pipeline's journal, read only.
-
-    Raises:
-        UsageError: there is no journal yet.
-    """
+    """Yield the first `most` sealed commits (-1: all) of the journal; raise UsageError if there is no journal yet."""
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
         async for sealed in sealed_commits_of(spec.journal.path, most, progress):
             yield sealed
@@ -74,11 +66,7 @@ async def sealed_commits(
 async def sealed_commits_of(
     path: Path, most: int = -1, progress: Progress = unseen
 ) -> AsyncIterator[bytes]:
-    """Yield the first `most` sealed commits (-1: all) of an SQLite journal, reading a few at a time.
-
-    Raises:
-        UsageError: the file does not exist.
-    """
+    """Yield the first `most` sealed commits (-1: all) of an SQLite journal; raise UsageError if there is no file."""
     begin, there = 0, await asyncio.to_thread(count_sealed, path)
     while begin != most:
         progress("Reading the journal", *percent(begin, there))
@@ -119,11 +107,7 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
 
 
 def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
-    """Refuse the journal of a file that named `GONE_FILTER` and now names `tight_approximate`.
-
-    Raises:
-        FailClosed: the journal was written under `GONE_FILTER`.
-    """
+    """Raise FailClosed if the journal was written under `GONE_FILTER` and the file now names `tight_approximate`."""
     if header.parts.get("privacy") == under_gone_filter(spec):
         raise FailClosed(
             f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this version lacks, and a "
@@ -150,15 +134,8 @@ def _header(spec: PipelineSpec, sealer: Sealer, sealed: bytes) -> Header | None:
     return decode(sealer.open(0, sealed), f"commit 0 of the journal of {spec.name}").header
 
 
-# ---
-# The unusable records in a pipeline's journal, for the operator alone.
-#
-# Rules: counts and places are exact and NOT PRIVATE; they go to the operator's own terminal. The journal is read
-# commit by commit, and only the newest ranges of each kind are kept, so memory does not grow with the journal. This
-# file changes nothing.
-
 RANGES = 100
-"""The newest this many ranges of each partition, reason and field are listed."""
+"""At most this many ranges of each partition, reason and field are listed: the newest."""
 
 
 async def read_dead_letters(
@@ -166,7 +143,9 @@ async def read_dead_letters(
 ) -> dict[str, Any]:
     """Read the pipeline's journal from end to end and add up its dead letters; the engine may run meanwhile.
 
-    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
+    Counts and places are exact and NOT PRIVATE, for the operator's own terminal. Only the newest ranges of each kind
+    are kept, so memory does not grow with the journal. If the brokers do not answer yet, report that to `tell` and
+    wait. `progress` receives how much was read.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -207,7 +186,6 @@ class _Kind:
         self._ranges: deque[tuple[int, int]] = deque(maxlen=RANGES)
 
     def take(self, letter: DeadLetter) -> None:
-        """Add the records of one dead letter."""
         self.records += letter.records
         for first, last in letter.ranges:
             follows = self._ranges and self._ranges[-1][1] + 1 == first

@@ -40,12 +40,6 @@ from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.yaml import load
 from stream_dp.verify.odometers import FAILS, loss_bound
 
-# ---
-# The total of a journal's ledger, derived again from the pipeline file and the recorded definitions.
-#
-# Rules: each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks
-# at which each was alive. This file changes nothing and shows nothing.
-
 
 def header_of(built: Built, summary: JournalSummary) -> Header:
     """Return the journal's header after checking that it fits this pipeline and its file's charges.
@@ -72,6 +66,9 @@ def derived_again(
     built: Built, summary: JournalSummary
 ) -> tuple[Admission, Derivation, list[tuple[Derivation, Alive]]]:
     """Return the admission after all recorded changes, the derivation of the total, and the parts of that total.
+
+    Each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks at
+    which each was alive.
 
     Raises:
         FailClosed: a charge differs from its derivation or would be refused, or the two totals differ.
@@ -127,20 +124,14 @@ def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[De
     return found
 
 
-# ---
-# The messages answered in a pipeline's journal, one by one: who asked, what kind, and when.
-#
-# Rules: everything shown is public: ids, analysts, names of series, ticks and kinds of refusals. Parameters and
-# answers are not shown. The journal is checked while it is read, and never held whole in memory. This file changes
-# nothing.
-
-
 async def message_trail(
     pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield all answered messages in order; the engine may run meanwhile.
+    """Yield all answered messages in order: who asked, what kind, and when; the engine may run meanwhile.
 
-    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
+    Only public facts are shown: ids, analysts, names of series, ticks and kinds of refusals, but no parameters and no
+    answers. The journal is checked while it is read, and never held whole in memory. If the brokers do not answer
+    yet, report that to `tell` and wait. `progress` receives how much was read.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -185,11 +176,7 @@ async def read_ledger(
 
 
 def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    """Return the content of the journal's ledger, derived again and compared.
-
-    Raises:
-        FailClosed: the journal belongs to another pipeline, or does not add up.
-    """
+    """Return the journal's ledger, derived again and compared; raises as `header_of` and `derived_again`."""
     header = header_of(built, summary)
     admission, total, parts = derived_again(built, summary)
     return {

@@ -33,11 +33,7 @@ def rules_json(progress: Progress = unseen) -> dict[str, Any]:
 
 
 def require_certified(table: dict[str, Any]) -> None:
-    """Return if no adversary exceeds the amount that a rule books; `table` is the result of `rules_json`.
-
-    Raises:
-        FailClosed: an adversary exceeds it.
-    """
+    """Raise FailClosed if an adversary exceeds the amount that a rule books; `table` comes from `rules_json`."""
     violated = [
         f"{rule['rule']} ({rule['source']})"
         for rule in table["rules"]

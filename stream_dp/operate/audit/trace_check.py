@@ -1,8 +1,8 @@
 """A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
 
 The trace is also compared with its neighbours: with one event more, the verifier of the claimed relation accepts
-it; with two events more in two ticks, the verifier refuses it. Where users are protected, the neighbours have as
-many events more as count of one user, and one more than that.
+it; with two events more in two ticks, the verifier refuses it. Where users are protected, the first neighbour has as
+many events more as count of one user, and the second has one more than that.
 
 Rules: no content of a journal is shown, only how much was compared, which follows from ticks and series; errors
 name ticks and series. This file changes nothing.
@@ -60,16 +60,14 @@ from stream_dp.verify.games.game import SeedUse, Sent, TraceCounts, TracePlayer,
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.streams import engine_relation
 
-# ---
-# A copy of any journal in one file: for inquiries, and for checks on another machine.
-#
-# Rules: the copied commits stay sealed. A copy is for reading: no engine may ever run on it (docs/operations.md).
-
 _AT_ONCE = 64
 
 
 async def copy_journal(spec: PipelineSpec, to: Path, progress: Progress = unseen) -> None:
     """Write the present journal into the new SQLite file `to` with mode 0600; the engine may run meanwhile.
+
+    The copied commits stay sealed. The copy is for inquiries and for checks on another machine: no engine may ever
+    run on it (docs/operations.md).
 
     Raises:
         UsageError: the file `to` exists already, or there is no journal yet.
@@ -95,13 +93,6 @@ async def _written(spec: PipelineSpec, to: Path, progress: Progress) -> None:
                 some, begin = [], begin + _AT_ONCE
     await asyncio.to_thread(add_sealed, to, begin, some)
 
-
-# ---
-# A journal as a trace: its creations, ticks, queries and halts, sent to one composition with the recorded seeds.
-#
-# Rules: creations are admitted and derived again by `engine.admission`, because mechanisms are built from
-# definitions. The messages, their order and their seeds are read from the commits by code of this module, not of the
-# engine. Rows and seeds are private. This file plays nothing.
 
 _ENOUGH = 16  # this many bytes identify a seed
 
@@ -152,9 +143,11 @@ class MadeStep:
 
 
 class JournalTrace:
-    """Reads the commits of a journal of `built` in order and yields their messages.
+    """Reads the commits of a journal of `built` in order and yields their messages, with the recorded seeds.
 
-    `claims` holds a claim for each creation so far; None stands for the mechanism's own guarantee.
+    Creations are admitted and derived again by `engine.admission`, because mechanisms are built from definitions. The
+    messages, their order and their seeds are read from the commits by code of this file, not of the engine. Rows and
+    seeds are private. `claims` holds a claim for each creation so far; None: the mechanism's own guarantee holds.
     """
 
     def __init__(self, built: Built) -> None:
@@ -251,7 +244,6 @@ class JournalTrace:
                 yield step
 
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
-        """Return the step of an analyst's query at this cut."""
         told = next((each for each in commit.answers if each.number == asked.answer), None)
         if live.series.asking is None or told is None:
             raise FailClosed(
@@ -293,11 +285,7 @@ class JournalTrace:
 
 
 def _released(release: Release | None, name: str, tick: int) -> Release:
-    """Return the next release of a commit.
-
-    Raises:
-        FailClosed: the release is missing, or belongs to another series or tick.
-    """
+    """Return the next release of a commit; raise FailClosed if it is missing or of another series or tick."""
     if release is None or (release.series, release.tick) != (name, tick):
         raise FailClosed(
             f"the journal holds no release of series {name} where that of tick {tick} should be"
@@ -316,8 +304,8 @@ _ADVICE = (
 class TraceReport:
     """How much was compared, all equal. `apart`: whether the verifier refused two events (None: too few ticks).
 
-    With `users`, `apart` is about one event more than count of one user, instead of two events. `made` is the
-    number of releases that were computed again from the bytes of other releases alone.
+    With `users`, `apart` says whether one event more than count of one user was refused. `made` is the number of
+    releases that were computed again from the bytes of other releases alone.
     """
 
     pipeline: str
@@ -332,7 +320,6 @@ class TraceReport:
     apart: bool | None = None
 
     def json(self) -> dict[str, Any]:
-        """Return the numbers as plain values."""
         return {
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
@@ -435,11 +422,7 @@ class TraceCheck:
         self.report = TraceReport(built.spec.name, str(protection.relation), protection.users)
 
     def take(self, commit: Commit) -> None:
-        """Play the next commit.
-
-        Raises:
-            FailClosed: a release or a state differs from the recorded one, or no mechanism accepts a message.
-        """
+        """Play the next commit; raise FailClosed if a release or a state differs, or no mechanism accepts a message."""
         for step in self._trace.steps(commit):
             if isinstance(step, MadeStep):
                 self._make(step)
@@ -534,11 +517,7 @@ class Neighbourhood:
         return self._two.halted if len(self._ticks) > 1 else None
 
     def take(self, step: TraceStep) -> None:
-        """Take the next message.
-
-        Raises:
-            FailClosed: the verifier refuses the trace itself, or a neighbour of it.
-        """
+        """Take the next message; raise FailClosed if the verifier refuses the trace itself or a neighbour of it."""
         message = step.sent.message
         if step.row is not None and step.tick not in self._ticks and len(self._ticks) < 2:
             self._ticks.append(step.tick)

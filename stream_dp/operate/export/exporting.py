@@ -1,4 +1,4 @@
-"""An export: writes new releases to a target, group by group."""
+"""Exports: write new releases, group by group, into CSV or Parquet files, or into a table of PostgreSQL or DuckDB."""
 
 import asyncio
 import csv
@@ -25,9 +25,6 @@ from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.published_bodies import published
 from stream_dp.pipeline.yaml import load
 
-# ---
-# Targets of rows. Only one export at a time writes to a target.
-
 _PLACES = [COLUMNS.index(name) for name in UNIQUE]
 
 
@@ -39,12 +36,11 @@ class Newest(NamedTuple):
 
     @classmethod
     def at(cls, sequence: int, body: bytes) -> "Newest":
-        """Return the position after this release."""
         return cls(sequence, hashlib.sha256(body).hexdigest())
 
 
 class RowTarget(Protocol):
-    """A table in which writing the same rows again changes nothing."""
+    """A table in which writing the same rows again changes nothing; only one export at a time writes to it."""
 
     @property
     def place(self) -> str:
@@ -76,9 +72,7 @@ class RowTarget(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Release the target."""
-        ...
+    async def close(self) -> None: ...
 
 
 def each_place_once(rows: Iterable[Row]) -> list[Row]:
@@ -86,16 +80,8 @@ def each_place_once(rows: Iterable[Row]) -> list[Row]:
     return list({tuple(row[place] for place in _PLACES): row for row in rows}.values())
 
 
-# ---
-# Rows as an Arrow table, which Parquet and DuckDB read a hundred times faster than single rows.
-
-
 def arrow() -> Any:
-    """Return the module `pyarrow`.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-    """
+    """Return the module `pyarrow`; raise UsageError if it is not installed."""
     try:
         import pyarrow
     except ImportError:
@@ -106,7 +92,7 @@ def arrow() -> Any:
 
 
 def arrow_table(rows: Sequence[Row]) -> Any:
-    """Return these rows as a `pyarrow.Table` with the columns of every export."""
+    """Return the rows as a `pyarrow.Table`; Parquet and DuckDB read it a hundred times faster than single rows."""
     pyarrow = arrow()
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
     return pyarrow.table({name: columns.get(name, ()) for name in COLUMNS}, schema=_schema(pyarrow))
@@ -120,19 +106,12 @@ def _schema(pyarrow: Any) -> Any:
     return pyarrow.schema([(name, types[kind]) for name, kind in KINDS.items()])
 
 
-# ---
-# Rows in files: one CSV that grows, or a Parquet file for each group of releases.
-#
-# Rules: readers never see a half-written group after a crash: a CSV is cut back to the size in its position file, and
-# a Parquet file gets its name only when it is whole. The position file is made before the CSV. A lock keeps a second
-# export away. Blocking calls run on threads.
-
 _REACHED = b"stream_dp_reached"
 _END = COLUMNS.index("tick_end")
 
 
 class _Folder:
-    """A folder with the files of a pipeline; only one export at a time writes to it."""
+    """A folder with the files of a pipeline; a lock keeps a second export away. Blocking calls run on threads."""
 
     def __init__(self, folder: Path, pipeline: str) -> None:
         self._folder, self._pipeline = folder, pipeline
@@ -141,25 +120,18 @@ class _Folder:
 
     @property
     def place(self) -> str:
-        """The folder."""
         return str(self._folder)
 
     async def holds(self, sequence: int, body: bytes) -> bool:
-        """Compare digests; see `RowTarget.holds`."""
         return self._reached == Newest.at(sequence, body)
 
     async def close(self) -> None:
-        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def _make(self) -> None:
-        """Make the folder and lock it for this pipeline.
-
-        Raises:
-            UsageError: another export holds the lock.
-        """
+        """Make the folder and lock it for this pipeline; raise UsageError if another export holds the lock."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = self._folder / f".{self._pipeline}.lock"
         self._lock = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
@@ -175,7 +147,11 @@ class _Folder:
 
 
 class CsvFolder(_Folder):
-    """`PIPELINE.csv` in a folder, with a header line; times in UTC, an empty cell for a missing number."""
+    """`PIPELINE.csv` in a folder, with a header line; times in UTC, an empty cell for a missing number.
+
+    After a crash, the CSV is cut back to the size in its position file, so readers never see half a group. The
+    position file is made before the CSV.
+    """
 
     def __init__(self, folder: Path, pipeline: str) -> None:
         super().__init__(folder, pipeline)
@@ -184,15 +160,13 @@ class CsvFolder(_Folder):
 
     @property
     def place(self) -> str:
-        """The file."""
         return str(self._csv)
 
     async def open(self) -> int:
-        """Cut off the rest of an interrupted export; see `RowTarget.open`."""
+        """Cut off the rest of an interrupted export."""
         return await asyncio.to_thread(self._open)
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Append rows; see `RowTarget.write`."""
         await asyncio.to_thread(self._write, rows, last)
 
     def _open(self) -> int:
@@ -246,19 +220,20 @@ class CsvFolder(_Folder):
 
 
 class ParquetFolder(_Folder):
-    """Files `PIPELINE-FIRST-LAST.parquet` in a folder, named by the sequences of their releases."""
+    """Files `PIPELINE-FIRST-LAST.parquet` in a folder, named by the sequences of their releases.
+
+    A file gets its name only when it is whole, so readers never see half a group.
+    """
 
     @property
     def place(self) -> str:
-        """The files, as a pattern."""
         return str(self._folder / f"{self._pipeline}-*.parquet")
 
     async def open(self) -> int:
-        """Find the newest file by its name; see `RowTarget.open`."""
+        """Find the newest file by its name."""
         return await asyncio.to_thread(self._open)
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Write one file; see `RowTarget.write`."""
         await asyncio.to_thread(self._write, rows, last)
 
     def _open(self) -> int:
@@ -300,11 +275,7 @@ def _sequence(path: Path) -> int:
 
 
 def _digest_in(path: Path) -> str:
-    """Return the digest stored in a file that this command wrote.
-
-    Raises:
-        UsageError: the file has no such digest.
-    """
+    """Return the digest in a file that this command wrote; raise UsageError if the file has none."""
     from pyarrow import ArrowException, parquet
 
     try:
@@ -339,14 +310,6 @@ def _in_utc(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
         end = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         yield from ((*row[:_END], end, *row[_END + 1 :]) for row in same)
 
-
-# ---
-# Rows in a table of PostgreSQL or DuckDB.
-#
-# Rules: a group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors
-# name the place, never a password. An existing table must have the columns of this version. DuckDB's times are read
-# as milliseconds, because its own time type needs one more library. A key that is too long for a PostgreSQL index is
-# cut.
 
 TABLE = "stream_dp_releases"
 _NULLABLE = ("value", "low", "high", "band", "name", "rank", "tied")
@@ -406,7 +369,11 @@ def _taken(row: Row) -> Row:
 
 
 class _Table:
-    """A table reached through a client library; errors of the library become `WorldError`s that name the table."""
+    """A table reached through a client library; it must have the columns of this version.
+
+    A group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors of the
+    library become `WorldError`s that name the table, never a password.
+    """
 
     _errors: tuple[type[Exception], ...]
 
@@ -439,12 +406,10 @@ class PostgresqlTable(_Table):
 
     @property
     def place(self) -> str:
-        """The table and its database."""
         parts = urlsplit(self._address)
         return f"table {TABLE} of {parts.hostname or 'localhost'}{parts.path}"
 
     async def open(self) -> int:
-        """Connect and make the table if it is missing; see `RowTarget.open`."""
         try:
             import asyncpg
         except ImportError:
@@ -466,14 +431,13 @@ class PostgresqlTable(_Table):
             return int(await self._client.fetchval(f"{_LAST}$1", self._pipeline))
 
     async def holds(self, sequence: int, body: bytes) -> bool:
-        """Compare the rows; see `RowTarget.holds`."""
         query = f"select {_NAMES} {_AT.format('$1', '$2')}"
         with self._telling():
             found = await self._client.fetch(query, self._pipeline, sequence)
         return _same(found, for_postgresql(rows_of(self._pipeline, body)))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Copy rows; if some exist already, or COPY is not allowed, insert them. See `RowTarget.write`."""
+        """Copy rows; if some exist already, or COPY is not allowed, insert them."""
         if not rows:
             return
         taken = for_postgresql(rows)
@@ -484,7 +448,6 @@ class PostgresqlTable(_Table):
                 await self._client.execute(_WRITE, *zip(*each_place_once(taken), strict=True))
 
     async def close(self) -> None:
-        """Disconnect."""
         if self._client is not None:
             await self._client.close(timeout=10)
 
@@ -493,7 +456,10 @@ class PostgresqlTable(_Table):
 
 
 class DuckdbTable(_Table):
-    """The table in a DuckDB file, which only one process at a time can write."""
+    """The table in a DuckDB file, which only one process at a time can write.
+
+    Times are read as milliseconds, because DuckDB's own time type needs one more library.
+    """
 
     def __init__(self, path: Path, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -501,11 +467,9 @@ class DuckdbTable(_Table):
 
     @property
     def place(self) -> str:
-        """The table and its file."""
         return f"table {TABLE} of {self._path}"
 
     async def open(self) -> int:
-        """Open or make the file and the table; see `RowTarget.open`."""
         try:
             import duckdb
         except ImportError:
@@ -514,17 +478,14 @@ class DuckdbTable(_Table):
         return await asyncio.to_thread(self._opened, duckdb)
 
     async def holds(self, sequence: int, body: bytes) -> bool:
-        """Compare the rows; see `RowTarget.holds`."""
         found = await asyncio.to_thread(self._at, sequence)
         return _same(found, [_with_ms(row) for row in rows_of(self._pipeline, body)])
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Write rows in one transaction; see `RowTarget.write`."""
         if rows:
             await asyncio.to_thread(self._write, each_place_once(rows))
 
     async def close(self) -> None:
-        """Close the file."""
         if self._client is not None:
             self._client.close()
 
@@ -556,11 +517,7 @@ FORMS = "postgresql://USER@HOST/DATABASE, duckdb:FILE, parquet:FOLDER or csv:FOL
 
 
 def target_named(address: str, pipeline: str) -> RowTarget:
-    """Return the target at an address.
-
-    Raises:
-        UsageError: the address has none of the `FORMS`.
-    """
+    """Return the target at an address; raise UsageError if the address has none of the `FORMS`."""
     kind, _, rest = address.partition(":")
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
         return PostgresqlTable(address, pipeline)
@@ -610,7 +567,7 @@ async def export_releases(
 
 
 class Continued:
-    """Checks that the published releases continue the target's: a topic may be made again, or a name used twice."""
+    """Checks that the published releases follow the target's: the topic may be a new one, or its name used twice."""
 
     def __init__(self, target: RowTarget, pipeline: str, beyond: int) -> None:
         self._target, self._pipeline, self._beyond = target, pipeline, beyond
@@ -620,8 +577,7 @@ class Continued:
         """Return the sequence number of the next body.
 
         Raises:
-            FailClosed: the body does not come after the one before, or the target has another release of its
-            sequence.
+            FailClosed: the body does not follow the body before, or the target's release of its sequence differs.
         """
         number = RELEASES.number_of(body, self._pipeline)
         known = number == self._beyond
@@ -631,11 +587,7 @@ class Continued:
         return number
 
     def all_seen(self) -> None:
-        """Note that all published releases were read.
-
-        Raises:
-            FailClosed: the target is ahead of all that was published.
-        """
+        """Note that all published releases were read; raise FailClosed if the target is ahead of them."""
         if 0 <= self._last < self._beyond:
             raise self._other()
 
@@ -659,13 +611,11 @@ class _Group:
         self.releases, self._last = 0, Newest()
 
     def add(self, rows: list[Row], last: Newest) -> None:
-        """Add the rows of the next release."""
         self.rows += rows
         self.releases += 1
         self._last = last
 
     async def hand_over(self) -> None:
-        """Write the collected rows, if there are any."""
         if self.releases:
             await self._target.write(self.rows, self._last)
         self._releases += self.releases

@@ -72,11 +72,7 @@ class _Told(NamedTuple):
 
 
 def rows_of(pipeline: str, body: bytes) -> list[Row]:
-    """Return the rows of a published body; empty if it is of alerts of which none fired.
-
-    Raises:
-        FailClosed: the body is not a release in a form that this version reads.
-    """
+    """Return the rows of a published body, none if no alert in it fired; raise FailClosed if it cannot be read."""
     said = read(body)
     parts: Mapping[str, _Part] = said.windows or {"": said}
     at = datetime.fromtimestamp(said.end_ms / 1000, UTC)

@@ -41,9 +41,7 @@ _Line: TypeAlias = MutableMapping[str, Any]
 class TellEvent(Protocol):
     """A function that logs an event of `EVENTS` with its fields."""
 
-    def __call__(self, event: str, /, **fields: str | int) -> None:
-        """Log the event."""
-        ...
+    def __call__(self, event: str, /, **fields: str | int) -> None: ...
 
 
 def silent(_event: str, /, **_fields: str | int) -> None:
@@ -55,11 +53,7 @@ class UnlistedEvent(StreamDPError):
 
 
 def require_listed(_logger: object, _method: str, line: _Line) -> _Line:
-    """Return the line unchanged.
-
-    Raises:
-        UnlistedEvent: the event, or one of its fields, is not in `EVENTS`.
-    """
+    """Return the line unchanged; raise UnlistedEvent if the event, or one of its fields, is not in `EVENTS`."""
     _, fields = EVENTS.get(line["event"], ("", None))
     if fields is None or line.keys() - fields - ALWAYS:
         raise UnlistedEvent("an event or a field that is not in `EVENTS` is not logged")
@@ -67,11 +61,7 @@ def require_listed(_logger: object, _method: str, line: _Line) -> _Line:
 
 
 def lifecycle_log(file: str, out: TextIO | None = None) -> TellEvent:
-    """Return a function that writes each event of the run of this pipeline file to stderr as a line of JSON.
-
-    Raises:
-        UsageError: structlog is not installed.
-    """
+    """Return a function that writes each event to stderr as a line of JSON; raise UsageError without structlog."""
     try:
         import structlog
     except ImportError:
@@ -106,7 +96,6 @@ class _Warnings(logging.Handler):
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report one log record."""
         name = record.name.partition(".")[0]
         if name == _OWN:
             self._tell("warning", warning=record.getMessage())

@@ -54,7 +54,6 @@ class OperatorFigures:
         return "<OperatorFigures>"
 
     def take(self, commit: Commit) -> None:
-        """Add a durable commit."""
         if commit.header is not None:
             self.origin = commit.header.origin
         dead = sum(letter.records for letter in commit.dead_letters)
@@ -110,7 +109,7 @@ class OperatorFigures:
     ) -> Ports:
         """Return these ports for another attempt, with a journal that reports its durable commits to this object.
 
-        A warning comes above the share `limit`; `ends` returns the known ends of the source's partitions.
+        A share above `limit` leads to a warning. `ends` returns the known ends of the source's partitions.
         """
         self._limit, self._ends = limit, ends
         self._attempts += 1
@@ -143,12 +142,6 @@ class _Told:
         await self._journal.close()
 
 
-# ---
-# The operator's figures as metrics: exact and NOT PRIVATE, as each name and help text says.
-#
-# Rules: only the guarded operator's port serves them (`figures_beside`), never the public port. They count the
-# durable commits of this process and start at 0 with it.
-
 _MARK = "NOT PRIVATE: "
 _PREFIX = "stream_dp_not_private_"
 _LABELS = ("pipeline",)
@@ -176,7 +169,11 @@ FAMILIES = {
 
 
 def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tuple[bytes, str]:
-    """Return the figures in a format that this `Accept` header allows, and the content type of that format."""
+    """Return the figures as metrics in a format that this `Accept` header allows, and the format's content type.
+
+    They are exact and NOT PRIVATE, as each name and help text says: only the guarded operator's port serves them,
+    never the public port. They count the durable commits of this process and start at 0 with it.
+    """
     gauges = Gauges(FAMILIES)
 
     def tell(name: str, value: float | None, *labels: str) -> None:
@@ -194,13 +191,6 @@ def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tupl
     tell("lag", figures.lag)
     return gauges.written(accepted), content_type(accepted)
 
-
-# ---
-# The operator's port of a run: figures that are NOT PRIVATE, for holders of the operator's token.
-#
-# Rules: the port exists only if it was asked for. If other machines can reach it, it needs a token of its own: the
-# operator's token can spend the budget, so a scraper must not carry it. The port is open as long as the process runs,
-# also while the engine stands by or catches up, because operators look at the figures then.
 
 LOCAL = "127.0.0.1"
 
@@ -223,7 +213,11 @@ class FiguresPort:
 async def figures_told(
     asked: FiguresPort | None, pipeline: str, figures: OperatorFigures, sealer: Sealer
 ) -> AsyncIterator[None]:
-    """Serve the figures while the context is open, if they were asked for.
+    """Serve the figures while the context is open, if they were asked for, to holders of the operator's token.
+
+    If other machines can reach the port, it needs a token of its own: the operator's token can spend the budget, so a
+    scraper must not carry it. The port is open as long as the process runs, also while the engine stands by or
+    catches up, because operators look at the figures then.
 
     Raises:
         UsageError: the token file has no token, or others can read it; there is no own token although other

@@ -25,13 +25,6 @@ from stream_dp.server.view import PublicView, ReleaseLog, TokenHolder
 from stream_dp.statistics import STATISTICS, Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
-# ---
-# What a form needs to ask a pipeline: the declared fields, and the keys of each statistic.
-#
-# Rules: everything here is public: it is in the pipeline file or the same for all pipelines. Keys that a form cannot
-# show are left out, and so are statistics that require such a key; a definition of a live series may still use all of
-# them. No statistic is named in this module.
-
 KINDS: Mapping[str, str] = {
     "by": "grouping", "of": "amount", "clamp": "range", "buckets": "whole", "at": "shares", "k": "whole",
     "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag", "windows": "windows",
@@ -41,7 +34,11 @@ _EVERYWHERE = ("statistic", "name", "epsilon", "where")
 
 
 def askable_json(spec: PipelineSpec) -> dict[str, Any]:
-    """Return the fields of the schema, and the statistics with their keys, for `GET /api/schema`."""
+    """Return the fields of the schema, and the statistics with their keys, for `GET /api/schema`.
+
+    They are public: in the pipeline file, or the same for all pipelines. Keys that a form cannot show are left out,
+    and so are statistics that require such a key; a definition of a live series may still use all of them.
+    """
     fields = [
         {"name": name, "type": field.type, **_of_field(field)}
         for name, field in spec.fields.items()
@@ -124,8 +121,7 @@ def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
     """Return the holder of an issued token, or None if the token was not issued.
 
     Raises:
-        WorldError: the list of tokens cannot be read; the error does not name its place, which only the operator
-        may know.
+        WorldError: the list of tokens cannot be read; its place is not named, as only the operator may know it.
     """
     try:
         found = issued.shown(text)

@@ -34,7 +34,6 @@ class _Sender(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Close the connection."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # theirs
 
 

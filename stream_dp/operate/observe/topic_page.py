@@ -47,11 +47,9 @@ class TopicPage:
 
     @property
     def name(self) -> str:
-        """The pipeline's name."""
         return self._built.spec.name
 
     def view(self) -> PublicView:
-        """Return the public view for the server."""
         built = self._built
         prices = [(series.name, series.price) for series in built.spec.series]
         return PublicView(
@@ -65,11 +63,7 @@ class TopicPage:
     async def follow(
         self, bootstrap: str = "", tell: TellEvent = silent, progress: Progress = unseen
     ) -> None:
-        """Read published releases for ever; after an outage of the brokers, begin again.
-
-        Raises:
-            FailClosed, WorldError: as `published`; an outage is ridden out.
-        """
+        """Read published releases for ever, and begin again after an outage of the brokers; raises as `published`."""
         waits = backing_off(_LONGEST_WAIT_S)
         while True:
             try:

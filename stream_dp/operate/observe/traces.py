@@ -1,4 +1,4 @@
-"""The list of all spans and attributes of an operator's traces, as `lifecycle_log` for logs.
+"""The traces of a run: the list of all their spans and attributes, and the way to a collector.
 
 Rules: a span or attribute that is not in `SPANS` is not sent; it is a bug and raises. Traces contain no content of
 a record, no count, no offset, no lag, no text of an error, and of an address only its route. The begin and duration
@@ -24,15 +24,6 @@ from stream_dp.errors import StreamDPError, UsageError
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-# ---
-# The traces of a run, sent to the collector that OpenTelemetry's own variables name.
-#
-# Rules: traces are sent only if they were asked for. A variable alone switches nothing on, because a cluster may set
-# it for every program in it. A thread of their own sends the spans from a queue that drops what does not fit, so a
-# collector that hangs or is gone costs only spans; the end of the run waits for it `LAST_S` at most. Log messages of
-# the SDK are not repeated: a collector's answer has no place in a log, and `span_sender` reports once that the
-# collector is unreachable.
-
 LAST_S = 1.0
 _BASE, _WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -43,9 +34,11 @@ _THEIRS = logging.getLogger("opentelemetry")
 
 @asynccontextmanager
 async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIterator[Spans]:
-    """Yield the tracer of a run's work, and send its spans while the context is open.
+    """Send the spans of a run's work to the collector that OpenTelemetry's variables name; yield the tracer.
 
-    `told` (None: no traces) receives the address of the collector.
+    `told` (None: no traces) receives the address of the collector. A variable alone switches nothing on, because a
+    cluster may set it for every program in it. A thread of its own sends the spans from a queue that drops what does
+    not fit, so a collector that hangs or is gone costs only spans; the end of the run waits `LAST_S` at most.
 
     Raises:
         UsageError: the extra `otel` is not installed, or the variables name no collector that speaks OTLP over
@@ -71,7 +64,7 @@ async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIter
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Discard the SDK's log messages."""
+    """Discard the SDK's log messages: a collector's answer has no place in a log, and `span_sender` warns itself."""
     nowhere, propagated = logging.NullHandler(), _THEIRS.propagate
     _THEIRS.addHandler(nowhere)
     _THEIRS.propagate = False
@@ -107,7 +100,7 @@ def _endpoint() -> str:
 
 
 def _shown(endpoint: str) -> str:
-    """The address without what it may hold of secrets.
+    """Return the address without the secrets that it may hold.
 
     >>> _shown("https://ann:secret@collector:4318/v1/traces?key=secret")
     'https://collector:4318/v1/traces'
@@ -150,11 +143,7 @@ class Traces:
 
     @contextmanager
     def __call__(self, name: str, /, **attributes: str | int) -> Iterator[Note]:
-        """Open a span for a piece of work, as a child of the current span.
-
-        Raises:
-            UnlistedSpan: the span, or an attribute, is not in `SPANS`.
-        """
+        """Open a span as a child of the current one; raise UnlistedSpan if it, or an attribute, is not in `SPANS`."""
         kind = SpanKind.SERVER if name == "request" else SpanKind.INTERNAL
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=_listed(name, attributes),

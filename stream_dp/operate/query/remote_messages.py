@@ -34,7 +34,9 @@ _FILES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class RemoteMessages:
-    """The engine of the pipeline `name`, asked by `analyst`. `tell` is called while the client waits for brokers.
+    """The engine of the pipeline `name`, asked by `analyst`; the requests are those of `RemoteSeries`.
+
+    `tell` is called while the client waits for brokers.
 
     Raises, in every method:
         UsageError: the series is not valid, or the engine refuses the message.
@@ -88,39 +90,28 @@ class RemoteMessages:
         )
 
     def create(self, series: str, *, accept_noise: bool = False) -> dict[str, Any]:
-        """Create a series; `series` is JSON or YAML, or @ and a file's name.
-
-        Raises:
-            MostlyNoise: the series would fire mostly by noise, and that was not accepted.
-        """
         return self._answered("create", accepting(accept_noise), self._definition(series))
 
     def preview(self, series: str) -> dict[str, Any]:
-        """Return what creating the series would cost; changes nothing."""
         return self._answered("preview", {}, self._definition(series))
 
     def halt(self, name: str) -> dict[str, Any]:
-        """Halt a series."""
         return self._answered("halt", {"series": name})
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return the running series and the last halted ones."""
         found: list[dict[str, Any]] = self._answered("list", {})["queries"]
         return found
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
-        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
         return self._told("ask", {"series": series, **parameters}, name=name)
 
     def watch(
         self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
     ) -> dict[str, Any]:
-        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; raises as `create`."""
         content = {"series": series, **accepting(accept_noise)}
         return self._answered("watch", content, watch_json(watch), name)
 
     def unwatch(self, series: str, watch: str, name: str = "") -> dict[str, Any]:
-        """End the watch with this name of a monitor."""
         return self._answered("unwatch", {"series": series, "watch": watch}, name=name)
 
     def _answered(

@@ -18,11 +18,6 @@ from stream_dp.pipeline.yaml import load, load_live, load_series
 from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.statistics.parts.choice import FalseAlarm
 
-# ---
-# Waits for the page of an engine that is about to run, so that lines for two terminals can be pasted at once.
-#
-# Rules: only a port without a listener is waited for; a server that answers reports its own errors.
-
 WAIT_S = 60.0
 """How long to wait for a listener."""
 _AGAIN_S = 0.3
@@ -30,6 +25,9 @@ _AGAIN_S = 0.3
 
 def page_there(url: str, tell: Callable[[str], None]) -> None:
     """Return when a server listens at the address, or after `WAIT_S` seconds; `tell` once that it waits.
+
+    Lines for two terminals can therefore be pasted at once. Only a port without a listener is waited for; a server that
+    answers reports its own errors.
 
     Raises:
         UsageError: the address is not the address of an engine.
@@ -69,11 +67,7 @@ class RemoteSeries:
         analyst: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> "RemoteSeries":
-        """Read the pipeline file.
-
-        Raises:
-            UsageError: it is not a pipeline file.
-        """
+        """Read the pipeline file; raise UsageError if it is not a pipeline file."""
         if not pipeline.suffix and not pipeline.exists():
             raise UsageError(
                 f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it here (such as "
@@ -97,7 +91,6 @@ class RemoteSeries:
         return self._engine().preview(definition, self.analyst)
 
     def halt(self, name: str) -> dict[str, Any]:
-        """Halt a series."""
         return self._engine().halt(name)
 
     def queries(self) -> list[dict[str, Any]]:
@@ -117,7 +110,6 @@ class RemoteSeries:
         return self._said("watch", content, name, watch_json(watch))
 
     def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
-        """End the watch with this name of a monitor."""
         return self._said("unwatch", {"series": series, "watch": watch}, name)
 
     def token(self) -> str:
@@ -173,10 +165,10 @@ def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
-    """Return the bytes of a series in JSON, YAML or a file named after @; check them against `spec`, if any.
+    """Return the bytes of a series given as JSON, YAML or @ and a file's name, checked against `spec`, if any.
 
     Raises:
-        UsageError: it is not such a series.
+        UsageError: the text is not a valid series.
     """
     content = _content("--series", series)
     if spec is not None:
@@ -185,11 +177,7 @@ def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
 
 
 def watch_json(watch: str) -> str:
-    """Return the JSON of a watch given as JSON or YAML, or as @ and a file's name; the engine checks its content.
-
-    Raises:
-        UsageError: it is not a mapping.
-    """
+    """Return the JSON of a watch given as JSON, YAML or @ and a file's name; raise UsageError if it is no mapping."""
     content = _content("--watch", watch)
     try:
         if isinstance(json.loads(content), dict):

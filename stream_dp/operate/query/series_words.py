@@ -27,18 +27,16 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
 
-# ---
-# Which fire-once watches have fired, from releases: these watches have ended.
-#
-# Rules: the state is computed from public releases alone, each taken once and in order, so it is the same after a
-# restart. A key of a watch fires once in the life of the watch. A name of a watch may have several lives.
-
 _Life: TypeAlias = tuple[str, int | None]
 _FEW = 100
 
 
 class FiredWatches:
-    """Ends of fired watches: for each key of a watch, the first tick after its firing."""
+    """Ends of fired watches: for each key of a watch that fires once, the first tick after its firing.
+
+    The ends are computed from public releases alone, each taken once and in order, so they are the same after a
+    restart. A key fires once in the life of the watch. A name of a watch may have several lives.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[str, dict[_Life, dict[str, int]]] = {}
@@ -94,7 +92,7 @@ def _life(one: Placed) -> _Life:
 
 
 LISTED = 100
-"""The newest this many watches of a monitor are listed."""
+"""At most this many watches of a monitor are listed: the newest."""
 LISTED_BYTES = 1_000_000
 """About the largest size of all listed watches, split evenly over monitors: a list must fit into one record."""
 
@@ -112,7 +110,6 @@ class SeriesWords:
     fired: FiredWatches
 
     def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
-        """Return the answer about a created series, with the remaining budget."""
         planned = self.planner.running[created.number]
         _, entry = admission.subledgers.running[planned.name]
         return {
@@ -127,7 +124,6 @@ class SeriesWords:
     def halted(
         self, admission: Admission, name: str, halted: Halted, analyst: str
     ) -> Mapping[str, Any]:
-        """Return the answer about a halted series, with the remaining budget."""
         return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
 
     def previewed(

@@ -113,11 +113,7 @@ class DerivingProcess:
         return not self._none
 
     async def _asked(self, value: Any) -> tuple[int, str, Any]:
-        """Send a value to the process and return its answer.
-
-        Raises:
-            OSError, EOFError: the process has ended.
-        """
+        """Send a value to the process and return its answer; raise OSError or EOFError if the process has ended."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise EOFError
@@ -146,11 +142,7 @@ class DerivingProcess:
 
 
 def _started() -> "subprocess.Popen[bytes]":
-    """Start a process that waits for its specification and gets no signals from the terminal.
-
-    Raises:
-        OSError: the process cannot be started.
-    """
+    """Start a process that waits for its specification, without the terminal's signals; raise OSError if impossible."""
     return subprocess.Popen(  # noqa: S603 - this program
         [sys.executable, "-P", "-c", _PROGRAM],
         stdin=subprocess.PIPE,
@@ -206,11 +198,7 @@ def _derived(planner: LiveSeriesPlanner, definition: bytes, start: int) -> tuple
 
 
 def _received(out: IO[bytes]) -> Any:
-    """Return the next value that the other process sent.
-
-    Raises:
-        EOFError: the other process has ended.
-    """
+    """Return the next value that the other process sent; raise EOFError if that process has ended."""
     head = out.read(_SIZE.size)
     if len(head) < _SIZE.size:
         raise EOFError

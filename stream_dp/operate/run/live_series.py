@@ -37,14 +37,6 @@ from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.report import series_json
 from stream_dp.server.live_series import BY_OPERATOR, Sender
 
-# ---
-# Finds the least epsilon for a wanted expected error of a series, before a preview.
-#
-# Rules: a definition with `error` instead of `epsilon` is priced from public facts (the pipeline file and the
-# prediction) and draws no noise. Candidates are exact decimals of three digits, so the result can be written and read
-# without rounding. At most `STEPS` candidates are tried, on a thread, each followed by a pause of the same length;
-# one search runs at a time, and each analyst has at most one.
-
 STEPS = 24
 _DIGITS, _LEAST, _LAST = 900, -6, 8 * 900
 """Number of three-digit decimals between two powers of ten; the smallest power of ten; the index of 100."""
@@ -61,7 +53,13 @@ Predicted: TypeAlias = Callable[[bytes], Awaitable[float]]
 
 @dataclass(slots=True)
 class ErrorSearch:
-    """Runs the searches of all analysts one after the other."""
+    """Finds the least epsilon for a wanted expected error; runs the searches of all analysts one after the other.
+
+    A definition with `error` instead of `epsilon` is priced from public facts (the pipeline file and the prediction);
+    no noise is drawn. Candidates are exact decimals of three digits, so the result can be written and read without
+    rounding. At most `STEPS` candidates are tried, on a thread, each followed by a pause of the same length. Each
+    analyst has at most one search.
+    """
 
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: set[str] = field(default_factory=set)
@@ -168,14 +166,10 @@ def _with(parts: Mapping[str, msgspec.Raw], epsilon: Fraction) -> bytes:
     return msgspec.json.encode(priced)
 
 
-# ---
-# The derived guarantee of a series as the claim of its creation query ([HSV] Def 4.1).
-
-
 def series_claim(chosen: Chosen, start: int = 0) -> Claim | None:
-    """Return a series' claim if its mechanism is made for another relation; None: its own guarantee holds.
+    """Return the claim of a series' creation query ([HSV] Def 4.1) if its mechanism is made for another relation.
 
-    `start` is the first tick of the series.
+    None: its own guarantee holds. `start` is the first tick of the series.
     """
     mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
     if guarantee == mechanism.guarantee:
@@ -224,12 +218,7 @@ class EngineLiveSeries:
         return await self._told(sender, wanted, paying(sender, analyst), definition)
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        """Halt a series that was created.
-
-        Raises:
-            UnknownMechanism: no created series with this name runs.
-            NotYours: another ledger paid for it.
-        """
+        """Halt a created series; raise UnknownMechanism if none of this name runs, NotYours if another ledger paid."""
         return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
 
     async def preview(
@@ -305,30 +294,17 @@ class EngineLiveSeries:
 
 
 def paying(sender: Sender, analyst: str) -> str:
-    """Return the ledger that pays: that of `analyst`, or the sender's own if none is named.
-
-    Raises:
-        NotYours: an analyst names another analyst.
-    """
+    """Return the ledger that pays: that of `analyst`, else the sender's; raise NotYours if an analyst names another."""
     if sender.signer not in (MAIN, analyst or sender.signer):
         raise NotYours("analyst: your token pays from your own ledger only")
     return analyst or sender.signer
 
 
 def asked_of(name: str, parameters: bytes) -> Wanted:
-    """Return the request of a series that a JSON object of parameters describes.
-
-    Raises:
-        UsageError: it is not a JSON object, or has keys that cannot be asked.
-    """
+    """Return the request that a JSON object of parameters describes; raise UsageError if it is no such object."""
     message = read_ask(name, parameters)
     return Wanted("ask", message.series, parameters=message.parameters)
 
-
-# ---
-# One attempt of a run, an engine with its own ports, and the live series of the current attempt.
-#
-# Rules: a command goes once to an engine that runs; while no engine runs, it is refused and nothing was done.
 
 _T = TypeVar("_T")
 CATCHING_UP = (
@@ -338,7 +314,7 @@ CATCHING_UP = (
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An engine, the planner of its live series, and the live series."""
+    """One attempt of a run: its engine, the planner of its live series, and the live series."""
 
     engine: Engine
     planner: LiveSeriesPlanner
@@ -346,7 +322,11 @@ class Attempt:
 
 
 class CurrentLiveSeries:
-    """The live series of the attempt that `shown` returns; while `catching_up`, commands are refused."""
+    """The live series of the attempt that `shown` returns; the methods are those of `EngineLiveSeries`.
+
+    A command goes once to an engine that runs. While no engine runs, or while `catching_up`, it raises Outage, and
+    nothing was done.
+    """
 
     def __init__(self, shown: Callable[[], Attempt], catching_up: Callable[[], bool]) -> None:
         self._shown = shown
@@ -355,29 +335,20 @@ class CurrentLiveSeries:
     async def create(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Create a series; see `EngineLiveSeries`.
-
-        Raises:
-            Outage: no engine runs now; nothing was done.
-        """
         return await self._done(self._running().create(definition, analyst, sender))
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        """Halt a series; raises as `create`."""
         return await self._done(self._running().halt(name, sender))
 
     async def preview(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Return what creating the series would do; raises as `create`."""
         return await self._done(self._running().preview(definition, analyst, sender))
 
     async def message(self, text: bytes, signer: str) -> bytes:
-        """Return the answer to a message; raises as `create`."""
         return await self._done(self._running().message(text, signer))
 
     async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
-        """Return the answer of a series; raises as `create`."""
         return await self._done(self._running().ask(name, parameters, sender))
 
     def queries(self) -> Sequence[Mapping[str, Any]]:

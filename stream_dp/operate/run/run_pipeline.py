@@ -36,9 +36,6 @@ from stream_dp.records.endpoints import (
 )
 from stream_dp.server.server import PageServer
 
-# ---
-# The page of a run, served beside the engine once the engine is ready.
-
 
 @asynccontextmanager
 async def served(
@@ -49,9 +46,10 @@ async def served(
     hosts: frozenset[str] = frozenset(),
     spans: Spans = untold,
 ) -> AsyncIterator[None]:
-    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` receives its address.
+    """Serve the page beside the engine, on `port` (None: not at all), once the engine is ready.
 
-    `hosts` are further host names, without a port, that clients may use. `spans` traces requests.
+    `opened` receives the page's address. `hosts` are further host names, without a port, that clients may use.
+    `spans` traces requests.
     """
     if port is None:
         yield
@@ -79,20 +77,13 @@ async def served(
         starting.result()
 
 
-# ---
-# Presence of an engine, for which standbys wait; and a standby's wait until no engine is present.
-#
-# Rules: an engine announces its presence before it runs, else a standby that starts at the same time would fence it.
-# If the announcement takes too long, the engine runs all the same. Only a pipeline with its journal in Kafka has
-# presence.
-
 _LONGEST_WAIT_S = 5.0
 _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
 _LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
 
 
 def presence_of(spec: PipelineSpec) -> Presence | None:
-    """Return the presence group of this pipeline's engines; None if it has none."""
+    """Return the presence group of this pipeline's engines, which standbys watch; None without a journal in Kafka."""
     if isinstance(spec.journal, KafkaJournalSpec) and isinstance(spec.source, KafkaSourceSpec):
         return Presence(settings_for(spec.source), spec.name)
     return None
@@ -104,8 +95,9 @@ async def standing_by(
 ) -> AsyncIterator[bool]:
     """Be present while the context is open; yield whether to run.
 
-    A standby passes `waits`, which is called first; its context is entered once no other engine is present. If
-    `stopped` is set before, the context yields False.
+    An engine announces its presence before it runs, else a standby that starts at the same time would fence it. If
+    the announcement takes too long, the engine runs all the same. A standby passes `waits`, which is called first;
+    its context is entered once no other engine is present. If `stopped` is set before, the context yields False.
 
     Raises:
         UsageError: a standby of a pipeline without a Kafka journal.
@@ -156,14 +148,12 @@ async def _be_there(presence: Presence) -> None:
         await asyncio.sleep(next(waits))
 
 
-# ---
-# One line for the operator: from where a run counts, and which part of the backlog it reads.
-#
-# Rules: everything shown is public: the grid, and the first tick that is not public yet. No offset and no lag.
-
-
 def start_line(run: Run, origin: int | None) -> str:
-    """Return the line for a run whose engine is ready; `origin` is where the ledger begins if this run began it."""
+    """Return the operator's line about a run whose engine is ready: from where it counts, what backlog it reads.
+
+    `origin` is where the ledger begins if this run began it. The line holds public facts only, the grid and the
+    first tick that is not public yet; no offset and no lag.
+    """
     spec = run.built.spec
     where = _named(spec.source)
     if origin is None:
@@ -196,19 +186,17 @@ def _named(source: SourceSpec) -> str:
     return source.path.name if isinstance(source, FileSourceSpec) else f"its {source.kind}"
 
 
-# ---
-# Reports each tick once it is public: its number only.
-#
-# Rules: reports begin with the newest public tick when the engine runs. If many ticks are published within a moment,
-# only the newest of them is reported.
-
 _MOMENT_S = 0.1
 _LOOK_S = 60.0
 
 
 @asynccontextmanager
 async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
-    """Report ticks while the context is open, and the last one at its end."""
+    """Report the number of each public tick while the context is open, and the last one at its end.
+
+    Reports begin with the newest public tick when the engine runs. Of the ticks published within a moment, only the
+    newest is reported.
+    """
     told = _Told(run, tell)
     telling = asyncio.create_task(told.go_on())
     try:
@@ -222,14 +210,11 @@ async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
 
 
 class _Told:
-    """The newest reported tick."""
-
     def __init__(self, run: Run, tell: TellEvent) -> None:
         self._run, self._tell = run, tell
         self._ticks = 0
 
     async def go_on(self) -> None:
-        """Report ticks from the time on when the engine runs."""
         await self._run.ready.wait()
         while True:
             self.look()
@@ -238,7 +223,6 @@ class _Told:
             await self._run.log.wait_beyond(seen, _LOOK_S)
 
     def look(self) -> None:
-        """Report the newest tick unless it was reported before."""
         if self._run.ready.is_set() and self._run.ticks > self._ticks:
             self._ticks = self._run.ticks
             self._tell("tick published", tick=self._ticks - 1)
@@ -251,10 +235,10 @@ KEPT_RELEASES = 10_000  # per series, in memory, for the page
 class Operator:
     """Callbacks and options of a run's operator: where it starts, its phases, and the figures of its commits.
 
-    The figures are exact; `port` is where else they are served, if anywhere. `patient`: wait for brokers that do
-    not answer yet, and say so through `starts`. `traces` (None: no traces) receives the collector's address.
-    `progress` receives how far a start has come. `waits` is called when a standby is ready to take over. `opened`
-    receives the page's address. `over` is called when no tick is left but the run stays for its page.
+    The figures are exact; they are also served on `port`, if there is one. `patient`: wait for brokers that do not
+    answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
+    receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
+    page's address. `over` is called when no tick is left but the run stays for its page.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -291,7 +275,6 @@ class RunOptions:
 
 @asynccontextmanager
 async def nothing(_: Run) -> AsyncIterator[None]:
-    """Do nothing beside the engine."""
     yield
 
 
@@ -393,7 +376,6 @@ async def lived(
 
 @asynccontextmanager
 async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
-    """Tell the operator where the run starts, once it is ready."""
 
     async def announce() -> None:
         await run.ready.wait()

@@ -43,14 +43,6 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
 
-# ---
-# Riding out: when a run tries again after an outage, and when it gives up.
-#
-# Rules: the wait grows with each attempt. A run gives up after its patience without a durable commit. The number of
-# attempts that ran is limited too, so that repeated failures end. The final error names the first cause, not its
-# consequences. An error before the first attempt ran is not an outage: a wrong address is reported at once. This file
-# knows no engine and no broker.
-
 RESTARTS, WINDOW_S = 30, 3600.0
 """The number of attempts that may fail after they ran, within a window of seconds."""
 STEADY_S = 60.0
@@ -59,7 +51,12 @@ _LONGEST_WAIT_S = 5.0
 
 
 class Patience:
-    """Rides out `seconds` without a durable commit; with `from_the_start`, also before any attempt ran."""
+    """Rides out `seconds` without a durable commit; with `from_the_start`, also before any attempt ran.
+
+    Without `from_the_start`, an error before the first attempt ran is not an outage: a wrong address is reported at
+    once. The wait grows with each attempt. The number of attempts that ran is limited too, so that repeated failures
+    end. The final error names the first cause, not its consequences.
+    """
 
     def __init__(
         self,

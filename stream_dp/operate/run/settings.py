@@ -33,11 +33,7 @@ _VARIABLE = "STREAM_DP_KAFKA_"
 
 
 def settled(part: object, kind: type[_T]) -> _T:
-    """Return a part of a specification that the specification's own checks guarantee to be of this kind.
-
-    Raises:
-        UsageError: it is of another kind, so the specification was not checked.
-    """
+    """Return `part`, which the specification's checks guarantee to be of `kind`; raise UsageError if it is not."""
     if not isinstance(part, kind):
         raise UsageError(
             f"this pipeline needs a {kind.__name__} here, its file says {type(part).__name__}; check it with "
@@ -81,11 +77,7 @@ def _settings(flag: str, declared: str, said: Mapping[str, Any]) -> KafkaSetting
 
 
 def _from_environment() -> dict[str, str]:
-    """Return the settings in the environment, by key.
-
-    Raises:
-        UsageError: a variable names no known key.
-    """
+    """Return the settings in the environment, by key; raise UsageError if a variable names no known key."""
     found = {
         name.removeprefix(_VARIABLE).lower(): value
         for name, value in os.environ.items()
@@ -139,12 +131,6 @@ def fields_of(spec: PipelineSpec) -> dict[str, FieldType | Separated]:
     }
 
 
-# ---
-# Waits for brokers that are about to start, so that lines for starting and using them can be pasted at once.
-#
-# Rules: only errors that can pass by themselves are waited for; a wrong login or certificate is reported at once. The
-# user is told once that the program waits. No content of a topic is read.
-
 WAIT_S = 60.0
 """How long to wait until a broker answers."""
 _AGAIN_S = 0.3
@@ -158,6 +144,9 @@ async def source_there(spec: PipelineSpec, tell: Callable[[str], None]) -> None:
 
 async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) -> None:
     """Return when a broker answers; try for `WAIT_S` seconds and `tell` once that the program waits.
+
+    Lines for starting brokers and for using them can therefore be pasted at once. Only errors that can pass by
+    themselves are waited for, not a wrong login or certificate. No content of a topic is read.
 
     Raises:
         Outage: no broker answered in that time.
