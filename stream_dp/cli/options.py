@@ -15,12 +15,9 @@ from stream_dp.cli.main import BUG, bug_line
 from stream_dp.errors import StreamDPError
 from stream_dp.operate.observe.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
 
-# ---
-# `--log-format json`: stderr of a long-lived command as lines of JSON for programs.
-
 
 class LogForm(StrEnum):
-    """The format of stderr: text for people or JSON for programs."""
+    """The format of a long-lived command's stderr: text for people, or lines of JSON for programs."""
 
     TEXT = "text"
     JSON = "json"
@@ -118,5 +115,4 @@ def _option(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter
 
 
 def say_on_stderr(line: str) -> None:
-    """Print a line on stderr."""
     typer.echo(line, err=True)
