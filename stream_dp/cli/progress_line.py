@@ -1,8 +1,8 @@
 """The progress of a command in one line on stderr, once the command takes long.
 
-On a terminal the line appears after two seconds, is redrawn in place and is removed at the end. In a log, where
-nobody waits, a line comes every ten seconds. Rules: only this file shows progress. Nothing goes to stdout. Messages
-during progress are printed by `say`, which moves the line out of the way.
+On a terminal the line appears after two seconds, is redrawn in place and is removed at the end. A log gets a line
+every ten seconds. Rules: only this file shows progress. Nothing goes to stdout. `say` prints messages during
+progress and moves the line out of the way.
 """
 
 import os
@@ -55,7 +55,6 @@ class Line:
             self._out.flush()
 
     def look(self) -> None:
-        """Show the progress if it is due."""
         now, status = self._now(), self._status()
         if self._silent or now < self._first:
             return

@@ -56,7 +56,6 @@ class LiveSeriesClient:
         return self._ask("POST", path, definition)
 
     def halt(self, name: str) -> dict[str, Any]:
-        """Halt a series."""
         try:
             return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
         except UnknownMechanism as error:
