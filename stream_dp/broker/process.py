@@ -270,7 +270,6 @@ class Node:
 
     @property
     def lost_its_port(self) -> bool:
-        """Whether the node ended because another process took its port."""
         return not self.running and _PORT_TAKEN in _text(self.log)
 
     def write_config(self, properties: str) -> None:

@@ -387,7 +387,6 @@ class ReleaseGauges:
             self._add_part(series, window, part)
 
     def _add_part(self, series: str, window: str, part: WindowPart | Released) -> None:
-        """Add the numbers of a window, or of a release without windows."""
         if part.value is not UNSET:
             self._add_number((series, "", window), part.value, part.band, part.low, part.high)
         if part.values:

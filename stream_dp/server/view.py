@@ -128,7 +128,6 @@ class ReleaseLog:
 
     @property
     def ticks(self) -> int:
-        """Number of public ticks."""
         return self._tick + 1
 
     def names(self) -> tuple[str, ...]:
@@ -219,7 +218,6 @@ class ReleaseLog:
 
 
 def _bytes_of(release: Release) -> int:
-    """Return the approximate size of a release in memory."""
     return len(release.body) + _BESIDE_BODY_BYTES
 
 

@@ -47,8 +47,8 @@ class OriginHead:
     """`next` is the first unknown offset; `holes` are the ranges of offsets before it that were jumped over.
 
     A record that arrives in a hole was never fed, so it is fresh. In any order each record is fresh once, as long as
-    at most `HOLES` holes are open. Offsets are private, so the repr shows none. `origin` is the topic's id, which
-    distinguishes it from a later topic with the same name.
+    at most `HOLES` holes are open; a partition that is read in order has holes only at offsets without a record.
+    Offsets are private, so the repr shows none. `origin` is the topic's id, unlike that of a later topic of the name.
     """
 
     origin: str

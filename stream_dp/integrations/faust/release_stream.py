@@ -118,7 +118,6 @@ def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
         """Declared by the rules of public topics, not by those of the app."""
 
         async def maybe_declare(self) -> None:
-            """Make the topic, or check it."""
             await ensure_public(settings, name)
 
     return PublicTopicOfOurs(
