@@ -52,8 +52,6 @@ _WAITS_S = (1.0, 3.0, 9.0)
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of `jars.txt`."""
-
     group: str
     artifact: str
     version: str
@@ -90,7 +88,6 @@ def listed_jars() -> tuple[Jar, ...]:
 
 
 def jars_dir() -> Path:
-    """Return the folder in the user's cache with the verified jars."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 

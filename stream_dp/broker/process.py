@@ -239,7 +239,6 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The process id; None before the first start."""
         return self._process.pid if self._process else None
 
     @property
@@ -333,7 +332,6 @@ class Node:
             self._process.wait()
 
     def obituary(self, what: str) -> WorldError:
-        """Return the error with the cause, the last log lines and the log's place."""
         code = self._process.poll() if self._process else None
         lines = _last_lines(_text(self._console) + _text(self.log))
         head = f"Kafka ({self.folder.name}) {what}" + (

@@ -26,7 +26,7 @@ class WholeHelpGroup(TyperGroup):
 
 
 class LazyGroup(WholeHelpGroup):
-    """A group with the help texts of its commands in `table`, by name; a command is imported when it is invoked."""
+    """A group that takes the help texts of its commands from `table`, and imports a command when it is invoked."""
 
     table: ClassVar[Mapping[str, str]] = {}
 

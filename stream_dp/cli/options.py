@@ -37,7 +37,7 @@ def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
     """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing.
 
     Raises:
-        typer.Exit: the command ended with an error, which was logged; in text form the error itself is raised.
+        typer.Exit: the command ended with an error, which is logged; in text form its own error is raised.
     """
     if form is LogForm.TEXT:
         yield silent
@@ -86,7 +86,7 @@ Port = Annotated[
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of its dataclass parameters as options: typer has no option groups."""
+    """Return a command whose dataclass parameters became options, one per field: typer has no option groups."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken = list[inspect.Parameter]()

@@ -21,7 +21,7 @@ _EMPTY = "\r\x1b[K"
 
 
 class Line:
-    """A `Progress` that shows itself on `out` when `look` is called and it is due; `now` returns seconds."""
+    """A `Progress` on `out`: `look` shows it if it is due; `now` returns seconds."""
 
     def __init__(
         self, out: TextIO, now: Callable[[], float] = time.monotonic, *, silent: bool = False
@@ -42,7 +42,7 @@ class Line:
         self._amount = amount_text(done, of, unit)
 
     def follow(self, status: Callable[[], str | None]) -> None:
-        """Show the result of `status` from now on, on a terminal only; while it is None, show the activity."""
+        """From now on show the result of `status`, on a terminal only; while it is None, show the activity."""
         self._status = status
 
     def say(self, text: str) -> None:

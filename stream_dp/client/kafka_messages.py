@@ -108,7 +108,7 @@ class KafkaMessages:
         return good_answer(body, sent.offset)
 
     async def recorded(self, name: str) -> bytes | None:
-        """Return the bytes of the newest answer to a message with this id in the public topic, or None."""
+        """Return the bytes of the newest answer to this id in the public topic, or None."""
         found = None
         async with reading(self._settings, self._answers) as log:
             decided, _ = await log.ends()  # a killed engine may leave one open
@@ -138,7 +138,6 @@ class KafkaMessages:
         )
 
     async def _there(self, topic: str) -> None:
-        """Check that the topic exists and may be seen."""
         with speaking(self._settings, f"topic {topic!r}"):
             found = await self._producer.client.fetch_all_metadata()
         if not found.partitions_for_topic(topic):

@@ -33,7 +33,7 @@ POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""The Content-Security-Policy of every answer without its own: files of this server only."""
+"""The default Content-Security-Policy: files of this server only."""
 
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -101,7 +101,7 @@ def _values(scope: Scope, wanted: bytes) -> list[str]:
 
 
 def _is_foreign(scope: Scope, host: str) -> bool:
-    """Return whether a browser says that a page from elsewhere than `host` sends this."""
+    """Return whether a browser says that a page of another origin than `host` sent the request."""
     sites, origins = _values(scope, b"sec-fetch-site"), _values(scope, b"origin")
     return any(site not in {"same-origin", "none"} for site in sites) or any(
         origin.partition("://")[2] != host for origin in origins
@@ -217,7 +217,6 @@ def _add_me(app: FastAPI, view: PublicView) -> None:
 
 
 def _account(budget: Mapping[str, Any], analyst: str) -> Any:
-    """Return the epsilons of an analyst's ledger, or of the pipeline's own."""
     if analyst == OPERATOR:
         return budget["epsilon"]
     return next(each["epsilon"] for each in budget["analysts"] if each["name"] == analyst)
@@ -353,6 +352,6 @@ class Traced:
 
 
 def _route(scope: Scope) -> dict[str, str]:
-    """Return the route of a request with parameter names in place of values; empty if there is no route."""
+    """Return the route of a request, with parameter names in place of values; empty if no route matched."""
     form = getattr(scope.get("route"), "path_format", None)
     return {"route": form} if isinstance(form, str) else {}

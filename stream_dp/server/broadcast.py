@@ -18,7 +18,7 @@ _LOOKED_AT = 1024  # releases
 
 
 class Overtaken(Exception):
-    """The next releases of a begun answer were dropped from memory: the client is slower than the series."""
+    """A client read an answer so slowly that its next releases were dropped from memory."""
 
 
 def first_part(releases: Sequence[Release]) -> Sequence[Release]:
@@ -32,7 +32,7 @@ def first_part(releases: Sequence[Release]) -> Sequence[Release]:
 
 
 def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
-    """Return a series' releases at these places of `log` if they fit into one part; else None."""
+    """Return a series' releases at these places of `log`, or None if they do not fit into one part."""
     part = _part(log, name, places)
     return part if len(part) == len(places) else None
 

@@ -32,7 +32,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: the other side sees the 
 class Limits:
     """Seconds for a complete request and for a client that reads nothing; connections in all and per peer.
 
-    A peer is an address other than this machine's own addresses, behind which all clients may be one proxy.
+    A peer is an address other than loopback, behind which one proxy may serve all clients.
     """
 
     request_seconds: float = 10.0
@@ -87,10 +87,7 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection with deadlines, counted in `room`; a server makes a subclass with its `room`.
-
-    `peer` is the client's address, None if it is this machine's own.
-    """
+    """A connection with deadlines, counted in its server's `room`; `peer` is None for a loopback address."""
 
     room: ClassVar[Connections]
     peer: str | None = None
@@ -162,7 +159,7 @@ class BoundedProtocol(H11Protocol):
             turn.end()
 
     async def _part_in_turn(self, message: Any, send: Any) -> None:
-        """Send a part of a history once the client has read the part before and the turn comes."""
+        """Send a part of a history at its turn, after the client has read the part before."""
         await self.flow.drain()
         turn = await self.room.turns.take(lambda: not self._gone)
         try:

@@ -32,8 +32,6 @@ _Written = GaugeMetricFamily | CounterMetricFamily | InfoMetricFamily
 
 
 class Described(NamedTuple):
-    """The help and the label names of a family."""
-
     help: str
     labels: tuple[str, ...] = ()
 
@@ -200,7 +198,6 @@ class FiredSoFar:
         self._counts = counts or {}
 
     def of(self, series: str) -> Mapping[str, int]:
-        """Return the number of ticks at which each key of a series fired."""
         return self._counts.get(series, {})
 
     def behind(self, latest: Mapping[str, Release]) -> bool:
@@ -220,7 +217,7 @@ class FiredSoFar:
         return found
 
     def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
-        """Return the counts with these releases added, of the series in `kept`.
+        """Return the counts with these releases added; forget series that are not in `kept`.
 
         The first release of a series only shows whether the series fires.
         """
@@ -238,7 +235,6 @@ class FiredSoFar:
         return type(self)(upto, counts)
 
     def _is_new(self, newest: Release) -> bool:
-        """Return whether a series with this newest release has releases to count."""
         name = newest.series
         return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
 
@@ -273,7 +269,7 @@ class Exposition:
         self._rested = 0.0
 
     async def text(self, accepted: str) -> tuple[bytes, str]:
-        """Return the text in a format that this `Accept` header allows, and the content type.
+        """Return text and content type for this `Accept` header.
 
         Raises:
             FailClosed: a release has a form that this version does not read.
@@ -365,10 +361,7 @@ class ReleaseGauges:
         self._pipeline = pipeline
 
     def add(self, release: Released, domain: Iterable[str], fired: Mapping[str, int]) -> None:
-        """Add the numbers of a release.
-
-        If keys of a `domain`, or watches, fire, `fired` holds the number of ticks at which each of them fired.
-        """
+        """Add the numbers of a release; `fired` is the number of ticks at which each key or watch fired."""
         series = release.series
         self._tell("tick", release.tick, series)
         self._tell("end_timestamp_seconds", release.end_ms / 1000, series)

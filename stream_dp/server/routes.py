@@ -344,7 +344,7 @@ def _talk_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any
 
 
 def _refused() -> dict[int | str, dict[str, Any]]:
-    """Return the possible refusals: by the server itself, or as recorded answers."""
+    """Return the possible refusals: those by the server itself, and recorded answers."""
     found = refusals(401, 403, 404, 409, 413, 415, 422, 429, 503)
     either = {"anyOf": [reference(Refusal), reference(MessageAnswer)]}
     for status in _ON_RECORD:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Host names that clients on this machine use."""
 _PORTS_TO_TRY = 100
 _GRACE_SECONDS = 0.6
 _BACKLOG = 128
@@ -171,7 +170,6 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
 
 
 async def _listen(host: str, port: int) -> socket.socket:
-    """Listen on the first free port from `port` on."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
@@ -212,5 +210,5 @@ def _bracketed(host: str) -> str:
 
 
 def _reachable(host: str) -> str:
-    """Return a host name that a browser on this machine can use."""
+    """Return the host name with which a browser on this machine reaches `host`."""
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, _bracketed(host))  # noqa: S104 - a lookup

@@ -34,7 +34,6 @@ class TokenHolder(NamedTuple):
 
 
 NOTHING = -1
-"""The position before the first release."""
 ENDED = 100
 """The number of ended series that are kept: the last ended ones."""
 ROOM_BYTES = 256 * 2**20
@@ -178,7 +177,6 @@ class ReleaseLog:
         self._changed = asyncio.Event()
 
     def _make_room(self) -> None:
-        """Drop the oldest release of the largest series, repeatedly."""
         largest = [(-kept.bytes, name) for name, kept in self._series.items()]
         heapq.heapify(largest)
         while largest and self._bytes > ROOM_BYTES - ROOM_BYTES // _MADE_AT_ONCE:

@@ -95,7 +95,6 @@ class AgentSource:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(_MOST)
 
     async def feed(self, stream: Stream[Any]) -> None:
-        """Feed the results for the stream's records until the agent is stopped."""
         feeding: asyncio.Task[None] | None = None
         try:
             refuse_reordered(stream)
@@ -130,7 +129,7 @@ class AgentSource:
         await stop_app(self._app, error)
 
     async def _fed(self, stream: Stream[Any], waiting: list[_Waiting]) -> None:
-        """Feed these records, partitions in parallel, then acknowledge the durable ones."""
+        """Feed these records, partitions in parallel, then acknowledge the durable records."""
         parts = defaultdict[TP, list[_Waiting]](list)
         for event, payload in waiting:
             parts[event.message.tp].append((event, payload))
@@ -261,8 +260,6 @@ _LOOK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Options of the engine, as flags of `stream-dp run`."""
-
     pipeline: Path
     run: RunOptions
     setup: Setup = PRODUCT

@@ -135,7 +135,7 @@ class OriginWriter:
             await disconnect(producer)
 
     async def _patiently(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do the work, opening again after each error that may pass; False if another worker owns the partition."""
+        """Do the work, and open again after passing errors; return False if another worker owns the partition."""
         errors, settings = library(".errors"), self._target.settings
         waits, waited = backing_off(), 0.0
         async with self._turn:
@@ -191,7 +191,7 @@ class OriginWriter:
         return "" if found is None else found.id
 
     async def _recorded(self, identity: str) -> OriginHead:
-        """Return the head of the partition, which no other writer can move now."""
+        """Return the head of the partition; no other writer can move it now."""
         what = f"topic {self._target.heads!r}: the head of {self._origin!r}"
         found = OriginHead(identity)
         async with reading(self._target.settings, self._target.heads) as log:

@@ -21,7 +21,7 @@ from stream_dp.python.tick_release import PublicRelease
 
 
 class EngineStopped(SystemExit):
-    """The reason why the app ended, in `error`; a worker's process exits with the command line's exit code."""
+    """Ends the app because of `error`; the worker's process exits with the command line's exit code."""
 
     def __init__(self, error: StreamDPError) -> None:
         super().__init__(error.exit_code)
