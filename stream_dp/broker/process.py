@@ -53,11 +53,7 @@ class FolderLock:
 
 
 async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
-    """Take the lock of a folder; make the folder if needed.
-
-    Raises:
-        WorldError: another broker holds the lock, or the folder cannot be used.
-    """
+    """Take the lock of a folder, made if needed; raise WorldError if it is held or the folder cannot be used."""
     file = _open(folder)
     end = time.monotonic() + patience
     try:

@@ -42,7 +42,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def until_stopped(work: Coroutine[None, None, None]) -> None:
-    """Do the work until its end, or until Ctrl-C or SIGTERM; a second signal has its default effect."""
+    """Do the work until its end or the first Ctrl-C or SIGTERM: return normally, so that the command exits with 0.
+
+    A second signal has its default effect.
+    """
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
 
     def stop() -> None:

@@ -247,7 +247,7 @@ def add_metrics(app: FastAPI, view: PublicView) -> None:
 def add_pages(app: FastAPI) -> None:
     """Add the page (`/`) and the reader of the OpenAPI document (`/docs`): files of the package, read once now.
 
-    They load nothing from elsewhere, and no HTML file contains a script or style.
+    Files are served by their names only. They load nothing from elsewhere, and no HTML contains a script or style.
     """
     page, docs = _files_of("page"), _files_of("docs")
 

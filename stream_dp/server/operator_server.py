@@ -26,10 +26,7 @@ Written: TypeAlias = Callable[[str], tuple[bytes, str]]
 
 
 class OperatorServer:
-    """Serves the result of `written` to holders of `token`; listens after `start`.
-
-    `hosts` are further host names (without a port).
-    """
+    """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
 
     def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
         """Raise UsageError if a required package is not installed, or the token is empty."""
@@ -46,11 +43,7 @@ class OperatorServer:
         return f"{self._serving.url.removesuffix('/')}{_PATH}"
 
     async def start(self, port: int, host: str = _HOST) -> None:
-        """Listen on this port (0: any) of an address of this machine.
-
-        Raises:
-            WorldError: the port is not available; no other port is tried, because scrapers expect this one.
-        """
+        """Listen on this port (0: any), or raise WorldError: scrapers expect this port, so no other is tried."""
         try:
             listener = listening_at(socket.AF_INET, (host, port))
         except OSError as error:

@@ -200,11 +200,7 @@ def request_key(
         ),
     ] = "",
 ) -> str:
-    """Return the key that makes a request safe to repeat; empty if it has none.
-
-    Raises:
-        Refused: the key is not valid.
-    """
+    """Return the key that makes a request safe to repeat, empty if it has none; raise Refused if it is not valid."""
     if idempotency_key and _KEY.fullmatch(idempotency_key) is None:
         raise Refused(422, "Idempotency-Key: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -")
     return idempotency_key

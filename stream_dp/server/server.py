@@ -1,9 +1,8 @@
 """The page's HTTP server inside the caller's event loop.
 
 Rules: the port is bound before anything else, so no other process can take it in between. Signals stay the caller's.
-`stop` is quick, also with open streams and with clients that do not read. Clients use no more files than
-`connections` allows, however many connect. There is no access log, and no log line about clients' errors. FastAPI,
-uvicorn and prometheus_client are imported when a server is built; if one is missing, a usage error names the extra.
+`stop` is quick, also with open streams and with clients that do not read. There is no access log, and no log line
+about clients' errors. FastAPI, uvicorn and prometheus_client are imported when a server is built.
 """
 
 import asyncio
@@ -108,7 +107,7 @@ class Serving:
 
 
 def require_extra() -> None:
-    """Raise UsageError if a package of the server is not installed."""
+    """Raise UsageError, which names the extra, if a package of the server is not installed."""
     try:
         importlib.import_module("uvicorn")
         importlib.import_module("fastapi.sse")

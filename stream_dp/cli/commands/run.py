@@ -127,11 +127,7 @@ class Telling:
     ] = False
 
     def port(self, told: Callable[[str], None], hosts: frozenset[str]) -> FiguresPort | None:
-        """Return the port for figures, or None; `told` receives its address.
-
-        Raises:
-            UsageError: there is no port, but another option needs one.
-        """
+        """Return the port for figures, or None; raise UsageError if another option needs a port."""
         if self.operator_port is not None:
             return FiguresPort(
                 self.operator_port, self.operator_token_file, told, self.operator_host, hosts

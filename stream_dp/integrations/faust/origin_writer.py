@@ -239,12 +239,7 @@ class OriginWriter:
 
 
 def decoded_head(stored: bytes, what: str) -> OriginHead:
-    """Return a stored head; `what` names it in errors.
-
-    Raises:
-        FailClosed: the bytes are not a head.
-        UnknownFormat: it is a head in another form.
-    """
+    """Return a stored head, which `what` names in errors; raise FailClosed or UnknownFormat if it is none."""
     try:
         version, *content = msgspec.msgpack.decode(stored, type=list[Any])
         if version != HEAD_VERSION:
