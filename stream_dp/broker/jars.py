@@ -1,8 +1,8 @@
-"""The broker's jars: a pinned list, fetched once, checked every time.
+"""The broker's folders on the user's machine, and its jars: a pinned list, fetched once, checked every time.
 
 Rules: only the files listed in `jars.txt` are used; dependencies are not resolved. A file enters the folder of jars
 only with the right sha256 (it is fetched to another folder and moved as a whole), and its sum is checked again on
-each use. A file with a wrong sum is deleted and named in the error. Several processes may do this at once.
+each use. Several processes may do this at once.
 """
 
 import hashlib
@@ -24,12 +24,7 @@ from stream_dp.errors import StreamDPError, UsageError, WorldError
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
 
-# ---
-# Folders of this package on the user's machine.
-#
-# Files that can be downloaded again are in the cache folder, data that must survive in the state folder.
-# `STREAM_DP_HOME` overrides both. Nothing here makes a folder.
-
+# The environment variable STREAM_DP_HOME overrides both folders. Neither function makes a folder.
 _APP = "stream-dp"
 
 
@@ -39,7 +34,7 @@ def cache_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder for broker and demo data."""
+    """Return the folder for broker and demo data, which must survive."""
     return _under_home("state") or Path(platformdirs.user_state_dir(_APP, appauthor=False))
 
 
@@ -52,13 +47,11 @@ KAFKA_VERSION = "4.3.1"
 _THREADS = 8
 _TIMEOUT_SECONDS = 30
 _WAITS_S = (1.0, 3.0, 9.0)
-"""Waits before new attempts: a name may not resolve for a moment, a connection may break."""
+"""Seconds before new attempts: a name may not resolve for a moment, a connection may break."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of `jars.txt`."""
-
     group: str
     artifact: str
     version: str
@@ -66,7 +59,6 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The file's name in Maven's form."""
         return f"{self.artifact}-{self.version}.jar"
 
     def __str__(self) -> str:
@@ -92,12 +84,10 @@ def _parse_line(line: str) -> Jar:
 
 
 def listed_jars() -> tuple[Jar, ...]:
-    """Return the jars of the pinned Kafka version."""
     return parse_jars((files("stream_dp.broker") / "jars.txt").read_text(encoding="utf-8"))
 
 
 def jars_dir() -> Path:
-    """Return the folder in the user's cache with the verified jars."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 

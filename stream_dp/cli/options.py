@@ -15,12 +15,9 @@ from stream_dp.cli.main import BUG, bug_line
 from stream_dp.errors import StreamDPError
 from stream_dp.operate.observe.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
 
-# ---
-# `--log-format json`: stderr of a long-lived command as lines of JSON for programs.
-
 
 class LogForm(StrEnum):
-    """The format of stderr: text for people or JSON for programs."""
+    """The format of a long-lived command's stderr: text for people, or lines of JSON for programs."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,7 +37,7 @@ def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
     """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing.
 
     Raises:
-        typer.Exit: the command ended with an error, which was logged; in text form the error itself is raised.
+        typer.Exit: the command ended with an error, which is logged; in text form its own error is raised.
     """
     if form is LogForm.TEXT:
         yield silent
@@ -89,7 +86,7 @@ Port = Annotated[
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of its dataclass parameters as options: typer has no option groups."""
+    """Return a command whose dataclass parameters became options, one per field: typer has no option groups."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken = list[inspect.Parameter]()
@@ -118,5 +115,4 @@ def _option(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter
 
 
 def say_on_stderr(line: str) -> None:
-    """Print a line on stderr."""
     typer.echo(line, err=True)

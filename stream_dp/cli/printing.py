@@ -1,7 +1,4 @@
-"""Texts that several commands print: a derivation as a tree, a budget as a clause, a tick with its time.
-
-Rules: everything is made from plain values, of the local engine or received over HTTP.
-"""
+"""Texts that several commands print, made from plain values of the local engine or of an answer over HTTP."""
 
 import json
 import sys
@@ -20,7 +17,7 @@ PIPED_WIDTH = 180
 
 
 def wide_console(width: int = PIPED_WIDTH, *, highlight: bool = True) -> Console:
-    """Return a console that is `width` wide if it is not a terminal; the default is enough for a tree."""
+    """Return a console; if it is not a terminal it has `width` columns, by default enough for a tree."""
     return Console(width=None if sys.stdout.isatty() else width, highlight=highlight)
 
 
@@ -65,7 +62,7 @@ def promise_text(node: Mapping[str, Any]) -> str:
 
 
 def _others(alternatives: list[Mapping[str, Any]]) -> str:
-    """Return the other applicable rules with their price, and the number of those that do not apply."""
+    """Return the other applicable rules with their prices, and the number of rules that do not apply."""
     prices = [f"{a['source']} ({_amounts(a)})" for a in alternatives if "guarantee" in a]
     refused = len(alternatives) - len(prices)
     lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
@@ -108,7 +105,7 @@ def watch_end_text(watch: Mapping[str, Any]) -> str:
 
 
 def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
-    """Return a series' answer at the cut at time `end`; doubly nested values get lines of their own.
+    """Return a series' answer at the cut at time `end`; a value with nested containers gets its own lines.
 
     >>> windows = {"tick": {"value": 9, "band": 30}, "1h": {"value": 12, "band": 97}}
     >>> print(answer_text("orders", "2026-01-18T06:04:00Z", {"tick": 4, "windows": windows, "confidence": 0.95}))
@@ -122,7 +119,7 @@ def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
 
 
 def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> Iterator[str]:
-    """Yield the content of a value in one line, and further lines for the parts that stand apart."""
+    """Yield the content of a value in one line, then the parts for which `apart` is true."""
     inside = dict(value if isinstance(value, Mapping) else enumerate(value, start=1))
     deep = {key: inside.pop(key) for key, one in list(inside.items()) if apart(one)}
     yield f"{indent}{lead} {_plain(inside)}".rstrip()
@@ -131,7 +128,6 @@ def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> 
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a value is a container with another container in it."""
     inside = value.values() if isinstance(value, Mapping) else value
     return _holds(value) and any(map(_holds, inside))
 

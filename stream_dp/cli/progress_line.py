@@ -1,8 +1,8 @@
 """The progress of a command in one line on stderr, once the command takes long.
 
-On a terminal the line appears after two seconds, is redrawn in place and is removed at the end. In a log, where
-nobody waits, a line comes every ten seconds. Rules: only this file shows progress. Nothing goes to stdout. Messages
-during progress are printed by `say`, which moves the line out of the way.
+On a terminal the line appears after two seconds, is redrawn in place and is removed at the end. A log gets a line
+every ten seconds. Rules: only this file shows progress. Nothing goes to stdout. `say` prints messages during
+progress and moves the line out of the way.
 """
 
 import os
@@ -21,7 +21,7 @@ _EMPTY = "\r\x1b[K"
 
 
 class Line:
-    """A `Progress` that shows itself on `out` when `look` is called and it is due; `now` returns seconds."""
+    """A `Progress` on `out`: `look` shows it if it is due; `now` returns seconds."""
 
     def __init__(
         self, out: TextIO, now: Callable[[], float] = time.monotonic, *, silent: bool = False
@@ -42,7 +42,7 @@ class Line:
         self._amount = amount_text(done, of, unit)
 
     def follow(self, status: Callable[[], str | None]) -> None:
-        """Show the result of `status` from now on, on a terminal only; while it is None, show the activity."""
+        """From now on show the result of `status`, on a terminal only; while it is None, show the activity."""
         self._status = status
 
     def say(self, text: str) -> None:
@@ -55,7 +55,6 @@ class Line:
             self._out.flush()
 
     def look(self) -> None:
-        """Show the progress if it is due."""
         now, status = self._now(), self._status()
         if self._silent or now < self._first:
             return

@@ -1,7 +1,6 @@
 """The entry point of `stream-dp`: it handles signals before anything else is imported.
 
-Rules: the imports of this module take no time. A `run` ends well at any moment: before its engine exists there is
-nothing to finish. For other commands signals have their default effect.
+Rules: the imports of this module take no time. For commands other than `run` signals have their default effect.
 """
 
 import os
@@ -12,7 +11,7 @@ from types import FrameType
 
 
 def end_early(arguments: Sequence[str]) -> None:
-    """Let Ctrl-C and SIGTERM end a `run` with 0, until an engine handles these signals."""
+    """Let Ctrl-C and SIGTERM end a `run` with 0 until its engine handles them: before, there is nothing to finish."""
     if arguments[:1] == ["run"]:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _leave)
@@ -24,7 +23,6 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def start() -> None:
-    """Handle signals, then run the command line and exit with its code."""
     end_early(sys.argv[1:])
     from stream_dp.cli.main import main
 

@@ -1,8 +1,4 @@
-"""Work without an engine that goes on until a signal: the page from releases, an export that follows.
-
-Rules: the first Ctrl-C or SIGTERM ends the work well, and the command with 0; a second signal has its default
-effect.
-"""
+"""What long-lived commands share: the progress of a run, and work without an engine until a signal."""
 
 import asyncio
 import signal
@@ -13,12 +9,9 @@ from stream_dp.cli.progress_line import LOOK_S, Line
 from stream_dp.core.wording import how_many
 from stream_dp.operate.run.running import Run
 
-# ---
-# The progress of a run on a terminal: ticks and releases, which are public, and nothing else.
-
 
 def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
-    """Return a context that shows a run's ticks and releases, which are public, on `line`."""
+    """Return a context that shows a run's ticks and releases, which are public, and nothing else on `line`."""
 
     @asynccontextmanager
     async def shown(run: Run) -> AsyncIterator[None]:
@@ -49,7 +42,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def until_stopped(work: Coroutine[None, None, None]) -> None:
-    """Do the work until its end or the first signal."""
+    """Do the work until its end or the first Ctrl-C or SIGTERM: return normally, so that the command exits with 0.
+
+    A second signal has its default effect.
+    """
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
 
     def stop() -> None:

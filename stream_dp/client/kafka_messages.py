@@ -1,10 +1,9 @@
 """Messages to an engine over Kafka; an analyst needs a token, the brokers' addresses and the pipeline's name.
 
-Rules: a message is signed here and sent once. Its answer is searched among the records that enter the public topic
-after a point before the message was sent. The right answer names the place of the message, so an answer to another
-message with the same id is never mistaken for it. A caller that waits in vain has not undone anything: the message
-may be executed later, and its answer is found by its id. A refusal is raised as the engine's error. The token never
-leaves this process.
+Rules: a message is signed here and sent once; the token never leaves this process. Its answer is searched among the
+records of the public topic from before the sending on. The right answer names the place of the message, so an answer
+to another message with the same id is never mistaken for it. A message may be executed after its caller stopped
+waiting; its answer is then found by its id.
 """
 
 import asyncio
@@ -35,11 +34,7 @@ _SLICE_MS = 200
 async def talking(
     settings: KafkaSettings, pipeline: str, token: str
 ) -> AsyncIterator["KafkaMessages"]:
-    """Connect to the topics of a pipeline.
-
-    Raises:
-        WorldError: the brokers do not answer, the topics do not exist, or access is denied.
-    """
+    """Connect to the topics of a pipeline; errors as of `KafkaMessages.open`."""
     messages = KafkaMessages(settings, pipeline, token)
     try:
         await messages.open()
@@ -113,7 +108,7 @@ class KafkaMessages:
         return good_answer(body, sent.offset)
 
     async def recorded(self, name: str) -> bytes | None:
-        """Return the bytes of the newest answer to a message with this id in the public topic, or None."""
+        """Return the bytes of the newest answer to this id in the public topic, or None."""
         found = None
         async with reading(self._settings, self._answers) as log:
             decided, _ = await log.ends()  # a killed engine may leave one open
@@ -129,7 +124,6 @@ class KafkaMessages:
         return library().TopicPartition(self._answers, 0)
 
     async def _awaited(self, name: str, place: int, seconds: float) -> bytes:
-        """Return the answer to the message with this id at this place."""
         deadline = time.monotonic() + seconds
         with speaking(self._settings, f"topic {self._answers!r}"):
             while time.monotonic() < deadline:
@@ -144,7 +138,6 @@ class KafkaMessages:
         )
 
     async def _there(self, topic: str) -> None:
-        """Check that the topic exists and may be seen."""
         with speaking(self._settings, f"topic {topic!r}"):
             found = await self._producer.client.fetch_all_metadata()
         if not found.partitions_for_topic(topic):

@@ -56,7 +56,6 @@ class LiveSeriesClient:
         return self._ask("POST", path, definition)
 
     def halt(self, name: str) -> dict[str, Any]:
-        """Halt a series."""
         try:
             return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
         except UnknownMechanism as error:
@@ -68,7 +67,7 @@ class LiveSeriesClient:
         return found
 
     def analyst(self) -> str:
-        """Return the analyst for whom `stream-dp token` made the token; "" for tokens made in another way."""
+        """Return the analyst for whom `stream-dp token` made the token; "" for other tokens."""
         from stream_dp.engine.messages.issued_tokens import (
             id_of,  # needed only to send messages
         )
@@ -79,7 +78,6 @@ class LiveSeriesClient:
         return found
 
     def message(self, text: str) -> bytes:
-        """Send the text of a message and return the exact bytes of its answer."""
         return self._asked("POST", "/api/messages", text.encode())
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
@@ -87,7 +85,7 @@ class LiveSeriesClient:
         return found
 
     def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Return the bytes of a good answer, after checking that the engine runs this pipeline."""
+        """Check that the engine runs this pipeline, and return the bytes of its answer."""
         found = json.loads(self._send("GET", "/api/pipeline", None, {})).get("name")
         if found != self.pipeline:
             raise UsageError(
@@ -119,11 +117,7 @@ class LiveSeriesClient:
 
 
 def nobody_listens(url: str) -> bool:
-    """Return whether the port of this address is closed; other errors appear at the request.
-
-    Raises:
-        UsageError: it is not the address of an engine.
-    """
+    """Return whether the port of this address is closed; raise UsageError if it is not an engine's address."""
     connection = _connection(url)
     try:
         connection.connect()
@@ -154,7 +148,7 @@ def _connection(url: str) -> HTTPConnection:
 
 
 def _content(url: str, status: int, body: bytes) -> bytes:
-    """Return the body of an answer, a JSON object: a good answer, or a recorded refusal."""
+    """Return the body of an answer, a JSON object, or of a recorded refusal; raise other refusals."""
     try:
         content = json.loads(body)
     except ValueError:

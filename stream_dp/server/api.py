@@ -1,11 +1,8 @@
-"""The HTTP API: its routes, middleware, and the OpenAPI document that describes them.
+"""The HTTP application: middleware, and the routes for pages, configuration, analysts and metrics; see `routes`.
 
-Rules: an answer contains only what `PublicView` contains: models in, models out. Facts about a token are given only
-to its holder; fields, statistics and ledgers are public. The page and the reader of the document are files of the
-package, served by their names only and read once, before the first request. They load nothing from elsewhere, and
-no HTML file contains a script or style. Every other answer is `no-store`. Requests become spans by method and
-route, never with content of an address or a body; a trace context in a request is ignored. Series and their
-histories, live series and messages are in `routes`.
+Rules: an answer contains only what `PublicView` contains, and no answer repeats any part of the request. Facts about
+a token are given only to its holder; fields, statistics and ledgers are public. Every answer except files of pages
+is `no-store`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,19 +29,11 @@ from stream_dp.server.view import PublicView, TokenHolder
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig
 
-# ---
-# Checks and headers of every answer: host, origin, and security headers.
-#
-# Rules: a request for another host gets 421 and nothing else (a page of another site whose name was rebound to this
-# address must not read answers). A browser may write from our own pages only: any other origin gets 403. A request
-# that states the length of its body in two ways gets 400 and is the last of its connection, because a proxy before us
-# may see another end of it. No answer repeats any part of the request. This file knows ASGI and no route.
-
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""The Content-Security-Policy of every answer without its own: files of this server only."""
+"""The default Content-Security-Policy: files of this server only."""
 
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -58,15 +47,19 @@ _HEADERS = {
 
 
 class Shield:
-    """ASGI middleware; `allowed_hosts` are names or addresses without a port (IPv6 as `[::1]`)."""
+    """ASGI middleware that checks host and origin of requests, and adds security headers to every answer.
+
+    `allowed_hosts` are names or addresses without a port (IPv6 as `[::1]`). A request for another host gets 421 and
+    nothing else: a page of another site whose name was rebound to this address must not read answers. A browser may
+    write from our own pages only: any other origin gets 403. A request that states the length of its body in two
+    ways gets 400 and is the last of its connection, because a proxy before us may see another end of it.
+    """
 
     def __init__(self, app: ASGIApp, allowed_hosts: frozenset[str]) -> None:
-        """Guard `app`."""
         self._app = app
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass the request on and complete the answer's headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -108,7 +101,7 @@ def _values(scope: Scope, wanted: bytes) -> list[str]:
 
 
 def _is_foreign(scope: Scope, host: str) -> bool:
-    """Return whether a browser says that a page from elsewhere than `host` sends this."""
+    """Return whether a browser says that a page of another origin than `host` sent the request."""
     sites, origins = _values(scope, b"sec-fetch-site"), _values(scope, b"origin")
     return any(site not in {"same-origin", "none"} for site in sites) or any(
         origin.partition("://")[2] != host for origin in origins
@@ -135,7 +128,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _OTHER = "_OTHER"
 _CONFIGURATION: list[str | Enum] = ["configuration"]
 DOCS_POLICY = f"{POLICY}; img-src 'self' data:"
-"""The policy of the reader: its style sheet contains icons as data. Scripts and styles are files here too."""
+"""The policy of `/docs`, whose style sheet contains icons as data."""
 
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -163,7 +156,7 @@ SILENT: "TelemetryConfig" = {
 def create_app(
     view: PublicView, allowed_hosts: frozenset[str], broadcast: Broadcast | None = None
 ) -> FastAPI:
-    """Return the application that answers from `view`, for requests to `allowed_hosts` (names without a port)."""
+    """Return the application that answers from `view`; `allowed_hosts` as in `Shield`."""
     app = FastAPI(
         **ABOUT,
         openapi_url=None,
@@ -224,14 +217,12 @@ def _add_me(app: FastAPI, view: PublicView) -> None:
 
 
 def _account(budget: Mapping[str, Any], analyst: str) -> Any:
-    """Return the epsilons of an analyst's ledger, or of the pipeline's own."""
     if analyst == OPERATOR:
         return budget["epsilon"]
     return next(each["epsilon"] for each in budget["analysts"] if each["name"] == analyst)
 
 
 def add_metrics(app: FastAPI, view: PublicView) -> None:
-    """Add the route that exports `view` to Prometheus and similar systems."""
     exposition = Exposition(view)
 
     @app.get(
@@ -254,7 +245,10 @@ def add_metrics(app: FastAPI, view: PublicView) -> None:
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the routes of the page (`/`) and of the document's reader (`/docs`)."""
+    """Add the page (`/`) and the reader of the OpenAPI document (`/docs`): files of the package, read once now.
+
+    Files are served by their names only. They load nothing from elsewhere, and no HTML contains a script or style.
+    """
     page, docs = _files_of("page"), _files_of("docs")
 
     @app.get("/docs", include_in_schema=False)
@@ -288,8 +282,6 @@ def _page_of(name: str, folder: Mapping[str, bytes], policy: str = POLICY) -> Re
 
 
 def add_configuration(app: FastAPI, view: PublicView) -> None:
-    """Add the routes for the configuration of `view`."""
-
     @app.get(
         "/healthz",
         tags=_CONFIGURATION,
@@ -335,14 +327,16 @@ def add_configuration(app: FastAPI, view: PublicView) -> None:
 
 
 class Traced:
-    """ASGI middleware around all routes; an event stream is one request as long as it is open."""
+    """ASGI middleware that makes a span of each request; an event stream is one request until its end.
+
+    A span has method, route and status, and no content of an address or a body. A trace context in a request is
+    ignored.
+    """
 
     def __init__(self, app: ASGIApp, spans: Spans) -> None:
-        """Report requests to `app` to `spans`."""
         self._app, self._spans = app, spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request in a span."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -358,6 +352,6 @@ class Traced:
 
 
 def _route(scope: Scope) -> dict[str, str]:
-    """Return the route of a request with parameter names in place of values; empty if there is no route."""
+    """Return the route of a request, with parameter names in place of values; empty if no route matched."""
     form = getattr(scope.get("route"), "path_format", None)
     return {"route": form} if isinstance(form, str) else {}

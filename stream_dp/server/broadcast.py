@@ -1,11 +1,8 @@
-"""The live stream: releases as Server-Sent Events, each client at its own pace.
+"""Long answers in parts, turns of requests, and the live stream of releases as Server-Sent Events.
 
-Rules: the id of an event is the release's sequence number, its data the exact published bytes. After a position
-come all later releases, each once, in order. A client's only state is its position: the next part is read from the
-log when the client has taken the last one (back pressure is the socket's), so nothing queues up, and at most one
-part waits for any client. Each stream opens with a `head` event {sequence, fingerprint}. A `gap` event says that
-the log no longer reaches back to the client's position, also if the client fell behind while it read. Silence is
-filled with comments, at a fixed period.
+Rules: releases are sent as their exact published bytes. A client's only state is its position: the next part is read
+from the log when the client has taken the last one (back pressure is the socket's), so nothing queues up. Requests
+take at most a share of the event loop in which the engine runs.
 """
 
 import asyncio
@@ -16,21 +13,16 @@ import msgspec
 from stream_dp.journal.commit import Release
 from stream_dp.server.view import PublicView, ReleaseLog
 
-# ---
-# Long answers in parts: only one part waits to be sent to a client, however slowly it reads.
-#
-# Rules: bytes are sent as they were published. A part is `LARGEST_PART` bytes at most, or one larger release.
-
 LARGEST_PART = 1 << 16  # bytes
 _LOOKED_AT = 1024  # releases
 
 
 class Overtaken(Exception):
-    """The next releases of a begun answer were dropped from memory: the client is slower than the series."""
+    """A client read an answer so slowly that its next releases were dropped from memory."""
 
 
 def first_part(releases: Sequence[Release]) -> Sequence[Release]:
-    """Return the first of these releases, as many as fit into a part, and at least one."""
+    """Return the first of these releases, as many as `LARGEST_PART` allows, and at least one."""
     size = 0
     for place, release in enumerate(releases):
         size += len(release.body)
@@ -40,7 +32,7 @@ def first_part(releases: Sequence[Release]) -> Sequence[Release]:
 
 
 def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
-    """Return a series' releases at these places of `log` if they fit into one part; else None."""
+    """Return a series' releases at these places of `log`, or None if they do not fit into one part."""
     part = _part(log, name, places)
     return part if len(part) == len(places) else None
 
@@ -65,14 +57,6 @@ def _part(log: ReleaseLog, name: str, places: range) -> Sequence[Release]:
     return first_part(log.at(name, places[:_LOOKED_AT]))
 
 
-# ---
-# Requests take turns with pauses: the server's share of the event loop in which the engine runs.
-#
-# Rules: each lane of turns takes at most a share of the event loop's time, however many requests come: after each
-# request there is a pause in proportion to its duration. Requests get turns in their order of arrival. A request
-# holds its turn until its answer begins, at most `LONGEST_S`, so a request that waits for the engine, or streams,
-# delays no other. A request whose client is gone gets no turn. Health has a lane of its own: no reader delays it.
-
 SHARE = 0.2
 HEALTH_SHARE = 0.1
 LONGEST_S = 0.05
@@ -85,17 +69,19 @@ def pause_after(took: float, share: float = SHARE) -> float:
 
 
 class Turn:
-    """A request's turn, which lasts until its answer begins; `end` may be called again."""
+    """A request's turn, until its answer begins, at most `LONGEST_S`; `done` receives its duration in seconds.
+
+    So a request that waits for the engine, or streams, delays no other.
+    """
 
     def __init__(self, done: Callable[[float], None]) -> None:
-        """Begin; `done` receives the duration in seconds."""
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(LONGEST_S, self.end)
 
     def end(self) -> None:
-        """Let the next turn begin, after a pause."""
+        """Let the next turn begin, after a pause; a second call does nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,7 +89,11 @@ class Turn:
 
 
 class Turns:
-    """One lane of a server: turns that together take `share` of the loop's time."""
+    """One lane of a server: turns in order of arrival, which take at most `share` of the event loop's time.
+
+    After each request there is a pause in proportion to its duration. Health has a lane of its own, so that no
+    reader delays it.
+    """
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
@@ -111,7 +101,7 @@ class Turns:
         self._next = 0.0
 
     async def take(self, wanted: Callable[[], bool]) -> Turn | None:
-        """Wait for a turn; return None if it is no longer `wanted` when it comes."""
+        """Wait for a turn; return None if it is no longer `wanted`: the client is gone."""
         await self._taken.acquire()
         try:
             if wanted():
@@ -135,10 +125,14 @@ RELEASES_PER_CHUNK = 64
 
 
 class Broadcast:
-    """The streams of one server, which can all be ended at once."""
+    """The streams of one server; the longest silence is `heartbeat` seconds.
+
+    A stream opens with a `head` event {sequence, fingerprint}. The id of a release's event is its sequence number. A
+    `gap` event says that the log no longer reaches back to the client's position, also if the client fell behind
+    while it read. Silence is filled with comments, at a fixed period.
+    """
 
     def __init__(self, view: PublicView, heartbeat: float = HEARTBEAT_SECONDS) -> None:
-        """Stream the log of `view`; `heartbeat` is the longest silence in seconds."""
         self._log = view.log
         self._pipeline = view.pipeline
         self._heartbeat = heartbeat
@@ -150,7 +144,7 @@ class Broadcast:
         self._log.wake()
 
     async def events(self, after: int | None) -> AsyncIterator[bytes]:
-        """Yield all releases after `after` (None: after the newest), for ever."""
+        """Yield all releases after `after` (None: after the newest), each once, in order, for ever."""
         position = self._log.last_sequence if after is None else after
         yield self._opening()
         told = position

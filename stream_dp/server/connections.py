@@ -1,12 +1,9 @@
 """How many connections a server holds, and for how long: an HTTP/1.1 protocol of uvicorn with deadlines.
 
 Rules: a connection uses a file descriptor of the process, and the engine needs descriptors too; so there are never
-more than `Limits.connections`. A new connection is always accepted. If there is no room, another one is dropped:
-the oldest that is still sending its request, else the oldest of all (a stream's client connects again and resumes).
-The newest `NEWEST` are spared, because the server has not read yet whether their requests are complete. Health has
-a lane of its own, so that no reader delays it. A request must be complete in time, head and body together, and a
-client that does not read its answer is dropped. At most one write waits for a client. An answer that cannot be
-finished is reset, so that no client takes it for complete. This file knows no route but health's and logs nothing.
+more than `Limits.connections`. A request must be complete in time, head and body together, and a client that does
+not read its answer is dropped. At most one write waits for a client. An answer that cannot be finished is reset, so
+that no client takes it for complete. This file knows no route but health's and logs nothing.
 """
 
 import asyncio
@@ -35,7 +32,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: the other side sees the 
 class Limits:
     """Seconds for a complete request and for a client that reads nothing; connections in all and per peer.
 
-    A peer is an address other than this machine's own addresses, behind which all clients may be one proxy.
+    A peer is an address other than loopback, behind which one proxy may serve all clients.
     """
 
     request_seconds: float = 10.0
@@ -61,11 +58,14 @@ class Connections:
         self._open: dict[BoundedProtocol, None] = {}
 
     def __len__(self) -> int:
-        """Return the number of open connections."""
         return len(self._open)
 
     def admit(self, new: "BoundedProtocol") -> None:
-        """Accept a connection; if there is no room, drop another one."""
+        """Accept a connection; if there is no room, drop the oldest that still sends its request, else the oldest.
+
+        A stream's client connects again and resumes. The newest `NEWEST` are spared, because the server has not read
+        yet whether their requests are complete.
+        """
         if new.peer is not None:
             same = [one for one in self._open if one.peer == new.peer]
             if len(same) >= self.limits.of_a_peer:
@@ -87,10 +87,7 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection with deadlines, counted in `room`; a server makes a subclass with its `room`.
-
-    `peer` is the client's address, None if it is this machine's own.
-    """
+    """A connection with deadlines, counted in its server's `room`; `peer` is None for a loopback address."""
 
     room: ClassVar[Connections]
     peer: str | None = None
@@ -100,11 +97,10 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def asking(self) -> bool:
-        """Whether the next request is incomplete: not begun, or with only part of its head or body."""
+        """Whether the next request is incomplete, or has not begun."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     def connection_made(self, transport: Any) -> None:
-        """Take a place, and start the deadline of the first request."""
         super().connection_made(transport)
         self._left = asyncio.Event()
         self._answer, self.app = self.app, self._in_turn
@@ -114,7 +110,6 @@ class BoundedProtocol(H11Protocol):
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release the place."""
         self._gone = True
         self.room.leave(self)
         self._request, self._stall = _cancelled(self._request), _cancelled(self._stall)
@@ -122,29 +117,24 @@ class BoundedProtocol(H11Protocol):
         self._left.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; the deadline stays the same until the request is complete."""
         super().data_received(data)
         if not self.asking:
             self._request = _cancelled(self._request)
 
     def on_response_complete(self) -> None:
-        """Start the deadline of the next request."""
         super().on_response_complete()
         if self.asking and not self.transport.is_closing():
             self._expect()
 
     def pause_writing(self) -> None:
-        """Start to watch whether the client reads."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Stop watching: the client has read everything."""
         super().resume_writing()
         self._stall = _cancelled(self._stall)
 
     async def _in_turn(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request when its turn comes."""
         lane = self.room.health if scope["path"] == HEALTH else self.room.turns
         turn = await lane.take(lambda: not self._gone)
         if turn is None:
@@ -169,7 +159,7 @@ class BoundedProtocol(H11Protocol):
             turn.end()
 
     async def _part_in_turn(self, message: Any, send: Any) -> None:
-        """Send a part of a history once the client has read the part before and the turn comes."""
+        """Send a part of a history at its turn, after the client has read the part before."""
         await self.flow.drain()
         turn = await self.room.turns.take(lambda: not self._gone)
         try:
@@ -179,7 +169,7 @@ class BoundedProtocol(H11Protocol):
                 turn.end()
 
     async def _reset(self) -> None:
-        """Drop the connection so that no client takes it for the end of an answer, even of one without chunks."""
+        """Drop the connection so that no client takes this for the end of an answer, even of one without chunks."""
         self.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE
         )
@@ -213,7 +203,6 @@ def bounded(room: Connections) -> type[BoundedProtocol]:
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """Cancel the timer and return None."""
     if timer is not None:
         timer.cancel()
     return None

@@ -1,8 +1,8 @@
 """The live series of a running engine, as the HTTP API sees them: preview, create, halt, list.
 
-Rules: a definition is passed on byte for byte; the engine's side interprets it. `server.models.asked` lists all
-possible contents of an answer, and nothing else is sent, so an engine that returns more cannot leak it. Amounts are
-decimal strings. This file knows neither HTTP nor the engine.
+Rules: a definition is passed on byte for byte; the engine interprets it. Only the keys of an answer that
+`server.models.asked` lists are sent, so an engine that returns more cannot leak it. Amounts are decimal strings. This
+file knows neither HTTP nor the engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ LARGEST_DEFINITION = 64 * 1024  # bytes
 
 
 class Sender(NamedTuple):
-    """The sender of a request: the analyst of the token ("": the operator), and the request's `key`, if it has one.
+    """The sender of a request: the analyst of the token ("": the operator), and the request's `key` ("": none).
 
     `accept_noise`: create the series even if it would fire mostly by noise.
     """
@@ -23,18 +23,16 @@ class Sender(NamedTuple):
 
 
 BY_OPERATOR = Sender()
-"""The operator, without a key."""
 
 
 class LiveSeriesService(Protocol):
-    """One engine's mechanisms. Calls may overlap; the server of live series puts them in order.
+    """The live series of one engine. Calls may overlap; the service puts them in order.
 
     The same request of a sender with the same `key` is done once and answered the same.
 
     A `definition` is a JSON object like an entry of `series:` in the pipeline file. `analyst` names whose quota
-    pays, "" for nobody's. `start` is the first tick of a series, `end` the first tick after it (None: it runs);
-    `start_time` and `end_time` are when these ticks begin (None: not known yet). `error` is the half-width expected
-    at tick `error_tick` with `confidence`. Errors name keys and never repeat a value of the definition:
+    pays, "" for nobody's. `server.models.asked` says what the keys of an answer mean. Errors name keys and never
+    repeat a value of the definition:
 
     Raises:
         UsageError: the definition is not valid, or its name is taken; the text lists every problem with its key.

@@ -1,7 +1,8 @@
 """Metrics for a monitoring system in `prometheus_client`'s formats, from the public view alone.
 
-Rules: nothing here knows an event, a count, an offset or a process. Only our own registry and the collectors of
-this folder are shown, because a process's memory and time are private.
+Rules: nothing here knows an event, a count, an offset or a process. No registry is read, because a process's memory,
+files and time are private. A scrape shows the public view of that moment and nothing about the scraper, the number
+of scrapes, or their duration. Every value of a release is in its bytes, or counts something in them.
 """
 
 import asyncio
@@ -24,12 +25,6 @@ from stream_dp.journal.release import Released, Shape, WindowPart, read
 from stream_dp.server.broadcast import pause_after
 from stream_dp.server.view import PublicView, ReleaseLog
 
-# ---
-# Metric families, filled value by value, and written as OpenMetrics or plain text by `prometheus_client`.
-#
-# Rules: a family has one name, one help and the same labels on each of its values; a family without a value is not
-# written. No registry is read, because a process's memory, files and time are private.
-
 OPEN = "application/openmetrics-text"
 FORMS = (OPEN, "text/plain")
 """The content types of the text, without version."""
@@ -37,14 +32,12 @@ _Written = GaugeMetricFamily | CounterMetricFamily | InfoMetricFamily
 
 
 class Described(NamedTuple):
-    """The help and the label names of a family."""
-
     help: str
     labels: tuple[str, ...] = ()
 
 
 class Gauges:
-    """Values by family, written in the order of their descriptions.
+    """Values by family, written in the order of their descriptions; a family without a value is not written.
 
     A name that ends in `_total` is a counter, in `_info` a fact that is always 1, any other a gauge.
 
@@ -69,7 +62,6 @@ class Gauges:
             found.add_metric(labels, value)
 
     def collect(self) -> Iterator[_Written]:
-        """Yield the families that have a value."""
         return (family for family in self._families.values() if family.samples)
 
     def written(self, accepted: str) -> bytes:
@@ -93,24 +85,8 @@ def _family(name: str, described: Described) -> _Written:
     return GaugeMetricFamily(name, described.help, labels=described.labels)
 
 
-# ---
-# The text of `/metrics`: rewritten on a thread when something public has changed, else the same bytes.
-#
-# Rules: a scrape shows the public view of that moment and nothing about the scraper, the number of scrapes, or their
-# duration. One scrape at a time makes the text, followed by pauses as after any other work of the server, so that the
-# engine keeps its share of the process whatever the number of scrapers.
-#
-# Releases: each number by pipeline, series, key and window, with its band or its ends. Every value is in the bytes of
-# a release, or counts something in them. A missing number (an open end, a share of nothing) has no line. If a release
-# has no keys or no windows, the label is empty, which equals no label. A halted series has no lines.
-#
-# Firings count the ticks of published releases since this server was first scraped, each once, because a firing
-# between two scrapes would be missed otherwise. One scrape reads a limited number of releases, and the next one
-# continues. Pipeline and budget show the values of `/api/pipeline`, `/api/budget` and `/healthz`: decimals as
-# floating-point numbers, for display, not for calculation.
-
 MOST_READ = 1000
-"""The most releases of a series read in one scrape."""
+"""The most releases of a series read in one scrape; the next one continues."""
 _LAST = 2**63 - 1
 _SERIES = ("pipeline", "series")
 _KEY = (*_SERIES, "key")
@@ -158,7 +134,6 @@ RELEASED = {
         "1 where the test kit made the noise: no guarantee holds.", _SERIES
     ),
 }
-"""All metric families of releases."""
 
 _Number = int | float | None | UnsetType
 _PIPELINE = ("pipeline",)
@@ -204,24 +179,25 @@ CONFIGURED = {
         "The price of a series that runs.", ("pipeline", "series")
     ),
 }
-"""All metric families of pipeline and budget."""
+"""Decimals are floating-point numbers here: for display, not for calculation."""
 _FAMILIES = {**RELEASED, **CONFIGURED}
 
 
 class FiredSoFar:
-    """The number of ticks at which each key of each series fired; immutable: `counting` returns a new object."""
+    """The number of ticks at which each key of each series fired since the first scrape; immutable.
+
+    Firings are counted because a firing between two scrapes would be missed otherwise.
+    """
 
     def __init__(
         self,
         upto: Mapping[str, int] | None = None,
         counts: Mapping[str, Counter[str]] | None = None,
     ) -> None:
-        """Start with these counts (default: none)."""
         self._upto = upto or {}
         self._counts = counts or {}
 
     def of(self, series: str) -> Mapping[str, int]:
-        """Return the number of ticks at which each key of a series fired."""
         return self._counts.get(series, {})
 
     def behind(self, latest: Mapping[str, Release]) -> bool:
@@ -241,7 +217,7 @@ class FiredSoFar:
         return found
 
     def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
-        """Return the counts with these releases added, of the series in `kept`.
+        """Return the counts with these releases added; forget series that are not in `kept`.
 
         The first release of a series only shows whether the series fires.
         """
@@ -259,14 +235,13 @@ class FiredSoFar:
         return type(self)(upto, counts)
 
     def _is_new(self, newest: Release) -> bool:
-        """Return whether a series with this newest release has releases to count."""
         name = newest.series
         return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """All inputs of the text, except the counted firings."""
+    """All inputs of the text, except releases and counted firings."""
 
     sequence: int
     pipeline: Mapping[str, Any]
@@ -275,12 +250,15 @@ class Shown:
 
     @classmethod
     def of(cls, view: PublicView) -> "Shown":
-        """Return the present public view."""
         return cls(view.log.last_sequence, view.pipeline(), view.budget(), view.catching_up())
 
 
 class Exposition:
-    """The answer of `/metrics` for one view."""
+    """The answer of `/metrics` for one view: the same bytes until something public changes.
+
+    One scrape at a time makes the text, on a thread, with pauses as after any other work of the server: the engine
+    keeps its share of the process whatever the number of scrapers.
+    """
 
     def __init__(self, view: PublicView) -> None:
         self._view = view
@@ -291,7 +269,7 @@ class Exposition:
         self._rested = 0.0
 
     async def text(self, accepted: str) -> tuple[bytes, str]:
-        """Return the text in a format that this `Accept` header allows, and the content type.
+        """Return text and content type for this `Accept` header.
 
         Raises:
             FailClosed: a release has a form that this version does not read.
@@ -309,7 +287,6 @@ class Exposition:
             return self._texts[form], form
 
     async def _make(self, form: str) -> None:
-        """Write the text of the present public view, on a thread."""
         shown, latest = Shown.of(self._view), self._view.log.latest()
         unread = self._fired.unread(self._view.log)
         if shown != self._shown or unread:
@@ -373,17 +350,18 @@ def add_budget(gauges: Gauges, name: str, budget: Mapping[str, Any]) -> None:
 
 
 class ReleaseGauges:
-    """Fills the metric families of one pipeline's releases."""
+    """Fills the metric families of one pipeline's releases; a halted series has no lines.
+
+    A missing number (an open end, a share of nothing) has no line. If a release has no keys or no windows, the label
+    is empty, which equals no label.
+    """
 
     def __init__(self, gauges: Gauges, pipeline: str) -> None:
         self._gauges = gauges
         self._pipeline = pipeline
 
     def add(self, release: Released, domain: Iterable[str], fired: Mapping[str, int]) -> None:
-        """Add the numbers of a release.
-
-        If keys of a `domain`, or watches, fire, `fired` holds the number of ticks at which each of them fired.
-        """
+        """Add the numbers of a release; `fired` is the number of ticks at which each key or watch fired."""
         series = release.series
         self._tell("tick", release.tick, series)
         self._tell("end_timestamp_seconds", release.end_ms / 1000, series)
@@ -402,7 +380,6 @@ class ReleaseGauges:
             self._add_part(series, window, part)
 
     def _add_part(self, series: str, window: str, part: WindowPart | Released) -> None:
-        """Add the numbers of a window, or of a release without windows."""
         if part.value is not UNSET:
             self._add_number((series, "", window), part.value, part.band, part.low, part.high)
         if part.values:
@@ -444,6 +421,5 @@ class ReleaseGauges:
             self._add_number((series, key, ""), count, release.counts_band)
 
     def _tell(self, family: str, value: _Number, series: str, *labels: str) -> None:
-        """Add a value unless it is missing."""
         if value is not None and value is not UNSET:
             self._gauges.set(f"stream_dp_release_{family}", value, self._pipeline, series, *labels)

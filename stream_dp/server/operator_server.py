@@ -29,11 +29,7 @@ class OperatorServer:
     """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
 
     def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
-        """Make the server; it listens after `start`.
-
-        Raises:
-            UsageError: a required package is not installed, or the token is empty.
-        """
+        """Raise UsageError if a required package is not installed, or the token is empty."""
         require_extra()
         if not token:
             raise UsageError("the operator's figures need a token")
@@ -42,18 +38,12 @@ class OperatorServer:
 
     @property
     def url(self) -> str:
-        """The address of the figures."""
         if self._serving is None:
             raise UsageError("the operator's server was not started")
         return f"{self._serving.url.removesuffix('/')}{_PATH}"
 
     async def start(self, port: int, host: str = _HOST) -> None:
-        """Listen on this port (0: any) of an address of this machine.
-
-        Raises:
-            WorldError: the port is taken or not available; no other port is tried, because scrapers expect this
-            one.
-        """
+        """Listen on this port (0: any), or raise WorldError: scrapers expect this port, so no other is tried."""
         try:
             listener = listening_at(socket.AF_INET, (host, port))
         except OSError as error:
@@ -64,7 +54,6 @@ class OperatorServer:
         self._serving = Serving(guarded(self._written, self._token, names), listener, host)
 
     async def stop(self) -> None:
-        """End all connections and free the port; a second call does nothing."""
         if self._serving is not None:
             serving, self._serving = self._serving, None
             await serving.stop()
@@ -105,7 +94,7 @@ def _refusal(request: "Request", token: str) -> "Response | None":
 
 
 def _holds(request: "Request", token: str) -> bool:
-    """Return whether the request has the token; compared in constant time."""
+    """Return whether the request has the token; the comparison takes constant time."""
     given = request.headers.getlist("authorization")
     scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     same = hmac.compare_digest(said.strip().encode(), token.encode())

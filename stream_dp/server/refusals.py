@@ -1,4 +1,4 @@
-"""Refusals: errors as answers, and their description in the OpenAPI document.
+"""Refusals: errors as answers; request bodies and keys; the OpenAPI document, which describes every refusal.
 
 Rules: every refusal by a route is {detail, exit_code}, with the exit code of the command line. It names our own
 parameters and never repeats the request's content; for a bug it says only that there is one.
@@ -101,7 +101,7 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
 
 
 class Refused(Exception):
-    """A request that a route refuses by itself, without an error of the engine."""
+    """A request that a route refuses itself, without an error of the engine."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -126,7 +126,6 @@ def _described(meaning: str, detail: str, exit_code: int) -> dict[str, Any]:
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Answer every error of a route with a refusal."""
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(StreamDPError, _error)
@@ -134,7 +133,6 @@ def add_refusals(app: FastAPI) -> None:
 
 
 def refusal(status: int, detail: str, exit_code: int) -> Response:
-    """Return a refusal."""
     headers = {"www-authenticate": "Bearer"} if status == 401 else None
     content = Refusal(detail=detail, exit_code=exit_code).model_dump()
     return JSONResponse(content, status, headers=headers)
@@ -173,20 +171,14 @@ async def _bug(_request: Request, _error: Exception) -> Response:
     return refusal(500, BUG, StreamDPError.exit_code)
 
 
-# ---
-# Request bodies, and the keys that make requests safe to repeat.
-#
-# Rules: a body is JSON of at most 64 KiB. Reading stops at that limit. The body is passed on unchanged and never
-# repeated in an answer.
-
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 async def json_body(request: Request) -> bytes:
-    """Return the body unchanged.
+    """Return the body unchanged; reading stops at 64 KiB.
 
     Raises:
-        Refused: its content type is not JSON, or it is too large; reading stops at the limit.
+        Refused: its content type is not JSON, or it is too large.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -208,21 +200,11 @@ def request_key(
         ),
     ] = "",
 ) -> str:
-    """Return the key of a request; empty if it has none.
-
-    Raises:
-        Refused: the key is not valid.
-    """
+    """Return the key that makes a request safe to repeat, empty if it has none; raise Refused if it is not valid."""
     if idempotency_key and _KEY.fullmatch(idempotency_key) is None:
         raise Refused(422, "Idempotency-Key: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -")
     return idempotency_key
 
-
-# ---
-# The OpenAPI document at /api/openapi.json: FastAPI's document of the routes, without repetition and sorted.
-#
-# Rules: the document is made at the first request for it, on a thread, because that takes a third of a second of CPU
-# time. It describes the routes of this server: without live series it has no route that writes.
 
 PATH = "/api/openapi.json"
 
@@ -255,26 +237,24 @@ ABOUT: dict[str, Any] = {
     "description": _DESCRIPTION,
     "openapi_tags": _TAGS,
 }
-"""The introduction of the document."""
 
 
 def reference(model: type[BaseModel]) -> dict[str, str]:
-    """Return a reference to the schema of a model."""
     return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 def add_document(app: FastAPI) -> None:
-    """Add the route of the document, which describes the routes of `app` at the time of the first request."""
+    """Add the route of the document, which describes the routes that `app` has at the first request for it."""
 
     @app.get(PATH, include_in_schema=False)
-    def openapi() -> JSONResponse:  # not async: FastAPI gives it a thread
+    def openapi() -> JSONResponse:  # not async: a thread makes it, in 0.3 s of CPU time
         if app.openapi_schema is None:
             app.openapi_schema = document(app)
         return JSONResponse(app.openapi_schema)
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """Return the document: answers by status, each refusal written once, no parameter that may be null."""
+    """Return FastAPI's document, sorted: each refusal written once, no parameter that may be null."""
     made = get_openapi(
         title=app.title,
         version=app.version,
@@ -298,7 +278,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 
 def _shared(responses: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the answers by status with references to the refusals, which are added to `shared`."""
+    """Return the answers with references in place of refusals, and add the refusals to `shared`."""
     found: dict[str, Any] = {}
     for status, answer in sorted(responses.items()):
         if status < "400" or shared.get(f"Refused{status}", answer) != answer:

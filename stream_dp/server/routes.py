@@ -1,6 +1,7 @@
 """Routes for releases, live series and messages; `api` has the others.
 
-Rules: a route returns a model of `server.models`, or its file explains why it returns bytes.
+Rules: published releases and recorded answers are sent as their exact bytes; all else is a model of `server.models`.
+Only holders of a token may write. A request with a key is done once, however often it is sent.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -34,13 +35,6 @@ from stream_dp.server.refusals import (
 )
 from stream_dp.server.tokens import Token
 from stream_dp.server.view import PublicView, TokenHolder
-
-# ---
-# Published releases: the newest of each series, those of one series, and the live stream.
-#
-# Rules: a release is sent as the exact published bytes: `msgspec.Raw` puts them into the answer without reading them,
-# and the models of `server.models.published` describe their content (tests compare the two). A history of more than
-# one part is sent part by part, so no whole answer is ever in memory.
 
 _TAGS: list[str | Enum] = ["releases"]
 _LARGEST = 2**63 - 1
@@ -78,7 +72,11 @@ _Sequence = Annotated[int | None, Query(ge=-1, le=_LARGEST)]
 
 
 def add_series(app: FastAPI, view: PublicView) -> None:
-    """Add the routes for the releases of `view`."""
+    """Add the routes for the newest release of each series and for the releases of one series.
+
+    `server.models.published` describes the content of the bytes; tests compare the two. A history of more than one
+    part is sent part by part, so no whole answer is ever in memory.
+    """
 
     def known() -> set[str]:
         return {str(entry["name"]) for entry in view.pipeline().get("series", ())}
@@ -129,8 +127,6 @@ def add_series(app: FastAPI, view: PublicView) -> None:
 
 
 def add_stream(app: FastAPI, broadcast: Broadcast) -> None:
-    """Add the route that streams releases as they are published."""
-
     @app.get(
         "/api/stream",
         tags=_TAGS,
@@ -164,19 +160,12 @@ def _newest(name: str, latest: Mapping[str, Release]) -> dict[str, Any]:
 
 
 def _bytes(release: Release) -> msgspec.Raw:
-    """Return the body as raw JSON, which the encoder copies unchanged."""
-    return msgspec.Raw(release.body)
+    return msgspec.Raw(release.body)  # the encoder copies it unchanged
 
 
 def _encoded(content: dict[str, Any]) -> Response:
     return Response(msgspec.json.encode(content), media_type=_JSON)
 
-
-# ---
-# The API for series that come and go while the engine runs: preview, create, halt, list.
-#
-# Rules: the list is public, everything else needs a token. A request with a key is done once, however often it is
-# sent. Without live series or a token, the routes that write do not exist.
 
 A = TypeVar("A", bound=Answer)
 
@@ -207,7 +196,7 @@ _Name = Annotated[str, Path(description="The name of a series that was created a
 
 
 def add_queries(app: FastAPI, view: PublicView) -> None:
-    """Add the routes under /api/queries; those that write only if there are live series and a token."""
+    """Add the public list of series, and, if there are live series and a token, preview, create and halt."""
 
     @app.get(
         "/api/queries",
@@ -289,12 +278,6 @@ async def _done(model: type[A], work: Awaitable[Mapping[str, Any]]) -> A:
         raise StreamDPError(BUG) from None
 
 
-# ---
-# The API for messages: any message, and a short form for asking one series.
-#
-# Rules: only holders of a token may send messages; the token is checked before a byte of the body is read. An answer
-# is sent as the recorded bytes; if it is a refusal, the status shows that too.
-
 _TALK_TAGS: list[str | Enum] = ["messages"]
 _ON_RECORD = (403, 404, 409, 422)
 """Statuses of refusals that may be recorded answers."""
@@ -303,7 +286,7 @@ _TalkName = Annotated[str, Path(description="The name of a series that runs.")]
 
 
 def add_messages(app: FastAPI, view: PublicView) -> None:
-    """Add the routes of messages if there are live series and a token."""
+    """Add the routes for any message and for asking one series, if there are live series and a token."""
     if view.live_series is not None and view.token:
         _add(app, view.live_series, Token(view))
 
@@ -343,7 +326,7 @@ def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
 
 
 async def _answered(work: Awaitable[bytes]) -> Response:
-    """Return the answer's bytes. A bug's text is neither sent nor logged, because it can contain data."""
+    """Return the recorded bytes; the status shows a refusal too. A bug's text is neither sent nor logged."""
     try:
         body = await work
         refused = read_answer(body).refused
@@ -361,7 +344,7 @@ def _talk_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any
 
 
 def _refused() -> dict[int | str, dict[str, Any]]:
-    """Return the possible refusals: by the server itself, or as recorded answers."""
+    """Return the possible refusals: those by the server itself, and recorded answers."""
     found = refusals(401, 403, 404, 409, 413, 415, 422, 429, 503)
     either = {"anyOf": [reference(Refusal), reference(MessageAnswer)]}
     for status in _ON_RECORD:

@@ -1,10 +1,8 @@
 """The page's HTTP server inside the caller's event loop.
 
-Rules: the port is bound before anything else and the socket is passed on, so no other process can take it in
-between; if a port is taken, the next one is tried. Signals stay the caller's. `stop` is quick, also with open
-streams and with clients that do not read. Clients use no more files than `connections` allows, however many
-connect. There is no access log, and no log line about clients' errors. FastAPI, uvicorn and prometheus_client are
-imported when a server is built; if they are missing, a usage error names the extra.
+Rules: the port is bound before anything else, so no other process can take it in between. Signals stay the caller's.
+`stop` is quick, also with open streams and with clients that do not read. There is no access log, and no log line
+about clients' errors. FastAPI, uvicorn and prometheus_client are imported when a server is built.
 """
 
 import asyncio
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 _Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Host names that clients on this machine use."""
 _PORTS_TO_TRY = 100
 _GRACE_SECONDS = 0.6
 _BACKLOG = 128
@@ -39,10 +36,10 @@ _NO_FILES = "socket.accept() out of system resource"  # asyncio's message, every
 
 
 class PageServer:
-    """Serves one `PublicView`.
+    """Serves one `PublicView`; it listens after `start`.
 
-    `allowed_hosts` are further host names (without a port) for this server. `limits` bounds the clients' use; by
-    default the process keeps files for the engine. `spans` traces requests.
+    `allowed_hosts` are further host names (without a port) for this server. By default, `limits` leaves files of the
+    process to the engine. `spans` traces requests.
     """
 
     def __init__(
@@ -52,7 +49,6 @@ class PageServer:
         limits: "Limits | None" = None,
         spans: Spans = untold,
     ) -> None:
-        """Build the server; it listens after `start`."""
         require_extra()
         self._view = view
         self._limits = limits
@@ -61,7 +57,6 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """The address of the page."""
         if self._running is None:
             raise UsageError("the page server was not started")
         return self._running.url
@@ -92,7 +87,6 @@ class Serving:
     def __init__(
         self, app: "ASGIApp", listener: socket.socket, host: str, limits: "Limits | None" = None
     ) -> None:
-        """Start to answer."""
         from stream_dp.server.connections import Connections, Limits
 
         self.url = f"http://{_reachable(host)}:{listener.getsockname()[1]}/"
@@ -102,7 +96,6 @@ class Serving:
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="page server")
 
     async def stop(self) -> None:
-        """End all connections and free the port."""
         self._server.should_exit = True
         done, _ = await asyncio.wait({self._task}, timeout=_GRACE_SECONDS)
         if not done:  # clients that stopped reading hold the rest open
@@ -114,11 +107,7 @@ class Serving:
 
 
 def require_extra() -> None:
-    """Check that the server's packages are installed.
-
-    Raises:
-        UsageError: a package is missing.
-    """
+    """Raise UsageError, which names the extra, if a package of the server is not installed."""
     try:
         importlib.import_module("uvicorn")
         importlib.import_module("fastapi.sse")
@@ -130,7 +119,7 @@ def require_extra() -> None:
 
 
 def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
-    """Let the loop report only once that it has no file for a connection; return the former handler."""
+    """Let the loop report a lack of files for connections only once; return the former handler."""
     before, said = loop.get_exception_handler(), False
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -180,7 +169,6 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
 
 
 async def _listen(host: str, port: int) -> socket.socket:
-    """Listen on the first free port from `port` on."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
@@ -203,11 +191,7 @@ async def _listen(host: str, port: int) -> socket.socket:
 
 
 def listening_at(family: int, address: tuple[object, ...]) -> socket.socket:
-    """Return a socket that listens at an address.
-
-    Raises:
-        OSError: the address is taken or not available.
-    """
+    """Return a socket that listens at an address; raise OSError if it is taken or not available."""
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -225,5 +209,5 @@ def _bracketed(host: str) -> str:
 
 
 def _reachable(host: str) -> str:
-    """Return a host name that a browser on this machine can use."""
+    """Return the host name with which a browser on this machine reaches `host`."""
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, _bracketed(host))  # noqa: S104 - a lookup

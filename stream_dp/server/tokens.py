@@ -1,7 +1,7 @@
 """Who may write: holders of the operator's token, or of an analyst's.
 
-Rules: a token is compared with the known ones in constant time, before a byte of the body is read. It is never
-repeated in an answer. Only a request with an expired or revoked token is told that the token is expired or revoked.
+Rules: a token is compared with the known ones in constant time, before a byte of the body is read, and is never
+repeated in an answer. That a token is expired or revoked is told only to requests with this token.
 """
 
 import hmac
@@ -26,7 +26,7 @@ _OVER: Mapping[str, str] = {
 
 
 class Token(HTTPBearer):
-    """Accepts requests with a token of `view` and returns its holder."""
+    """Accepts requests with a token of `view`, and returns the token's holder."""
 
     def __init__(self, view: PublicView) -> None:
         super().__init__(

@@ -18,14 +18,11 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.commit import Release
 from stream_dp.server.live_series import LiveSeriesService
 
-# ---
-# The holder of a token, as routes see it. This file knows neither HTTP nor the engine.
-
 VALID = "valid"
 
 
 class TokenHolder(NamedTuple):
-    """An analyst ("": the operator), and id and expiry (RFC 3339 in UTC) of an issued token.
+    """An analyst ("": the operator), and the id, expiry (RFC 3339 in UTC) and state of an issued token.
 
     `state` is "valid", "expired" or "revoked".
     """
@@ -37,11 +34,10 @@ class TokenHolder(NamedTuple):
 
 
 NOTHING = -1
-"""The position before the first release."""
 ENDED = 100
-"""The number of ended series that are kept; the last ended ones are."""
+"""The number of ended series that are kept: the last ended ones."""
 ROOM_BYTES = 256 * 2**20
-"""The memory for all releases if not all are kept, however large they are."""
+"""The memory for all releases if not all are kept."""
 _MADE_AT_ONCE = 256  # room is made in steps of this fraction, not at each release
 _BESIDE_BODY_BYTES = 250  # overhead of a release in memory
 
@@ -62,11 +58,9 @@ class _Kept:
 class ReleaseLog:
     """Every published release in memory, or the newest `keep` of each running series and of the last ended ones.
 
-    With `keep`, the log may begin with a later release than the first.
-
-    A running series has a release at every tick. With `keep`, all series together have `ROOM_BYTES`; beyond that,
-    the largest series loses its oldest releases, so a large series takes no room from a small one, and each series
-    keeps its newest release.
+    With `keep`, the log may begin with a later release than the first, and all series together have `ROOM_BYTES`:
+    beyond that, the largest series loses its oldest releases. So a large series takes no room from a small one, and
+    each series keeps its newest release. A running series has a release at every tick.
 
     >>> log = ReleaseLog()
     >>> log.append(Release(0, "total", 7, b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12}'))
@@ -78,7 +72,6 @@ class ReleaseLog:
     """
 
     def __init__(self, keep: int | None = None) -> None:
-        """Keep everything, or only the newest `keep` releases of a series."""
         if keep is not None and keep < 1:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
         self._keep = keep
@@ -134,15 +127,12 @@ class ReleaseLog:
 
     @property
     def ticks(self) -> int:
-        """Number of public ticks."""
         return self._tick + 1
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of series with a release."""
         return tuple(self._series)
 
     def latest(self) -> Mapping[str, Release]:
-        """Return the newest release of each series."""
         return {name: kept.releases[-1] for name, kept in self._series.items()}
 
     def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
@@ -172,7 +162,7 @@ class ReleaseLog:
         return found if limit is None else found[:limit]
 
     async def wait_beyond(self, sequence: int, seconds: float) -> None:
-        """Return when there is a release after `sequence`, on `wake`, or after `seconds`."""
+        """Wait for a release after `sequence`, for `wake`, or until `seconds` are over."""
         if self._last > sequence:
             return
         try:
@@ -187,7 +177,6 @@ class ReleaseLog:
         self._changed = asyncio.Event()
 
     def _make_room(self) -> None:
-        """Drop the oldest release of the largest series, repeatedly."""
         largest = [(-kept.bytes, name) for name, kept in self._series.items()]
         heapq.heapify(largest)
         while largest and self._bytes > ROOM_BYTES - ROOM_BYTES // _MADE_AT_ONCE:
@@ -207,7 +196,6 @@ class ReleaseLog:
         self._forgotten = max(self._forgotten, first.sequence)
 
     def _forget_ended(self) -> None:
-        """Forget the series that ended first if more than `ENDED` have ended."""
         if self._keep is None or len(self._series) <= ENDED:
             return
         ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
@@ -228,7 +216,6 @@ class ReleaseLog:
 
 
 def _bytes_of(release: Release) -> int:
-    """Return about the size of a release in memory."""
     return len(release.body) + _BESIDE_BODY_BYTES
 
 
@@ -237,10 +224,9 @@ class PublicView:
     """Everything the server can answer with; anything else cannot leak.
 
     The first three functions are called for each answer, because series are added while the engine runs; their
-    results have the forms of `server.models.configured`. `schema` returns what can be asked. `live_series` creates,
-    halts and asks series for holders of `token` (empty: for nobody), or of a token in `analysts` (by name) or in
-    `issued`, each with an own ledger. `catching_up` says whether the engine has lost its brokers, and nothing of
-    how far behind it is.
+    results have the forms of `server.models.configured`. `schema` returns what can be asked. `live_series` works for
+    holders of `token` (empty: for nobody), or of a token in `analysts` (by name) or in `issued`, each with an own
+    ledger. `catching_up` says whether the engine has lost its brokers, but not how far behind it is.
     """
 
     pipeline: Callable[[], Mapping[str, Any]]

@@ -1,7 +1,7 @@
 """`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data.
 
-`--rules`: what each composition rule books against the exact worst case, naive books beside it. `--trace`: a journal's
-trace against the concurrent composition, read with the operator's key. What these two need is loaded with them.
+`--rules` compares what each composition rule books with the exact worst case. `--trace` compares a journal, read with
+the operator's key, with the concurrent composition. Only these two options import what they need.
 """
 
 import asyncio
@@ -114,11 +114,6 @@ def audit(
 
 
 def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
-    """Play the games and print what they show.
-
-    Raises:
-        FailClosed: a claim is refuted.
-    """
     with progress(f"Reading {pipeline}") as line:
         found = attack(pipeline, **asdict(games), progress=line)
     if as_json:
@@ -153,7 +148,7 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
 
 
 def _deltas(attacked: Attack) -> str:
-    """What a claim at a delta means; nothing where none has one."""
+    """Return what a claim at a delta means; empty if no claim has a delta."""
     if not any(each.finding.delta for each in attacked.claims):
         return ""
     return (
@@ -163,7 +158,6 @@ def _deltas(attacked: Attack) -> str:
 
 
 def _cells(found: Any) -> tuple[str, str, str, str]:
-    """Claim, bound, yardstick and event."""
     lower = f"{found.lower:.4f}"
     at = f" at delta {text(found.delta)}" if found.delta else ""
     return (
@@ -179,11 +173,11 @@ def _cells(found: Any) -> tuple[str, str, str, str]:
 def audit_trace(
     pipeline: Path | None, trace: Path, key_file: Path | None, copy: Path | None, *, as_json: bool
 ) -> None:
-    """Copy the journal, if there is to be a copy, compare, and print how much was compared.
+    """Copy the journal to `copy` if given, compare, and print how much was compared.
 
     Raises:
         UsageError: no pipeline, journal or key.
-        FailClosed: the journal is damaged, or its trace is not that of the composition.
+        FailClosed: the journal is damaged, or its trace differs from that of the composition.
     """
     from stream_dp.operate.audit.trace_check import check_trace  # all that reads journals
 
@@ -234,11 +228,7 @@ def _print_trace(found: "TraceReport") -> None:
 
 
 def audit_rules(*, as_json: bool) -> None:
-    """Certify every rule, print the findings and the counterexamples.
-
-    Raises:
-        FailClosed: an adversary exceeds what a rule books.
-    """
+    """Certify every rule and print the findings; raise FailClosed if an adversary exceeds what a rule books."""
     from stream_dp.operate.audit.rules_table import (  # all that certifies rules
         require_certified,
         rules_json,
@@ -275,7 +265,6 @@ def _print_rules(table: dict[str, Any]) -> None:
 
 
 def _print_compared(console: Console, rules: list[dict[str, Any]]) -> None:
-    """The instances, each rule's under its name."""
     console.print(_row("instance", "booked", "exact worst case", "verdict"), style="underline")
     before = ""
     for rule in rules:
@@ -304,12 +293,10 @@ def _print_book(console: Console, book: dict[str, Any]) -> None:
 
 
 def _row(*cells: str) -> Table:
-    """Four columns of the same widths, whatever is in them."""
     return _grid((7, 4, 4, 2), cells)
 
 
 def _pair(*cells: str) -> Table:
-    """A name and a text."""
     return _grid((4, 13), cells)
 
 
@@ -327,7 +314,7 @@ def _head(rule: dict[str, Any]) -> str:
 
 
 def _measure(booked: dict[str, Any]) -> str:
-    """`epsilon 1.0986`, with delta where it is one; measures other than DP name themselves."""
+    """Return `epsilon 1.0986`, with delta if there is one; name measures other than DP."""
     name, amounts = booked["measure"], {k: v for k, v in booked.items() if k != "measure"}
     if name == "DP" and not amounts["delta"]:
         del amounts["delta"]
@@ -336,7 +323,7 @@ def _measure(booked: dict[str, Any]) -> str:
 
 
 def _exact(compared: dict[str, Any]) -> str:
-    """`epsilon 1.7918`; with what is booked where the booked measure does not say it."""
+    """Return `epsilon 1.7918`, and the booked amount if the booked measure does not show it."""
     bound = "at most " if compared["verdict"] == "within the cut" else ""
     booked = f" of {_number(compared['booked'])} at {compared['at']}" if compared["at"] else ""
     return f"{compared['quantity']} {bound}{_number(compared['exact'])}{booked}"

@@ -1,8 +1,7 @@
 """`stream-dp broker`: a real, local Apache Kafka until Ctrl-C.
 
-Rules: the bootstrap address is the one line on stdout, everything else goes to stderr. The first
-Ctrl-C (or SIGTERM) stops cleanly and exits 0, a second one kills and exits 130. Errors are raised;
-`main` prints them.
+Rules: the bootstrap address is the one line on stdout, everything else goes to stderr. The first Ctrl-C (or SIGTERM)
+stops cleanly and exits 0, a second one kills and exits 130.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ def broker(
 
 
 async def _serve(kafka: LocalKafka) -> bool:
-    """Run until a signal comes; False if a second one came before the clean end."""
+    """Run until a signal; return False if a second signal came before the clean end."""
     first, second = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -73,7 +72,7 @@ async def _run(kafka: LocalKafka) -> None:
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-    """Do the work, or cancel it when the event comes first; True if it was done."""
+    """Do the work, or cancel it if the event comes first; return whether it was done."""
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(work)

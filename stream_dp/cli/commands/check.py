@@ -101,7 +101,7 @@ def _reasons(found: Fitting) -> Table:
 
 
 def _share_text(share: float) -> str:
-    """A share in percent; what is there is never told as nothing.
+    """Return a share in percent; a share above zero is never shown as zero.
 
     >>> _share_text(0.0), _share_text(0.0001), _share_text(0.0769)
     ('0.0%', 'under 0.1%', '7.7%')

@@ -51,7 +51,7 @@ def _print(shown: dict[str, Any]) -> None:
 
 
 def _places(kind: dict[str, Any]) -> str:
-    """The newest ranges of a kind, and whether there are more.
+    """Return the newest ranges of a kind, and whether there are more.
 
     >>> _places({"ranges": [[7, 9], [12, 12]], "elsewhere": 4})
     '7-9, 12 and elsewhere'

@@ -88,7 +88,6 @@ def _invitation(url: str) -> str:
 
 
 def print_results(found: DemoFigures) -> None:
-    """Print the table and the totals on stdout."""
     console = Console(soft_wrap=True)
     console.print(_table(found))
     summary = found.summary
@@ -122,7 +121,7 @@ def _table(found: DemoFigures) -> Table:
 
 
 def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The scalar with its name, the largest few values, or the keys with an alert at this tick."""
+    """Return the scalar with its name, the few largest values, or the keys with an alert at this tick."""
     if "value" in release:
         return [(release.get("name", ""), release["value"])]
     if "fired" in release:
@@ -139,7 +138,7 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _sure(part: dict[str, Any], key: str) -> str:
-    """The half-width, or from where to where a quotient may lie."""
+    """Return the half-width, or the interval of a quotient."""
     if "band" in part:
         return f"± {part['band']:,}"
     ends = part.get("low"), part.get("high")

@@ -88,7 +88,6 @@ def _shown(texts: list[str]) -> str:
 
 
 def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
-    """What to do now."""
     path, many = done.path, done.draft.open_places
     places = "the place" if many == 1 else f"the {how_many(many, 'place')}"
     says = "says" if many == 1 else "say"
@@ -105,6 +104,6 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
 
 
 def _local_port(bootstrap: str) -> str:
-    """The port where a broker of one's own would have to listen; empty where Kafka is on another machine."""
+    """Return the port for a local broker; empty if Kafka is on another machine."""
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
     return port if host in ("127.0.0.1", "localhost", "[::1]") else ""

@@ -46,7 +46,7 @@ async def _trail(pipeline: Path, key_file: Path | None, line: Line) -> None:
 
 
 def _messages(shown: dict[str, Any]) -> str:
-    """How many messages were answered and refused, where there were any."""
+    """Return how many messages were answered and refused; empty if there were none."""
     answered = sum(each["answered"] for each in shown["messages"])
     refused = sum(each["refused"] for each in shown["messages"])
     if not answered + refused:
@@ -55,7 +55,7 @@ def _messages(shown: dict[str, Any]) -> str:
 
 
 def _loss(shown: dict[str, Any]) -> str:
-    """The bound on the loss at all times, where there is one that says more than the odometer."""
+    """Return the bound on the loss at all times; empty if it says no more than the odometer."""
     loss = shown.get("loss")
     if loss is None or loss["bound"] == shown["odometer"]["bound"]:
         return ""

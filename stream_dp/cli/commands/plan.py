@@ -61,7 +61,7 @@ def _guarantee(shown: dict[str, Any]) -> str:
 
 
 def _paid_for(budget: dict[str, Any]) -> str:
-    """Whose ledgers are a part of what is spent, though nothing is asked of them yet.
+    """Return the analysts' ledgers, which count as spent although nobody has asked yet.
 
     >>> _paid_for({"analysts": [{"name": "ann", "budget": "1"}, {"name": "bob", "budget": "1/2"}]})
     '; spent is also what analysts may ask with: ann 1, bob 1/2'
@@ -71,7 +71,7 @@ def _paid_for(budget: dict[str, Any]) -> str:
 
 
 def _errors(shown: dict[str, Any], width: int) -> Table:
-    """The predicted half-widths: a row for each series, or each of its windows, and as many ticks as have room."""
+    """Return the predicted half-widths: a row for each series or window, a column for each tick that has room."""
     table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
     rows: list[tuple[tuple[str, str, str], dict[int, float]]] = []
     for series in (each for each in shown["series"] if each["errors"]):
@@ -95,7 +95,7 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
 
 
 def _fitting(told: dict[int, list[str]], room: int) -> list[int]:
-    """The ticks whose columns have room together: the last one, then the first, then the later ones before others."""
+    """Return the ticks whose columns have room: first the last tick, then the first, then later before earlier."""
     widths = {
         tick: max(map(len, (f"tick {tick}", *texts))) + _PADDING for tick, texts in told.items()
     }

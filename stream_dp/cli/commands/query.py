@@ -1,7 +1,7 @@
-"""`stream-dp query`: preview, create, halt, list, ask and watch the mechanisms of an engine that runs.
+"""`stream-dp query`: preview, create, halt, list, ask and watch the series of a running engine.
 
-Rules: the engine decides and charges; these commands ask it over HTTP or by Kafka, with a token made from the
-operator's key or with an analyst's own.
+Rules: the engine decides and charges. These commands send messages over HTTP or Kafka, with a token made from the
+operator's key or with an analyst's own token.
 """
 
 import json
@@ -55,8 +55,6 @@ Series = Annotated[
 
 
 class Via(StrEnum):
-    """How an engine is reached."""
-
     HTTP = "http"
     KAFKA = "kafka"
 
@@ -79,7 +77,7 @@ HERE = "http://127.0.0.1:8765"
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Which engine is asked, for whom, and in which form its answer is printed."""
+    """Options: the engine, the analyst, and the form in which the answer is printed."""
 
     analyst: Analyst = ""
     via: Annotated[
@@ -103,7 +101,6 @@ class Asking:
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")] = False
 
     def engine(self, pipeline: Path) -> "RemoteSeries | RemoteMessages":
-        """Return the engine of this pipeline."""
         keys = (self.key_file, self.token_file, self.analyst)
         if self.via is Via.HTTP:
             return RemoteSeries.of(pipeline, self.url, *keys, say_on_stderr)
@@ -112,7 +109,7 @@ class Asking:
         return RemoteMessages.of(pipeline, self.bootstrap, *keys, say_on_stderr)
 
     def say(self, answer: Mapping[str, Any], text: str) -> None:
-        """Print an answer: by `text`, or as it is."""
+        """Print an answer as JSON if the options say so, else `text`."""
         typer.echo(json.dumps(answer) if self.as_json else text.format_map(_shown(answer)))
 
 
@@ -221,7 +218,7 @@ def list_(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a series is asked for; without any, for its last release as it is."""
+    """Options: the part of the last release to ask for; without any, all of it."""
 
     keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = ""
     first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = ""
@@ -232,7 +229,6 @@ class Selection:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters of the message."""
         options = {
             "keys": self.keys.split(",") if self.keys else None,
             "from": self.first,
@@ -329,16 +325,16 @@ _AMOUNTS = (
 
 
 def _answered(asking: Callable[[], _T]) -> _T:
-    """What the engine answers, which may take a while: a message is executed at a tick's end."""
+    """Return the engine's answer and show progress: the engine executes a message at a tick's end."""
     with progress("Waiting for the engine's answer"):
         return asking()
 
 
 def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
-    """What the engine answers to what may be mostly noise: with --yes, or where a person confirms it, in any case.
+    """Return the engine's answer; with --yes, or if a person confirms it, also for a series of mostly noise.
 
     Raises:
-        MostlyNoise: it is, and nobody is there to confirm it, or somebody does not.
+        MostlyNoise: the series fires mostly by noise, and nobody confirms it.
     """
     try:
         return _answered(lambda: asking(yes))
@@ -352,7 +348,7 @@ def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
 
 
 def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer as the texts show it: "?" for an amount that it lacks, a unit where that is not epsilon."""
+    """Return the answer for the texts: "?" for a missing amount, and a unit if that is not epsilon."""
     shown: dict[str, Any] = {**dict.fromkeys(_AMOUNTS, "?"), **answer}
     shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
     shown["supposing"] = f", {answer['supposing']}" if answer.get("supposing") else ""

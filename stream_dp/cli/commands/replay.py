@@ -54,7 +54,7 @@ def replay(
 
 
 def _told(fed: Fed) -> str:
-    """What became of the records.
+    """Return how many records were sent, were there already, or were skipped.
 
     >>> _told(Fed(1200, 0)), _told(Fed(0, 1200, 3))
     ('1,200 records sent', '0 records sent, 1,200 there already from an earlier run, 3 skipped')

@@ -42,7 +42,7 @@ Standby: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """How a pipeline is run, as options of the command."""
+    """Options: how the pipeline is run."""
 
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
@@ -68,7 +68,6 @@ class Flags:
 
     @property
     def options(self) -> RunOptions:
-        """The options of the run."""
         return RunOptions(
             until_end=self.until_end,
             port=self.port if self.serve else None,
@@ -83,7 +82,7 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What the operator learns of a run, and where, as options of the command."""
+    """Options: what the operator learns of a run, and where."""
 
     verbose: Annotated[
         bool,
@@ -128,11 +127,7 @@ class Telling:
     ] = False
 
     def port(self, told: Callable[[str], None], hosts: frozenset[str]) -> FiguresPort | None:
-        """Return the port for figures, if there is to be one; `told` learns its address.
-
-        Raises:
-            UsageError: there is none, and an option is for it.
-        """
+        """Return the port for figures, or None; raise UsageError if another option needs a port."""
         if self.operator_port is not None:
             return FiguresPort(
                 self.operator_port, self.operator_token_file, told, self.operator_host, hosts
@@ -156,7 +151,7 @@ def run(pipeline: PipelineFile, *, flags: Flags, telling: Telling) -> None:
 async def _or_leave(
     running: Coroutine[Any, Any, Run], log: TellEvent, tell: Callable[[str], None]
 ) -> Run:
-    """Await it; where it was told to stop and gets no answer, leave at once: what hangs would hold the process."""
+    """Await the run; if it was told to stop and a call hangs, leave at once: the call would hold the process."""
     try:
         return await running
     except Unanswered as error:
@@ -168,7 +163,7 @@ async def _or_leave(
 def run_on_terminal(
     pipeline: Path, options: RunOptions, setup: Setup = PRODUCT, telling: Telling = QUIET
 ) -> None:
-    """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
+    """Run and show progress on stderr; the test kit calls this with its own setup."""
     form = telling.log_format
     silent = form is LogForm.JSON
     with logged(pipeline, form) as log, progress(f"Reading {pipeline}", silent=silent) as line:
@@ -218,7 +213,7 @@ def run_on_terminal(
 
 
 def _over(pipeline: Path, *, page: bool) -> str:
-    """That no tick is left, why the process is there still, and what one can do now."""
+    """Return the message that no tick is left, why the process still runs, and what to do now."""
     stays = "the page and what is under /api stay until Ctrl-C" if page else "Ctrl-C ends this"
     return (
         f"All ticks of {pipeline} are released: nothing is counted any more, and nothing new can be asked. What was "
@@ -227,7 +222,7 @@ def _over(pipeline: Path, *, page: bool) -> str:
 
 
 def _many_dead(pipeline: Path, reasons: str) -> str:
-    """The warning that the declared share is exceeded; it names no count."""
+    """Return the warning that the declared share is exceeded; it names no count."""
     told = (
         f"Warning: more of the records than `warn_dead` allows cannot be used ({reasons}): `stream-dp dead-letters "
         f"{pipeline}` lists them, `stream-dp check {pipeline}` says what does not fit"
@@ -238,7 +233,7 @@ def _many_dead(pipeline: Path, reasons: str) -> str:
 
 
 def _totals(pipeline: Path, figures: OperatorFigures, *, shown: bool) -> str:
-    """What became of the records of this run, or where to ask: exact totals are not for every log."""
+    """Return the totals of this run's records if `shown`, else where to ask: exact totals are not for every log."""
     if not shown:
         return f"How many records were counted, late or dead: `stream-dp dead-letters {pipeline}` (NOT PRIVATE)"
     return (

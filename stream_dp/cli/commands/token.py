@@ -1,6 +1,6 @@
 """`stream-dp token`: make, list and revoke the tokens with which analysts ask.
 
-Rules: a token is printed once, alone on standard output, so that it can go into a file; it is kept nowhere.
+Rules: a token is printed once, alone on stdout, so that it can go into a file. It is not stored.
 """
 
 import json

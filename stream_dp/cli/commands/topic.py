@@ -1,8 +1,7 @@
 """`stream-dp topic`: create a topic that events can be sent to.
 
-Rules: a topic that exists is left as it is. Stamped means that its brokers stamp each record on arrival, which
-is what a wall clock needs; a replay clock takes either. How to log in comes from a pipeline file or from the
-environment.
+Rules: an existing topic stays as it is. "Stamped": the brokers stamp each record on arrival, which a wall clock needs;
+a replay clock accepts both. The login comes from a pipeline file or from the environment.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """stream_dp in a Faust app: the engine as a service, messages, releases, and events that agents have enriched.
 
-Rules: safety never depends on Faust. Only one engine runs because there is one lease. Records that agents feed
-count once because each partition's head is part of the transaction that feeds them. Releases are checked by their
-sequence numbers. Faust delivers at least once, and nothing here needs more. Only importing this folder imports
-Faust.
+Rules: safety never depends on Faust, which delivers at least once. Only one engine runs because there is one lease.
+Records that agents feed count once because each partition's head is part of the transaction that feeds them.
+Releases are checked by their sequence numbers. Only importing this folder imports Faust.
 """
 
 from stream_dp.integrations.faust.asking import FaustQueries, Reply

@@ -1,9 +1,8 @@
 """The messages of docs/messages.md as awaitable calls, from any worker of an app, with typed answers.
 
-Rules: a message is signed here and sent by Kafka, so it is answered wherever the engine runs, also by the engine
-that takes over from a killed worker. A message sent again with its id gets its former answer: a caller that keeps
-the id across a crash learns the outcome, and nothing is done twice. Another message with a used id is refused.
-Messages are sent one after the other.
+Rules: a message is signed here and sent by Kafka, so the engine answers wherever it runs, also after it took over
+from a killed worker. The same message with the same id gets its former answer: a caller that keeps the id across a
+crash learns the outcome, and nothing is done twice. Messages are sent one after the other.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ T = TypeVar("T")
 class Reply(Generic[T]):
     """The answer to a message: `number` counts a pipeline's answers from 1, `tick` is the last tick before the cut.
 
-    `content` is the answer's content, `body` the exact public line in `NAME.answers`.
+    `body` is the exact public line in the topic `NAME.answers`.
     """
 
     number: int

@@ -1,9 +1,8 @@
 """A pipeline attached to a Faust app, and its parts for an app that only reads or feeds.
 
-The engine is a service of the app. It starts on the app's leader and stays with that worker: a rebalance that
-elects another leader does not move the engine. Every later leader stands by, and takes over once no engine runs;
-the lease, not Faust, ensures that there is only one. The engine ends with the app, after the commit in flight. No
-signal handler is set, because the worker has its own. An error ends the app.
+Rules: the lease, not Faust, ensures that only one engine runs. Faust delivers at least once, so records of agents are
+compared with the head of their partition (`origin_writer`). No signal handler is set, because the worker has its own.
+An error of the engine or of the feeding ends the app.
 """
 
 import asyncio
@@ -33,16 +32,6 @@ from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
-# ---
-# From an agent into a pipeline's source: records that an app makes of its events, each exactly once.
-#
-# Rules: Faust delivers at least once, so every record is compared with its partition's head (origin_writer.py), and
-# is acknowledged to Faust only when its result is durable. The stream must come from the topic itself. Two kinds are
-# refused: a stream that was grouped or sent through another topic, because repeats have new offsets there; and an
-# agent that runs several times, because its writers fence each other. A record on which the app's code fails is fed
-# as an empty record, which the engine's dead letters count. Records that arrive within a tenth of a second, or while
-# a transaction runs, share one transaction.
-
 Content: TypeAlias = Mapping[str, Any] | bytes | None
 Enrich: TypeAlias = Callable[[Any], Content | Awaitable[Content]]
 _Waiting: TypeAlias = tuple[EventT[Any], bytes | None]
@@ -54,6 +43,9 @@ _DEAD = b""
 
 def refuse_reordered(stream: Stream[Any]) -> None:
     """Refuse a stream whose records do not come from their topic in its order.
+
+    After grouping, or in another topic, repeats have new offsets. The writers of an agent that runs several times
+    fence each other.
 
     Raises:
         UsageError: the agent runs several times at once, or the stream was grouped or sent through another topic.
@@ -72,7 +64,8 @@ def refuse_reordered(stream: Stream[Any]) -> None:
 async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
     """Return the record for a value: JSON, unchanged bytes, or None for a value that must not count.
 
-    If `enrich` fails, or its result cannot be written as JSON, return an empty record: a dead letter of the engine.
+    If `enrich` fails, or its result cannot be written as JSON, return an empty record, which the engine counts among
+    its dead letters.
     """
     try:
         made = enrich(value)
@@ -87,7 +80,11 @@ async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
 
 
 class AgentSource:
-    """Feeds the records of one agent of this worker into the source of a pipeline."""
+    """Feeds the records of one agent of this worker into the source of a pipeline, each exactly once.
+
+    A record is acknowledged to Faust only when its result is durable. Records that arrive within a tenth of a
+    second, or while a transaction runs, share one transaction.
+    """
 
     def __init__(self, app: App, target: Target, enrich: Enrich) -> None:
         self._app = app
@@ -98,7 +95,6 @@ class AgentSource:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(_MOST)
 
     async def feed(self, stream: Stream[Any]) -> None:
-        """Feed the results for the stream's records until the agent is stopped."""
         feeding: asyncio.Task[None] | None = None
         try:
             refuse_reordered(stream)
@@ -133,7 +129,7 @@ class AgentSource:
         await stop_app(self._app, error)
 
     async def _fed(self, stream: Stream[Any], waiting: list[_Waiting]) -> None:
-        """Feed these records, partitions in parallel, then acknowledge the durable ones."""
+        """Feed these records, partitions in parallel, then acknowledge the durable records."""
         parts = defaultdict[TP, list[_Waiting]](list)
         for event, payload in waiting:
             parts[event.message.tp].append((event, payload))
@@ -195,7 +191,7 @@ def attach(
     check: bool = True,
     setup: Setup = PRODUCT,
 ) -> Attached:
-    """Run the engine of a pipeline as a service of this app, on its leader; other leaders stand by.
+    """Run the engine of a pipeline as a service of this app, on its leader; later leaders stand by.
 
     `key_file` is the operator's key (default: `STREAM_DP_KEY_FILE`). `token_file` holds `analyst`'s token for
     `queries` (default: the operator's). The other arguments are those of `Pipeline.run`. Privacy claim: the plan's,
@@ -264,15 +260,16 @@ _LOOK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Options of the engine, as flags of `stream-dp run`."""
-
     pipeline: Path
     run: RunOptions
     setup: Setup = PRODUCT
 
 
 class EngineService(Service):
-    """One worker's engine, or its standby."""
+    """One worker's engine, or its standby, which takes over once no engine runs.
+
+    The engine starts on the app's leader and stays with that worker, also if a rebalance elects another leader.
+    """
 
     options: ClassVar[EngineOptions]
     close: Callable[[], Awaitable[None]]
@@ -291,7 +288,6 @@ class EngineService(Service):
         await self.close()
 
     async def on_start(self) -> None:
-        """Start a task that waits until the worker is the leader."""
         self._work = asyncio.create_task(self._until_stopped())
 
     async def _until_stopped(self) -> None:
@@ -315,7 +311,6 @@ class EngineService(Service):
 
     @asynccontextmanager
     async def _ending(self, run: Run) -> AsyncIterator[None]:
-        """End the run when the app ends."""
         self.running = run
         if self.should_stop:
             run.stop()

@@ -2,13 +2,9 @@
 
 Rules: fed records and the head that covers them are one transaction, of a producer whose transactional id names
 pipeline, topic and partition. So a writer that opens fences every other writer of the partition, ends their open
-transactions, and then reads a head that no one else can move, which exactly matches the fed records. After any
+transactions, and then reads a head that no other writer can move and that exactly matches the fed records. After any
 error the writer is opened again and its records are compared with the head again: the head shows whether the
 transaction counted. A record's partition in the source is a function of the record alone.
-
-Heads: an offset that was jumped over is a hole: a record that arrives there later was never fed, and is fresh. So
-in any order each record is fresh once, as long as at most `HOLES` holes are open; a partition that is read in order
-has holes only at offsets without a record. Offsets are private, so a head's repr shows none.
 """
 
 import asyncio
@@ -48,9 +44,11 @@ _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 
 @dataclass(frozen=True, slots=True)
 class OriginHead:
-    """`next` is the first unknown offset; `holes` are ranges before it without a record.
+    """`next` is the first unknown offset; `holes` are the ranges of offsets before it that were jumped over.
 
-    `origin` is the topic's id, which distinguishes it from a later topic with the same name.
+    A record that arrives in a hole was never fed, so it is fresh. In any order each record is fresh once, as long as
+    at most `HOLES` holes are open; a partition that is read in order has holes only at offsets without a record.
+    Offsets are private, so the repr shows none. `origin` is the topic's id, unlike that of a later topic of the name.
     """
 
     origin: str
@@ -74,7 +72,6 @@ class OriginHead:
         return False, self
 
     def encoded(self) -> bytes:
-        """Return the head in its stored form."""
         return msgspec.msgpack.encode((HEAD_VERSION, self.origin, self.next, self.holes))
 
 
@@ -89,7 +86,7 @@ class Made(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The source of `pipeline`: the topic that its engine reads, and the function that places its records."""
+    """The source of `pipeline`: the topic that its engine reads, and the function that places records in it."""
 
     settings: KafkaSettings
     pipeline: str
@@ -103,7 +100,7 @@ class Target(NamedTuple):
 
 
 class OriginWriter:
-    """Feeds the results of a partition of the topic `origin`; `ours` says whether this worker still owns it."""
+    """Feeds the results of a partition of the topic `origin`; `ours` returns whether this worker still owns it."""
 
     def __init__(
         self, target: Target, origin: str, partition: int, ours: Callable[[], bool]
@@ -138,7 +135,7 @@ class OriginWriter:
             await disconnect(producer)
 
     async def _patiently(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do the work, opening again after each error that may pass; False if another worker owns the partition."""
+        """Do the work, and open again after passing errors; return False if another worker owns the partition."""
         errors, settings = library(".errors"), self._target.settings
         waits, waited = backing_off(), 0.0
         async with self._turn:
@@ -194,7 +191,7 @@ class OriginWriter:
         return "" if found is None else found.id
 
     async def _recorded(self, identity: str) -> OriginHead:
-        """Return the head of the partition, which no other writer can move now."""
+        """Return the head of the partition; no other writer can move it now."""
         what = f"topic {self._target.heads!r}: the head of {self._origin!r}"
         found = OriginHead(identity)
         async with reading(self._target.settings, self._target.heads) as log:
@@ -242,12 +239,7 @@ class OriginWriter:
 
 
 def decoded_head(stored: bytes, what: str) -> OriginHead:
-    """Return a stored head; `what` names it in errors.
-
-    Raises:
-        FailClosed: the bytes are not a head.
-        UnknownFormat: it is a head in another form.
-    """
+    """Return a stored head, which `what` names in errors; raise FailClosed or UnknownFormat if it is none."""
     try:
         version, *content = msgspec.msgpack.decode(stored, type=list[Any])
         if version != HEAD_VERSION:

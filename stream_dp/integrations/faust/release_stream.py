@@ -1,10 +1,8 @@
 """The releases of a pipeline in an agent of a Faust app: typed, each once, in order, without a gap.
 
 Rules: the topic has one partition, so one worker of the app reads it at a time. If that worker dies, another
-continues after the committed offset, and repeats are dropped if `seen` outlives the process. Releases are numbered
-from 1 without gaps, and a body never changes: a number that was already returned is a repeat (dropped if its body
-is the same), the next number is fresh, and any other is a gap. An error in the releases ends the app: Faust would
-restart a failed agent after the faulty release.
+continues after the committed offset, and repeats are dropped if `seen` outlives the process. An error in the
+releases ends the app: Faust would restart a failed agent after the faulty release.
 """
 
 import hashlib
@@ -21,16 +19,9 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.public import ensure_public
 from stream_dp.python.tick_release import PublicRelease
 
-# ---
-# Ends an app whose engine or stream must not go on, with the true cause and its exit code.
-#
-# Rules: Faust restarts an agent that raises, so an error that must stop the app is passed to the app itself. The text
-# of our own errors is logged, because it contains no content; of any other error only its type, because libraries put
-# data into their texts. The error is logged without its traceback.
-
 
 class EngineStopped(SystemExit):
-    """The reason why the app ended, in `error`; a worker's process exits with the command line's exit code."""
+    """Ends the app because of `error`; the worker's process exits with the command line's exit code."""
 
     def __init__(self, error: StreamDPError) -> None:
         super().__init__(error.exit_code)
@@ -44,7 +35,10 @@ class EngineStopped(SystemExit):
 
 
 def told(error: BaseException) -> StreamDPError:
-    """Return our own errors unchanged, and for any other an error with its type but not its text."""
+    """Return our own errors unchanged: their texts contain no content.
+
+    Return for any other an error with its type but not its text, because libraries put data into their texts.
+    """
     if isinstance(error, StreamDPError):
         return error
     return StreamDPError(
@@ -54,21 +48,24 @@ def told(error: BaseException) -> StreamDPError:
 
 
 async def stop_app(service: Service, error: BaseException) -> None:
-    """End the app of this service, and everything in it; the first cause counts."""
+    """End the app of this service with an exit code; the first cause counts and is logged without its traceback.
+
+    Faust restarts an agent that raises, so an error that must stop the app is passed to the app itself.
+    """
     reason = EngineStopped(told(error))
     reason.__suppress_context__ = True
     await service.crash(reason)
 
 
 REMEMBERED = 10_000
-"""Digests of this many releases are kept, to detect another version of one."""
+"""The number of releases whose digests are kept, to detect another version of a release."""
 
 
 class ReleaseStream:
     """The releases of the pipeline `name`: `topic` is for an agent, whose stream a call of this object checks.
 
-    `seen` stores the position: a dict (the default) as long as the process lives, a Faust table with one partition
-    beyond that. A release counts as done when the next one is requested, so the release at which a worker died
+    `seen` stores the position: a dict (the default) for the life of the process, a Faust table with one partition
+    beyond that. A release counts as done when the agent requests the next one, so the release at which a worker died
     comes again; its `sequence` identifies it.
 
     Examples
@@ -121,7 +118,6 @@ def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
         """Declared by the rules of public topics, not by those of the app."""
 
         async def maybe_declare(self) -> None:
-            """Make the topic, or check it."""
             await ensure_public(settings, name)
 
     return PublicTopicOfOurs(
@@ -138,7 +134,8 @@ def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
 class ReleaseCheck:
     """Checks that releases follow the position in `seen` under `pipeline`: [last number, digest of its body].
 
-    `seen` may be a dict, or a mapping that outlives the process, such as a Faust table.
+    Releases are numbered from 1 without gaps, and a body never changes. A number that was already returned is a
+    repeat, the next number is fresh, and any other is a gap.
     """
 
     def __init__(self, pipeline: str, seen: MutableMapping[str, Any] | None = None) -> None:

@@ -1,5 +1,5 @@
 """What the HTTP API answers, one model for each answer; FastAPI writes them and the OpenAPI document describes them.
 
-Rules: an answer holds what its model says and nothing else. `answer` has the base and the words that
-all share, `published` the releases, `configured` what is public of a pipeline, `asked` the series that come and go.
+Rules: an answer holds what its model says and nothing else. `answer` has the base of all models, `published` the
+releases, `configured` what is public of a pipeline, `asked` live series and messages.
 """

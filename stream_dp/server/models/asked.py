@@ -1,8 +1,8 @@
 """Series that come and go while the engine runs: what can be asked, by whom, what is sent, and what is answered.
 
-Rules: `Definition` describes a body for readers of the OpenAPI document; the engine, not this file, decides what a
-body means. In answers `start` is the first tick that a series sees and `end` the first that it does not see; their
-times are null where they are not known yet.
+Rules: these models describe bodies and messages for readers of the OpenAPI document. The engine decides what they
+mean, and its recorded answers leave as the bytes that they are. In answers `start` is the first tick that a series
+sees and `end` the first that it does not see; their times are null where they are not known yet.
 """
 
 from typing import Annotated, Any, Literal
@@ -20,12 +20,6 @@ from stream_dp.server.models.answer import (
     Time,
 )
 from stream_dp.server.models.configured import Account, DerivationEntry, FalseAlarmEntry
-
-# ---
-# Messages to a running engine and what is answered, as readers of the OpenAPI document see them.
-#
-# Rules: these models describe; the engine decides what a message means, and its answers leave as the bytes that they
-# are.
 
 
 class AnalystMessage(Documented):
