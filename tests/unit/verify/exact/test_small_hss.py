@@ -73,6 +73,14 @@ def test_forgotten_l0_and_the_cheap_scale_break_the_claim_under_replace(twin: Sm
     assert worst_ratio(twin, once(ADDED), 2) <= CLAIM
 
 
+@pytest.mark.slow
+def test_a_third_tick_adds_nothing() -> None:
+    """Three ticks, so two intervals and an event in any of them."""
+    wider = replace(SMALL, high=6)
+    assert worst_ratio(wider, once(ADDED), 3) == 8
+    assert worst_ratio(wider, once(MOVED), 3) <= CLAIM
+
+
 def test_sums_beyond_the_bounds_are_refused() -> None:
     with pytest.raises(ValueError, match="choose wider bounds"):
         replace(SMALL, high=1).step(((0, 0), ()), (2, 0))
@@ -100,6 +108,8 @@ def transcripts(machine: SmallHSS, rows: tuple[Any, ...]) -> Iterator[tuple[Any,
     ("relation", "width", "rows"),
     [
         (Neighbors.ADD_REMOVE, 1, ((1,), (2,))),
+        (Neighbors.ADD_REMOVE, 1, ((3,), (0,))),
+        (Neighbors.ADD_REMOVE, 2, ((1, 2),)),
         (Neighbors.REPLACE, 2, ((2, 1),)),
     ],
 )
