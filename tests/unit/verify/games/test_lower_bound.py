@@ -37,6 +37,7 @@ from stream_dp.verify.games.lower_bound import (
     audit_mechanism,
     choose_event,
     epsilon_bound,
+    evidence,
     statistics,
     worst_pair,
 )
@@ -268,3 +269,11 @@ def test_every_claim_without_an_epsilon_is_attacked_at_one_delta(measure: Measur
     )
     assert (found.claimed, found.delta) == (price(measure, STATED_AT), STATED_AT)
     assert not found.violated
+
+
+def test_plays_that_choose_an_event_do_not_judge_it() -> None:
+    """The first half of the plays tells the worlds apart, the second does not: nothing is proven."""
+    apart, alike = np.zeros((500, 1), np.int64), np.arange(500)[:, None] % 2
+    left, right = np.concatenate([apart, alike]), np.concatenate([apart + 1, alike])
+    assert evidence(left, right, 0.0, 0.01).lower == 0
+    assert evidence(left[:500], right[:500], 0.0, 0.01).lower > 1
