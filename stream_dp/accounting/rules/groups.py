@@ -5,6 +5,7 @@ Two consecutive streams of a chain (hybrids) differ in one event and are admissi
 plays the event-level game and gives equal pairs elsewhere, so the bounds hold adaptively.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import Interval
@@ -12,6 +13,7 @@ from stream_dp.accounting.optimal import FAR
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
+    S,
     all_finite,
     measures,
     one_event_each,
@@ -28,7 +30,7 @@ from stream_dp.core.guarantee import (
     ProbabilisticDP,
     PureDP,
 )
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
 
 # Group privacy over k. Pure: k e. (e, d): k e and d (1 + e^e + ... + e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke
@@ -98,6 +100,39 @@ def _measure(premises: Premises, situation: Group) -> Measure:
 SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
 group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)
 
+
+def _chain(
+    name: str,
+    steps: str,
+    size: Callable[[S], int],
+    neighbours: Callable[[Premises, S], tuple[Condition, ...]],
+    *,
+    relation: Neighbors | None = None,
+    users: Callable[[S], Users | None] = lambda _: None,
+) -> Rule[S]:
+    """Return the rule of a chain of `size` steps: group privacy, with `neighbours` in place of its group size.
+
+    `neighbours` checks that the steps are those of the premise's neighbours; the result covers one of its own.
+    """
+
+    def conditions(premises: Premises, situation: S) -> tuple[Condition, ...]:
+        _, *others = group.conditions(premises, Group(situation.subject, size(situation)))
+        return *neighbours(premises, situation), *others
+
+    def measure(premises: Premises, situation: S) -> Measure:
+        return group.measure(premises, Group(situation.subject, size(situation)))
+
+    return Rule(
+        name,
+        f"{steps} of {group.source}",
+        conditions,
+        measure,
+        relation=relation,
+        finite=all_finite,
+        users=users,
+    )
+
+
 STEPS = 2
 
 
@@ -110,7 +145,7 @@ def halved(derivation: Derivation) -> bool:
     return rests_on(derivation, moved.name)
 
 
-def _moved_conditions(premises: Premises, situation: Moved) -> tuple[Condition, ...]:
+def _moved_steps(premises: Premises, _: Moved) -> tuple[Condition, ...]:
     """Check that a replacement in any tick is two steps of one event under `add_remove`.
 
     Where both contents lie in one tick, the hybrid's row there has neither content: for counts the entrywise minimum of
@@ -118,22 +153,15 @@ def _moved_conditions(premises: Premises, situation: Moved) -> tuple[Condition, 
     left row at the second. So its row is known as soon as the pair of rows is, and each step differs in one event, in
     one tick.
     """
-    steps = one_event_each("one removed, one added", premises)
-    _, *others = group.conditions(premises, Group(situation.subject, STEPS))
-    return steps, *others
+    return (one_event_each("one removed, one added", premises),)
 
 
-def _moved_measure(premises: Premises, situation: Moved) -> Measure:
-    return group.measure(premises, Group(situation.subject, STEPS))
-
-
-moved = Rule(
+moved = _chain(
     "replacement in any tick",
-    f"two steps of {group.source}",
-    _moved_conditions,
-    _moved_measure,
+    "two steps",
+    lambda _: STEPS,
+    _moved_steps,
     relation=Neighbors.REPLACE_ANY_TICK,
-    finite=all_finite,
 )
 
 
@@ -146,7 +174,7 @@ def divided(derivation: Derivation) -> bool:
     return rests_on(derivation, of_users.name)
 
 
-def _of_users_conditions(premises: Premises, situation: OfUsers) -> tuple[Condition, ...]:
+def _of_users_steps(premises: Premises, situation: OfUsers) -> tuple[Condition, ...]:
     """Check that all events of one user, at most k of which count, are k steps of one event under `add_remove`.
 
     A guard decides by a user's own records alone which of them count. So the counted events of all others are the same
@@ -155,34 +183,22 @@ def _of_users_conditions(premises: Premises, situation: OfUsers) -> tuple[Condit
     is. Streams that differ in only some records of a user are no such pair: the cap may admit other records instead.
     """
     steps = one_event_each("one event more each", premises)
-    _, *others = group.conditions(premises, _group(situation))
     enforced = f"{situation.users}: a guard in front of all parts lets no more count"
-    return Condition("cap", True, enforced), steps, *others
+    return Condition("cap", True, enforced), steps
 
 
-def _of_users_measure(premises: Premises, situation: OfUsers) -> Measure:
-    return group.measure(premises, _group(situation))
-
-
-def _group(situation: OfUsers) -> Group:
-    return Group(situation.subject, situation.users.cap)
-
-
-of_users = Rule(
+of_users = _chain(
     "all events of one user",
-    f"so many steps of {group.source}",
-    _of_users_conditions,
-    _of_users_measure,
-    finite=all_finite,
+    "so many steps",
+    lambda situation: situation.users.cap,
+    _of_users_steps,
     users=lambda situation: situation.users,
 )
 
 _IN_ITS_TICK = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
 
 
-def _first_arrivals_conditions(
-    premises: Premises, situation: FirstArrivals
-) -> tuple[Condition, ...]:
+def _first_arrivals_steps(premises: Premises, situation: FirstArrivals) -> tuple[Condition, ...]:
     """Check that a change by one event, or one user, is a chain of one-unit steps in rows of first ticks.
 
     A memory of earlier identifiers makes the rows from the events. The rows of neighbours differ in at most `changes`
@@ -202,23 +218,13 @@ def _first_arrivals_conditions(
     counted = Condition(
         "units", True, f"{arrivals}: rows of neighbours differ by {arrivals.changes} in all"
     )
-    _, *others = group.conditions(premises, _first_arrivals_group(situation))
-    return counted, steps, *others
+    return counted, steps
 
 
-def _first_arrivals_measure(premises: Premises, situation: FirstArrivals) -> Measure:
-    return group.measure(premises, _first_arrivals_group(situation))
-
-
-def _first_arrivals_group(situation: FirstArrivals) -> Group:
-    return Group(situation.subject, situation.arrivals.changes)
-
-
-first_arrivals = Rule(
+first_arrivals = _chain(
     "first ticks of identifiers",
-    f"as many steps as units of {group.source}",
-    _first_arrivals_conditions,
-    _first_arrivals_measure,
-    finite=all_finite,
+    "as many steps as units",
+    lambda situation: situation.arrivals.changes,
+    _first_arrivals_steps,
     users=lambda situation: situation.arrivals.users,
 )
