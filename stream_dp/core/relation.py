@@ -119,9 +119,10 @@ class All:
         return any(part.first_pair_consistent for part in self.parts)
 
     def accept(self, left: Any, right: Any) -> "All | None":
-        after = []
+        after, moved = [], False
         for part in self.parts:
             if (next_part := part.accept(left, right)) is None:
                 return None
             after.append(next_part)
-        return All(tuple(after))
+            moved = moved or next_part is not part
+        return All(tuple(after)) if moved else self

@@ -184,7 +184,7 @@ async def test_an_engine_that_draws_twice_from_one_seed_is_caught() -> None:
 async def test_a_wrong_relation_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the claim for fewer pairs than it says, the check would say so; and were it for more."""
     monkeypatch.setattr(trace_check, "same_tick", lambda message, row: replace(message, index=99))
-    with pytest.raises(FailClosed, match="beside a neighbour"):
+    with pytest.raises(FailClosed, match="with one event more"):
         await checked(world)
     monkeypatch.setattr(trace_check, "same_tick", lambda message, row: message)
     assert (await checked(world)).apart is False
