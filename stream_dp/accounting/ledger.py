@@ -10,12 +10,11 @@ Who is protected: a ledger is created for one relation of neighbours, which says
 many of a user's events, and whether a replacement may move. A derivation for another relation is never priced,
 because its epsilon says nothing about these neighbours.
 
-Time: an event touches only the mechanisms that are alive at its tick. So under the pure filter, for event-level
-guarantees, only mechanisms that are alive at the same tick add up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt`
-frees later ticks. `used` is the load of the ticks to come, `peak` the largest load of any tick, and a mechanism that
-starts after a halt may not start before the first freed tick. The basic filter does the same for mechanisms without a
-delta; a delta, and a mechanism that has one, is never freed. Under any other filter a halt frees nothing ([HSV] Thm
-5.2, 13.5). This file knows no mechanism and no journal.
+Time: an event touches only the mechanisms that are alive at its tick, and what an untouched one has answered does not
+depend on the event. So only the fresh mechanisms that are alive at the same tick add up (docs/time.md), and a halt
+frees later ticks (`freed_by_halt`). `used` is the load of the ticks to come, `peak` the largest load of any tick, and a
+mechanism that starts after a halt may not start before the first freed tick. This file knows no mechanism and no
+journal.
 """
 
 from dataclasses import dataclass, field, replace
@@ -53,7 +52,9 @@ from stream_dp.core.guarantee import (
     Protected,
     PureDP,
     RenyiDP,
+    is_pure,
 )
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable
 
 
@@ -77,7 +78,7 @@ CONCURRENT: dict[str, Standing] = {
     ),
     BASIC: Standing(
         True,
-        "[HSV] Thm 12.4 over basic composition, with [Lyu] Thm 3; a halt frees what has no delta",
+        "[HSV] Thm 12.4 over basic composition, with [Lyu] Thm 3",
     ),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
@@ -120,6 +121,34 @@ def proven(filter_: Filter) -> Standing:
             "one, whatever it is called"
         )
     return standing
+
+
+def freed_by_halt(filter_: Filter, entry: Entry, protected: Protected | None) -> Spend:
+    """Return the amounts that a halt of the entry's mechanism frees at later ticks (docs/time.md has the proofs).
+
+    Where an event has one tick: all of a fresh mechanism's, under every filter; of a mechanism with a delta that is not
+    fresh its epsilon, because its delta may show before the event comes ([HSV] Cor 5.7, Thm 5.2); of any other nothing
+    ([HSV] Thm 13.5).
+
+    Where the events of a user, or the two ticks of a replacement, meet different mechanisms: what is pure, under a
+    filter whose epsilons add up (`by_ticks`), if each event costs only its part (`Subledgers.price` checks it).
+
+    Raises:
+        BudgetRefused, InvalidCost: as `Filter.cost`.
+    """
+    cost = filter_.cost(entry)
+    if several_ticks(protected):
+        return cost if by_ticks(filter_) and entry.measure == DP and not entry.delta else Spend()
+    if entry.fresh:
+        return cost
+    return Spend(cost.amount) if entry.measure == DP else Spend()
+
+
+def several_ticks(protected: Protected | None) -> bool:
+    """Say whether two neighbouring streams may differ in more ticks than one; not where no neighbours are declared."""
+    return protected is not None and (
+        bool(protected.unit) or protected.neighbors is Neighbors.REPLACE_ANY_TICK
+    )
 
 
 def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
@@ -323,17 +352,24 @@ class Ledger:
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:
             rule = f"{rule}, for {like.users}"
-        return self.ask(derivation.subject, like.measure, rule, finite=like.finite)
+        return self.ask(
+            derivation.subject, like.measure, rule, finite=like.finite, fresh=like.fresh
+        )
 
-    def ask(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+    def ask(
+        self, name: str, measure: Measure, rule: str, *, finite: bool = False, fresh: bool = False
+    ) -> Entry:
         """Return the entry that a charge for a mechanism with this measure would add; changes nothing.
+
+        `finite` and `fresh` as in `Guarantee`.
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure.
         """
         if type(measure) not in NAMES:
             raise foreign(self.filter, name, type(measure).__name__)
-        return self.filter.entry(name, measure, rule, finite=finite)
+        entry = self.filter.entry(name, measure, rule, finite=finite)
+        return replace(entry, fresh=fresh or is_pure(measure))
 
     def preview(self, entry: Entry) -> Preview:
         """Return the effect of charging the entry; changes nothing.
@@ -373,13 +409,18 @@ class Ledger:
     def halt(self, entry: Entry, end: int) -> "Ledger":
         """Return the ledger after the entry's mechanism was halted; `end` is the first tick it does not see.
 
-        The caller must halt an entry only once (`Subledgers` ensures it). A halt frees the ticks from `end` on
-        under the pure filter and, for an entry without a delta, under the basic filter; it frees nothing under any
-        other filter.
+        The caller must halt an entry only once (`Subledgers` ensures it). A halt frees the ticks from `end` on, as
+        `freed_by_halt` says.
         """
-        if not by_ticks(self.filter) or entry.delta:
+        back = freed_by_halt(self.filter, entry, self.protected)
+        if back == Spend():
             return self
-        return replace(self, used=self.used - self.filter.cost(entry), freed=max(self.freed, end))
+        return replace(self, used=self.used - back, freed=max(self.freed, end))
+
+    @property
+    def frees(self) -> bool:
+        """Whether halts of fresh mechanisms free budget here."""
+        return by_ticks(self.filter) or not several_ticks(self.protected)
 
     def _require_protected(self, derivation: Derivation) -> None:
         """Refuse a derivation for other neighbours than the ledger protects (BudgetRefused)."""
@@ -412,8 +453,8 @@ class Ledger:
                 f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; "
                 f"{_asked(found.largest)} is the most that fits"
             )
-        frees = "" if by_ticks(self.filter) else " (a halt frees nothing under this filter)"
-        halt = "halt what is not needed, " if by_ticks(self.filter) else ""
+        frees = "" if self.frees else " (a halt frees nothing under this filter)"
+        halt = "halt what is not needed, " if self.frees else ""
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
             f"Lower its epsilon, {halt}or (before the first start) raise the budget in privacy{frees}"

@@ -132,10 +132,14 @@ class Local:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The parts were created one after the other, their parameters chosen adaptively, through one filter."""
+    """The parts were created one after the other, their parameters chosen adaptively, through one filter.
+
+    `alive[i]` are the ticks of the i-th premise; empty: all parts are alive for ever.
+    """
 
     subject: str
     filter: Filter
+    alive: tuple["Alive", ...] = ()
 
 
 @takes_no_subclass

@@ -163,6 +163,11 @@ NAMES: dict[type[Any], str] = {
 }  # fmt: skip
 
 
+def is_pure(measure: Measure) -> bool:
+    """Say whether the measure is pure DP; (epsilon, 0)-DP counts as pure."""
+    return isinstance(measure, PureDP | ApproxDP | ProbabilisticDP) and measure.delta == 0
+
+
 def differential_privacy(measure: Measure) -> ApproxDP:
     """Return `measure` as (epsilon, delta)-DP where that needs no chosen delta; pDP implies it.
 
@@ -220,6 +225,10 @@ class Guarantee:
     horizon, and messages and answers come from finite sets, as with clamped noise. Gaussian DP composes
     concurrently for such mechanisms only.
 
+    `fresh`: after any answers to equal pairs of messages, the rest still has `measure` (docs/time.md). Pure DP always
+    is: its odds after such a history are those before it. Another mechanism is where all noise that an event shifts
+    is drawn after the event came.
+
     With `users` the measure holds for every pair that differs in all events of one user; `neighbors` then says how
     one event differs, and `group` counts users.
     """
@@ -229,6 +238,7 @@ class Guarantee:
     group: int = 1
     finite: bool = False
     users: Users | None = None
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         """Check for a known measure and relation (NotDerivable), and a group of at least 1 (InvalidCost)."""
@@ -241,6 +251,7 @@ class Guarantee:
             raise InvalidCost(f"a group must have at least one member, got {self.group}")
         if self.users is not None and type(self.users) is not Users:
             raise NotDerivable(f"users are `Users`, not a {type(self.users).__name__}")
+        object.__setattr__(self, "fresh", self.fresh or is_pure(self.measure))
 
     @property
     def protected(self) -> Protected:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.linear import by_ticks
+from stream_dp.accounting.filters.linear import PURE
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.rules.groups import STEPS
 from stream_dp.accounting.rules.rule import GAUSSIAN, RENYI, at_delta, price, pure_measures
@@ -114,22 +114,18 @@ def whole(
 ) -> Derivation:
     """Derive the guarantee for everything that is ever asked: the filter's promise, for parts alive at these ticks.
 
-    Under the pure filter, the parts alive at one tick add up; under the basic filter, these and all parts with a
-    delta; under any other filter, all parts, whenever they live. The promise of a zCDP, RDP or GDP filter is stated
-    as the `target` for which its budget was made.
+    What is alive at one tick adds up, and what no halt frees (`ledger.freed_by_halt`). The promise of a zCDP, RDP or
+    GDP filter is stated as the `target` for which its budget was made.
 
     Raises:
         NotDerivable: the parts were not admitted by the filter, or it is not proven for them.
     """
-    premises = tuple(part for part, _ in parts)
-    if by_ticks(filter_):
-        timed = [(p, time) for p, time in parts if _pure(p)]
-        if len(timed) > 1:
-            pure, alive = zip(*timed, strict=True)
-            ticked = tightest(pure, Ticks(f"{pipeline}: what is alive at one tick", alive))
-            premises = (*(p for p in premises if not _pure(p)), ticked)
-    promise = tightest(premises, Filtered(f"{pipeline}: all that is asked, now and later", filter_))
-    return _as_stated(promise, target)
+    premises, alive = zip(*parts, strict=True)
+    if filter_.name == PURE and len(parts) > 1:
+        ticked = tightest(premises, Ticks(f"{pipeline}: what is alive at one tick", alive))
+        premises, alive = (ticked,), ()
+    asked = Filtered(f"{pipeline}: all that is asked, now and later", filter_, alive)
+    return _as_stated(tightest(premises, asked), target)
 
 
 def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:

@@ -50,7 +50,7 @@ class LiveSeriesService(Protocol):
         ...
 
     async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
-        """End the series; under the pure and the basic filter this frees later ticks. Return a `Halted`."""
+        """End the series, which frees budget for later ticks. Return a `Halted`."""
         ...
 
     async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:

@@ -259,7 +259,7 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
     @app.delete(
         "/api/queries/{name}",
         tags=_QUERIES_TAGS,
-        summary="End a series; under the filters `pure` and `basic` this frees later ticks",
+        summary="End a series; this frees budget for later ticks",
         operation_id="halt_query",
         response_description="Ended.",
         responses=refusals(401, 403, 404, 409, 422, 429, 503),

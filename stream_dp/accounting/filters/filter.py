@@ -34,7 +34,8 @@ class Entry:
     Amounts count units of 10^-12, rounded up. `measure` names their privacy measure; a filter takes only measures for
     which it has a theorem.
 
-    `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP.
+    `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP. `fresh`
+    as in `Guarantee`: it decides what a halt frees, and no journal has it, because a start derives it again.
     """
 
     name: str
@@ -42,6 +43,11 @@ class Entry:
     delta: int
     rule: str
     measure: str = DP
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        if self.measure == DP and self.delta == 0:
+            object.__setattr__(self, "fresh", True)
 
 
 def exact_number(value: object) -> bool:

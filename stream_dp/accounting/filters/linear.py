@@ -165,9 +165,9 @@ class BasicFilter(EpsilonUnits):
     of a transcript are a product of factors of at most e^(epsilon_j), so at most e^epsilon, as the ledger says of
     every transcript. Some mechanism runs as its E with probability at most the sum of the deltas, at most delta.
 
-    A pure mechanism gives answers of equal law to equal pairs, so one that is not alive at an event's tick
-    contributes a factor of exactly 1: a halt frees later ticks, as under the pure filter. A mechanism with a delta
-    may fail at a tick that it does not count ([HSV] Thm 5.2), so its ticks are never freed.
+    A mechanism that is not alive at an event's tick gets equal pairs, and there N gives answers of equal law, so it
+    contributes a factor of exactly 1: a halt frees its epsilon at later ticks, as under the pure filter. Whether it
+    fails may show before the event comes ([HSV] Thm 5.2), so its delta is never freed, unless it is fresh.
     """
 
     capacity: Spend
@@ -205,5 +205,5 @@ class BasicFilter(EpsilonUnits):
 
 
 def by_ticks(filter_: Filter) -> bool:
-    """Say whether pure mechanisms add up over those alive at a tick, so that a halt frees later ticks."""
+    """Say whether a halt frees what is pure also for users, and for events that move between ticks (docs/time.md)."""
     return filter_.name in (PURE, BASIC)

@@ -4,13 +4,15 @@ RR_(e1,d1) x ... x RR_(ek,dk) is (sum e, 1 - prod(1 - d))-DP. For pure parts the
 delta 0: the product of randomized responses attains it.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.ledger import proven
+from stream_dp.accounting.ledger import freed_by_halt, proven
 from stream_dp.accounting.optimal import joint_delta, least_epsilon, precision, spare
 from stream_dp.accounting.rules.rule import (
     Premises,
@@ -24,7 +26,7 @@ from stream_dp.accounting.rules.rule import (
     stated,
     within,
 )
-from stream_dp.accounting.situations import Filtered, Fixed
+from stream_dp.accounting.situations import Alive, Filtered, Fixed
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
 from stream_dp.errors import BudgetRefused, NotDerivable
@@ -138,26 +140,46 @@ def _standing(filter_: Filter) -> Condition:
     return Condition(name, True, f"{filter_.name} filter: {standing.source}{limit}")
 
 
-def _admitted(premises: Premises, filter_: Filter) -> Condition:
-    used = Spend()
+def _admitted(premises: Premises, situation: Filtered) -> Condition:
+    """Check the capacity at every tick: of what is alive then, and of what no halt has freed."""
+    alive = situation.alive or (Alive(0, None),) * len(premises)
     try:
-        for part in premises:
-            like = part.guarantee
-            entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
-            used = used + filter_.cost(entry)
+        used = _most(premises, alive, situation.filter)
     except BudgetRefused as refusal:
         return Condition("admitted", False, str(refusal))
-    holds = used.within(filter_.capacity)
+    holds = used.within(situation.filter.capacity)
+    fit = "fit into" if holds else "exceed"
+    ends = any(time.last is not None for time in alive)
+    when = " at every tick" if ends and holds else " at a tick" if ends else ""
     return Condition(
-        "admitted",
-        holds,
-        f"the {len(premises)} part(s) {'fit into' if holds else 'exceed'} the filter's capacity",
+        "admitted", holds, f"the {len(premises)} part(s) {fit} the filter's capacity{when}"
     )
 
 
+def _most(premises: Premises, alive: Sequence[Alive], filter_: Filter) -> Spend:
+    """Return the most that is used at any tick, of amount and of delta."""
+    changes: dict[int, Spend] = {}
+
+    def change(tick: int, spend: Spend) -> None:
+        changes[tick] = changes.get(tick, Spend()) + spend
+
+    for part, time in zip(premises, alive, strict=True):
+        like = part.guarantee
+        entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
+        entry = replace(entry, fresh=like.fresh)
+        change(time.first, filter_.cost(entry))
+        if time.last is not None:
+            change(time.last + 1, Spend() - freed_by_halt(filter_, entry, like.protected))
+    used = list(itertools.accumulate(changes[tick] for tick in sorted(changes)))
+    return Spend(max(u.amount for u in used), max(u.delta for u in used))
+
+
 def _filtered_conditions(premises: Premises, situation: Filtered) -> tuple[Condition, ...]:
-    one = situation.filter
-    return _standing(one), _admitted(premises, one), same_neighbors(premises)
+    return (
+        _standing(situation.filter),
+        _admitted(premises, situation),
+        same_neighbors(premises),
+    )
 
 
 def _filtered_measure(_: Premises, situation: Filtered) -> Measure:

@@ -27,6 +27,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     TruncatedZCDP,
     differential_privacy,
+    is_pure,
 )
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
@@ -58,6 +59,9 @@ class Rule(Generic[S]):
     `members`: how many steps of the premises' neighbours the result covers. `relation` and `users`: the neighbours
     of the result, where they are not the premises'. `finite`: whether the result has finite communication, as far
     as the rule's theorem preserves it; by default it does not, as for parts that are created without bound.
+
+    The result is fresh (`Guarantee.fresh`) where all premises are: after a history of equal pairs, a rule's parts are
+    parts of the same measures in the same situation, so the rule holds for the rest.
     """
 
     name: str
@@ -89,6 +93,7 @@ class Rule(Generic[S]):
             like.group * members,
             self.finite(premises, situation),
             self.users(situation) or like.users,
+            all(premise.guarantee.fresh for premise in premises),
         )
         return Derivation(
             situation.subject, guarantee, self.name, self.source, conditions, premises
@@ -105,8 +110,7 @@ def measures(premises: Premises) -> tuple[Measure, ...]:
 
 
 def pure_measures(found: tuple[Measure, ...]) -> bool:
-    """Say whether all measures are pure DP; (epsilon, 0)-DP counts as pure."""
-    return all(isinstance(m, PureDP | ApproxDP | ProbabilisticDP) and m.delta == 0 for m in found)
+    return all(map(is_pure, found))
 
 
 def pure(premises: Premises, otherwise: str = "a part is not pure DP") -> Condition:

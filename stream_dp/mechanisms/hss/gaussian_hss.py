@@ -50,7 +50,7 @@ class GaussianHSS(HSS):
     def guarantee(self) -> Guarantee:
         """zCDP: the sum of the pure part's rho and the counter's rho."""
         pure = pure_to_zcdp(PureDP(self.threshold_epsilon + self.query_epsilon))
-        return Guarantee(ZCDP(pure.rho + self.rho), self.neighbors)
+        return Guarantee(ZCDP(pure.rho + self.rho), self.neighbors, fresh=True)
 
     @cached_property
     def counter(self) -> InnerCounter:
@@ -85,7 +85,7 @@ class GaussianPaperHSS(PaperHSS):
     def guarantee(self) -> Guarantee:
         """zCDP: the sum of the rho of the two pure thirds and the counters' rho."""
         third = pure_to_zcdp(PureDP(self.epsilon / 3))
-        return Guarantee(ZCDP(2 * third.rho + self.rho), RELATION)
+        return Guarantee(ZCDP(2 * third.rho + self.rho), RELATION, fresh=True)
 
     @cached_property
     def counter(self) -> InnerCounter:

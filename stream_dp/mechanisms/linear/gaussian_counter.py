@@ -355,7 +355,9 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     @property
     def guarantee(self) -> Guarantee:
         measure = GaussianDP(self.mu) if self.gdp else ZCDP(self.rho)
-        return Guarantee(measure, self.neighbors, finite=self.horizon is not None)
+        return Guarantee(
+            measure, self.neighbors, finite=self.horizon is not None, fresh=True
+        )  # z is drawn at each step, for the shifts of that step
 
     @property
     def mu(self) -> Fraction:

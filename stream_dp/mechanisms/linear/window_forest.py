@@ -223,7 +223,9 @@ class GaussianForest(CountRows, NoisyForest):
 
     @property
     def guarantee(self) -> Guarantee:
-        return Guarantee(ZCDP(self.rho), self.neighbors)
+        return Guarantee(
+            ZCDP(self.rho), self.neighbors, fresh=True
+        )  # drawn when a node is complete
 
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:

@@ -93,7 +93,7 @@ class WithEver(Additive):
     @property
     def guarantee(self) -> Guarantee:
         """The sum of the forest's and the counter's shares."""
-        return Guarantee(self._measure, self.neighbors)
+        return Guarantee(self._measure, self.neighbors, fresh=True)  # both parts are
 
     @property
     def _measure(self) -> Measure:

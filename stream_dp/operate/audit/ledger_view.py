@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.accounting.amounts import cost_units, text
-from stream_dp.accounting.filters.linear import PURE, by_ticks
+from stream_dp.accounting.filters.linear import PURE
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
@@ -90,7 +90,7 @@ def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) ->
         raise FailClosed(
             f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
         ) from None
-    if by_ticks(main.filter):
+    if main.filter.name == PURE:
         alive = sum((_epsilon(part) for part in total.premises), Fraction(0))
         if cost_units(alive) > main.peak.amount:
             raise FailClosed(

@@ -48,13 +48,13 @@ def test_both_add_up_and_each_is_refused_alone() -> None:
     assert full.filter.promise == ApproxDP(ONE, 2 * SLACK)
 
 
-def test_a_halt_frees_what_has_no_delta_and_the_peak_keeps_every_delta() -> None:
+def test_a_halt_frees_every_epsilon_and_no_delta() -> None:
     empty = Ledger.under(BasicFilter.of(ONE, 2 * SLACK))
     pure, rough = asked(empty, Fraction(9, 10)), asked(empty, TENTH, SLACK)
     ledger = empty.charge(pure).halt(pure, 3)
     assert ledger.left == UNITS
     ledger = ledger.charge(rough, 3).halt(rough, 5)
-    assert ledger.used == Spend(UNITS // 10, UNITS // 1000)
+    assert ledger.used == Spend(0, UNITS // 1000)
     with pytest.raises(BudgetRefused, match="a halt frees no past tick"):
         ledger.charge(asked(ledger, TENTH), 2)
     shown = bound_at(ledger.filter, ledger.peak, ONE / 2)
@@ -72,10 +72,10 @@ def test_a_ledger_that_frees_or_counts_no_delta_is_beaten() -> None:
     """Three failures of 1/10 where 1/5 is promised."""
     ledger, admitted = Ledger.under(BasicFilter.of(ONE, Fraction(1, 5))), 0
     freeing, forgetful = ledger, ledger
-    for _ in range(3):
+    for tick in range(3):
         entry = asked(ledger, TENTH, TENTH)
         try:
-            ledger = ledger.charge(entry).halt(entry, 1)
+            ledger = ledger.charge(entry, tick).halt(entry, tick + 1)
             admitted += 1
         except BudgetRefused:
             pass

@@ -227,6 +227,19 @@ def test_noise_is_exactly_that_of_the_entries_touched(
         assert drawn == {(kind, l0 / (s * EPSILON), width) for s in THREE.shares}
 
 
+def test_a_node_draws_its_noise_when_its_last_tick_has_come() -> None:
+    """So what was answered before an event says nothing of the noise that the event shifts: a forest is fresh."""
+    for forest in (
+        WindowForest(2, EPSILON, ADD, (1, 6), THREE), GaussianForest(2, ONE, ADD, (1, 6), THREE),
+    ):  # fmt: skip
+        noise = ScriptedNoise([0] * 1_000)
+        state = forest.init(noise)
+        for tick in range(1, 13):
+            assert len(noise.calls) == sum((tick - 1) // span for span in THREE.spans)
+            state, _ = forest.step(state, Update(np.zeros(2, dtype=np.int64)), noise)
+        assert forest.guarantee.fresh
+
+
 def test_what_is_not_covered_is_not_derived() -> None:
     for shape in (GREEDY, ForestShape((2,), (HALF, THIRD))):
         for forest in (

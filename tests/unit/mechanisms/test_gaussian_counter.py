@@ -108,22 +108,59 @@ def released(counter: GaussianCounter, rows: Rows, z: tuple[int, ...]) -> tuple[
     return tuple(values)
 
 
-def moment(counter: GaussianCounter, left: Rows, right: Rows, order: int) -> float:
-    """sum P^order Q^(1-order) over all released values, by every path of noise of the left run."""
+Law: TypeAlias = dict[tuple[int, ...], float]
+
+
+def laws(counter: GaussianCounter, left: Rows, right: Rows) -> tuple[Law, Law]:
+    """The laws of all released values, by every path of noise."""
     v = float(counter.lattice.variance)
     radius = math.ceil(9 * v**0.5)
     weights = {z: math.exp(-z * z / (2 * v)) for z in range(-8 * radius, 8 * radius + 1)}
     whole = sum(weights.values())
-    laws: list[dict[tuple[int, ...], float]] = [{}, {}]
-    for law, rows in zip(laws, (left, right), strict=True):
+    both: tuple[Law, Law] = {}, {}
+    for law, rows in zip(both, (left, right), strict=True):
         for z in product(range(-radius, radius + 1), repeat=len(rows) * counter.width):
             answer = released(counter, rows, z)
             law[answer] = law.get(answer, 0.0) + math.prod(weights[draw] / whole for draw in z)
-    q = laws[1]
-    return sum(p**order / q[a] ** (order - 1) for a, p in laws[0].items() if a in q)
+    return both
+
+
+def moment(counter: GaussianCounter, left: Rows, right: Rows, order: int) -> float:
+    """sum P^order Q^(1-order) over all released values."""
+    p, q = laws(counter, left, right)
+    return sum(p[a] ** order / q[a] ** (order - 1) for a in p if a in q)
+
+
+def worst_rest(p: Law, q: Law, order: int) -> float:
+    """The largest moment of what follows the first value, over all that this is with a probability of 1e-6."""
+    mass, rest = dict.fromkeys((a[0] for a in p), 0.0), dict.fromkeys((a[0] for a in p), 0.0)
+    for a in p:
+        mass[a[0]] += p[a]
+        rest[a[0]] += p[a] ** order / q[a] ** (order - 1) if a in q else 0.0
+    return max(rest[first] / mass[first] for first in rest if mass[first] > 1e-6)
 
 
 FIRST, SECOND, NONE = [[1], [0]], [[0], [1]], [[0], [0]]
+
+
+@pytest.mark.parametrize("order", [2, 4])
+def test_the_rest_is_as_private_after_any_first_answer(order: int) -> None:
+    """Fresh: an adversary who waits for the worst history gains nothing. A twin that says its variance gains."""
+    claim = math.exp(order * (order - 1)) * (1 + 1e-6)
+    counter = Coarse(1, Fraction(1), ADD, 2)
+    assert counter.guarantee.fresh
+    p, q = laws(counter, SECOND, NONE)
+    assert 1 < worst_rest(p, q, order) <= claim
+    loud, quiet = ((mass, (a[0], *a)) for mass, a in ((0.001, (0,)), (0.999, (1,))))
+    told: tuple[Law, Law] = {}, {}
+    for (mass, first), rho in ((loud, Fraction(3)), (quiet, Fraction(1, 3))):
+        for law, rest in zip(told, laws(Coarse(1, rho, ADD, 1), [[1]], [[0]]), strict=True):
+            law |= {(first[0], *a): mass * chance for a, chance in rest.items()}
+    whole = sum(told[0][a] ** order / told[1][a] ** (order - 1) for a in told[0] if a in told[1])
+    assert (whole <= claim) == (order == 2)
+    assert worst_rest(*told, order) > claim
+
+
 MOVED = [[1, 0]], [[0, 1]]
 
 
