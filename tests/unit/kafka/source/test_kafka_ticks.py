@@ -14,11 +14,9 @@ from unit.kafka.source.record_worlds import Log, batch, old, record
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Routed, TickAssembler
-from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import BAD_MARK, UNREADABLE_BATCH, Span
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.kafka.source.batches import batches as as_batches
-from stream_dp.kafka.source.source import StampTicks
 from stream_dp.kafka.source.ticks import MarkedTicks, Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.records.endpoints import WallClock
@@ -192,13 +190,6 @@ def test_what_cannot_be_read_beside_a_mark_is_told_on_its_side_of_it() -> None:
     assert shape(out) == [(None, 7, [0], 3), (None, None, [4], 6)]
     told = [[(span.first, span.last) for span in one.refused] for one in out]
     assert told == [[(1, 1)], [(3, 3), (5, 5)]]
-
-
-def test_live_ticks_need_a_step() -> None:
-    with pytest.raises(UsageError):
-        StampTicks(0, 0, "clock")
-    with pytest.raises(UsageError):
-        StampTicks(1, -1, "clock")
 
 
 def test_a_delay_leaves_time_for_the_clocks_and_for_the_commit() -> None:
