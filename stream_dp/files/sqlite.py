@@ -86,9 +86,8 @@ class _Form:
             what = f"the disk or folder of the {self.noun} failed ({name})"
             raise WorldError(f"{path}: {what}") from None
         except OSError as error:
-            raise WorldError(
-                f"{path}: {error.strerror}; check the folder and its permissions"
-            ) from None
+            what = f"{error.strerror}; check the folder and its permissions"
+            raise WorldError(f"{path}: {what}") from None
 
 
 _JOURNAL = _Form(
@@ -131,14 +130,15 @@ class SqliteJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread: OneThread | None = None
+        closed = FailClosed(f"{path}: the journal is not open")
+        self._thread = OneThread("stream-dp-journal", closed)
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
 
     async def open(self) -> None:
         """Take the lock, then open or create the file and check all of it."""
-        self._thread = OneThread("stream-dp-journal")
+        self._thread.start()
         try:
             await self._run(self._open)
         except BaseException:
@@ -160,14 +160,10 @@ class SqliteJournal:
         await self._run(self._append, commit, sealed)
 
     async def close(self) -> None:
-        if self._thread is not None:
-            await self._run(self._close)
-            self._thread.stop()
-            self._thread = None
+        with _JOURNAL.failures(self._path):
+            await self._thread.stop(self._close)
 
     async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._thread is None:
-            raise FailClosed(f"{self._path}: the journal is not open")
         with _JOURNAL.failures(self._path):
             return await self._thread.run(call, *args, **kwargs)
 
@@ -176,7 +172,7 @@ class SqliteJournal:
         self._lock = _locked(path)
         _create(path)
         self._file = path.stat()
-        self._database = database = sqlite3.connect(path, isolation_level=None)
+        self._database = database = _connect(path)
         if not _JOURNAL.is_ours(database, path):
             with _transaction(database):
                 _JOURNAL.make(database)
@@ -293,24 +289,18 @@ class _MessageFile:
 
     def __init__(self, path: Path, thread: str) -> None:
         self.path = path
-        self._name = thread
-        self._thread: OneThread | None = None
+        self._thread = OneThread(thread, FailClosed(f"{path}: the file of messages is not open"))
         self._database: sqlite3.Connection | None = None
 
     async def open(self) -> None:
-        self._thread = OneThread(self._name)
+        self._thread.start()
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._thread is None:
-            raise FailClosed(f"{self.path}: the file of messages is not open")
         with _MESSAGES.failures(self.path):
             return await self._thread.run(call, *args, **kwargs)
 
     async def close(self) -> None:
-        if self._thread is not None:
-            await self._thread.run(self._close)
-            self._thread.stop()
-            self._thread = None
+        await self._thread.stop(self._close)
 
     def rows(self, statement: str, *values: int) -> list[Any]:
         """Return the result rows; empty if there is no file."""
