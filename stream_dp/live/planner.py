@@ -155,9 +155,8 @@ class LiveSeriesPlanner:
         )
 
     def _entry(self, live: LiveSeries) -> SeriesSpec:
-        entries = [planned.series for planned in self.running.values()]
-        named = {entry.name: entry for entry in (*self.spec.series, *entries)}
-        return named[live.series.name]
+        entries = (*self.spec.series, *(planned.series for planned in self.running.values()))
+        return {entry.name: entry for entry in entries}[live.series.name]
 
     def _block(self, entry: SeriesSpec, watch: Any) -> Block:
         where = tests_of(self.spec.fields, (*entry.where, *watch.where))
@@ -302,9 +301,8 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
     if horizon is None:
         return spec
     if start >= horizon:
-        raise UsageError(
-            "the pipeline is at its horizon: no tick is left that a live series could see"
-        )
+        what = "the pipeline is at its horizon"
+        raise UsageError(f"{what}: no tick is left that a live series could see")
     clock = spec.clock.model_copy(update={"horizon": horizon - start})
     return spec.model_copy(update={"clock": clock})
 

@@ -119,8 +119,8 @@ async def test_a_folder_has_one_holder(tmp_path: Path) -> None:
     lock = await take(tmp_path / "data")
     with pytest.raises(WorldError, match="another Kafka uses this data folder"):
         await take(tmp_path / "data", patience=0)
-    lock.release()
-    (await take(tmp_path / "data", patience=0)).release()
+    lock.close()
+    (await take(tmp_path / "data", patience=0)).close()
 
 
 def test_the_number_of_nodes_stays(tmp_path: Path) -> None:
