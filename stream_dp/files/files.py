@@ -35,22 +35,11 @@ class FileSource:
     def __init__(
         self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO
     ) -> None:
+        self.name, self.identity, self.grows = path.name, "", False
         self._path, self._grid = path, grid
         self._fields, self._time_field, self._form = fields, time_field, form
         self._ticks = TickedRecords({}, 0)
         self._position = 0
-
-    @property
-    def name(self) -> str:
-        return self._path.name
-
-    @property
-    def identity(self) -> str:
-        return ""
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
         if origin != self._grid.origin:

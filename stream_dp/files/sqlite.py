@@ -288,34 +288,34 @@ class _MessageFile:
     """A connection to the file of messages on a thread of its own, made once the file exists."""
 
     def __init__(self, path: Path, thread: str) -> None:
-        self.path = path
+        self._path = path
         self._thread = OneThread(thread, FailClosed(f"{path}: the file of messages is not open"))
         self._database: sqlite3.Connection | None = None
 
     async def open(self) -> None:
         self._thread.start()
 
-    async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with _MESSAGES.failures(self.path):
+    async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with _MESSAGES.failures(self._path):
             return await self._thread.run(call, *args, **kwargs)
 
     async def close(self) -> None:
         await self._thread.stop(self._close)
 
-    def rows(self, statement: str, *values: int) -> list[Any]:
+    def _rows(self, statement: str, *values: int) -> list[Any]:
         """Return the result rows; empty if there is no file."""
-        if self._database is None and not self.path.exists():
+        if self._database is None and not self._path.exists():
             return []
         return self._connection().execute(statement, values).fetchall()
 
-    def write(self, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
+    def _write(self, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
         database = self._connection()
         with _transaction(database):
             database.executemany(statement, rows)
 
     def _connection(self) -> sqlite3.Connection:
         if self._database is None:
-            self._database = _connected(self.path)
+            self._database = _connected(self._path)
         return self._database
 
     def _close(self) -> None:
@@ -324,61 +324,49 @@ class _MessageFile:
             self._database = None
 
 
-class SqliteQuestions:
+class SqliteQuestions(_MessageFile):
     """The `Questions` port over one file; a message is seen within a tenth of a second."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _MessageFile(path, "stream-dp-questions")
+        super().__init__(path, "stream-dp-questions")
         self._place = -1
-
-    async def open(self) -> None:
-        await self._file.open()
 
     async def seek(self, place: int) -> None:
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        query = partial(self._file.rows, _QUESTIONS, self._place, _PER_READ)
-        while not (rows := await self._file.run(query)):  # noqa: ASYNC110 - others write
+        query = partial(self._rows, _QUESTIONS, self._place, _PER_READ)
+        while not (rows := await self._run(query)):  # noqa: ASYNC110 - others write
             await asyncio.sleep(_POLL_S)
         questions = [Question(place, *_sound(value, stamp)) for place, value, stamp in rows]
         self._place = questions[-1].place + 1
         return questions
 
-    async def close(self) -> None:
-        await self._file.close()
 
-
-class SqliteAnswers:
+class SqliteAnswers(_MessageFile):
     """The `Answers` port over one file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _MessageFile(path, "stream-dp-answers")
-
-    async def open(self) -> None:
-        await self._file.open()
+        super().__init__(path, "stream-dp-answers")
 
     async def last(self) -> bytes | None:
         statement = "SELECT body FROM answers ORDER BY number DESC LIMIT 1"
-        rows = await self._file.run(self._file.rows, statement)
+        rows = await self._run(self._rows, statement)
         return bytes(rows[0][0]) if rows else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         after = beyond
-        while rows := await self._file.run(self._file.rows, _ANSWERS, after, _PER_READ):
+        while rows := await self._run(self._rows, _ANSWERS, after, _PER_READ):
             for number, body in rows:
                 after = number
-                if ANSWERS.after(body, beyond, str(self._file.path)):
+                if ANSWERS.after(body, beyond, str(self._path)):
                     yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        fresh = ANSWERS.not_yet_visible(answers, await self.last(), str(self._file.path))
+        fresh = ANSWERS.not_yet_visible(answers, await self.last(), str(self._path))
         if fresh:
             rows = [(answer.number, answer.body) for answer in fresh]
-            await self._file.run(self._file.write, "INSERT INTO answers VALUES (?, ?)", rows)
-
-    async def close(self) -> None:
-        await self._file.close()
+            await self._run(self._write, "INSERT INTO answers VALUES (?, ?)", rows)
 
 
 def put_question(path: Path, value: bytes) -> None:

@@ -361,7 +361,6 @@ class KafkaSource:
             begins[at.partition] <= at.begin <= at.position <= ends[at.partition] for at in places
         ):
             raise deleted(f"topic {self._topic!r}")
-            raise deleted(f"topic {self._topic!r}")
         self._ready.clear()
         self._queue.clear()
         self._recall = None

@@ -17,7 +17,6 @@ from stream_dp.journal.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADAB
 from stream_dp.kafka.client.clients import library
 from stream_dp.kafka.client.tick_marks import claimed
 from stream_dp.kafka.source.record_batches import (
-    CODEC,
     HEADER,
     MOST_HEADERS,
     Kind,
@@ -41,9 +40,6 @@ LIMIT_BYTES = 16 * 2**20
 LIMIT_RECORDS = 2**17  # of a batch: many more than producers send, few enough to read at once
 _PARSED_BYTES = 2**20
 _PIECE_BYTES = 2**16
-_ATTRIBUTES_AT = 5
-_LENGTH_AT = 1
-_BEFORE_LENGTH = 12
 
 
 class TooLargeError(Exception):
@@ -179,26 +175,28 @@ class Unpacker:
             return _refused(batch, UNREADABLE_BATCH)
         packed = batch.raw[HEADER.size :]
         if not batch.codec:
-            return self._records(batch, batch.raw, packed)
+            return self._records(batch, packed, batch.raw)
         try:
             data = inflate(batch.codec, packed, self._limit)
         except TooLargeError:
             return _refused(batch, TOO_LARGE)
         except DamagedError:
             return _refused(batch, UNREADABLE_BATCH)
-        return self._records(batch, _plain(batch.raw, data), data)
+        return self._records(batch, memoryview(data))
 
     def _records(
-        self, batch: RecordBatch, plain: bytes | memoryview, data: bytes | bytearray | memoryview
+        self, batch: RecordBatch, data: memoryview, whole: memoryview | None = None
     ) -> Unpacked:
+        """Return the records in `data`; `whole` is the batch if it came uncompressed."""
         if batch.records > LIMIT_RECORDS:
             return _refused(batch, TOO_LARGE)
         if len(data) <= _PARSED_BYTES:  # a large batch may hold millions of headers
             try:
+                plain = whole or plain_batch(data, batch.base, batch.records)
                 return Unpacked(*self._parsed(plain, batch.base))
             except Exception:  # noqa: BLE001, S110 - memory and Unicode errors too: it is read otherwise
                 pass
-        return self._pieces(batch, memoryview(data))
+        return self._pieces(batch, data)
 
     def _pieces(self, batch: RecordBatch, data: memoryview) -> Unpacked:
         """Unpack piece by piece, so that an unreadable record makes only its piece slow."""
@@ -263,13 +261,6 @@ def tick_claims(records: Sequence[Any]) -> dict[int, bytes]:
         if record.headers
         and (mark := claimed(record.headers[:MOST_HEADERS], record.value)) is not None
     }
-
-
-def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
-    header = list(HEADER.unpack_from(raw))
-    header[_LENGTH_AT] = HEADER.size - _BEFORE_LENGTH + len(data)
-    header[_ATTRIBUTES_AT] &= ~CODEC
-    return HEADER.pack(*header) + data
 
 
 def _refused(batch: RecordBatch, reason: str) -> Unpacked:
