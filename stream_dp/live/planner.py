@@ -143,16 +143,8 @@ class LiveSeriesPlanner:
         block = self._block(self._entry(live), gone.watch) if gone.added else None
         after = _with(live, roster.without(gone, end))
         return PlannedWatch(
-            name,
-            gone.place,
-            gone.places,
-            query,
-            after,
-            self.router,
-            live.number,
-            block,
-            begins=False,
-        )
+            name, gone.place, gone.places, query, after, self.router, live.number, block, begins=False,
+        )  # fmt: skip
 
     def _entry(self, live: LiveSeries) -> SeriesSpec:
         entries = (*self.spec.series, *(planned.series for planned in self.running.values()))

@@ -55,9 +55,8 @@ class OwnTicks:
         end = _ENDLESS // over if grid.horizon is None else grid.start(grid.horizon)
         low, high = (-(-moment * over // times) for moment in (grid.origin, end))
         inside = (counts >= low) & (counts < high)
-        moments = (
-            np.where(inside, counts, 0) * times // over
-        )  # of what is outside it could overflow
+        # of what is outside it could overflow
+        moments = np.where(inside, counts, 0) * times // over
         return np.where(inside, (moments - grid.origin) // grid.step, OUTSIDE)
 
 

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unit.live.live_series_worlds import HORIZON, PIPELINE, batches
-from unit.live.message_worlds import (
-    MessageWorld,
-    sealed,
-    text,
-)
+from unit.live.message_worlds import MessageWorld, sealed, text
 
 from stream_dp.testing.noise import ZeroNoise
 

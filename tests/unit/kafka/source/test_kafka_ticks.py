@@ -61,11 +61,7 @@ def shape(batches: list[Batch]) -> list[tuple[int | None, int | None, list[int],
 
 def test_a_later_tick_marks_all_before_it_at_its_first_record() -> None:
     batches, marked = split(0, stamped(1_009, 1_010, 1_055), -1)
-    assert shape(batches) == [
-        (0, 0, [0], 1),
-        (1, 4, [1], 2),
-        (5, None, [2], 3),
-    ]
+    assert shape(batches) == [(0, 0, [0], 1), (1, 4, [1], 2), (5, None, [2], 3)]
     assert marked == 4
 
 
@@ -83,11 +79,7 @@ def test_records_from_before_the_origin_are_skipped() -> None:
 
 def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> None:
     batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), -1, SETTLE)
-    assert shape(batches) == [
-        (0, None, [0], 1),
-        (1, 0, [1, 2], 3),
-        (1, None, [3, 4], 5),
-    ]
+    assert shape(batches) == [(0, None, [0], 1), (1, 0, [1, 2], 3), (1, None, [3, 4], 5)]
     assert marked == 0
 
 
