@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -62,6 +62,15 @@ def batches() -> list[Batch]:
             position[partition] += len(events) + 1
             found.append(Batch(partition, events, labels, position[partition], mark=tick))
     return found
+
+
+def seen_from(start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records that a series counts which begins before tick `start`, each with its own tick."""
+    for batch in batches():
+        for event in map(json.loads, batch.payloads):
+            tick = int(event["time"][11:13])
+            if tick >= start and (batch.mark or 0) >= start:
+                yield tick, event
 
 
 class Stopping(MemorySource):
