@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +25,16 @@ from stream_dp.errors import StreamDPError, UsageError, WorldError
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
 
-# The environment variable STREAM_DP_HOME overrides both folders. Neither function makes a folder.
 _APP = "stream-dp"
 
 
 def cache_dir() -> Path:
-    """Return the folder for files that can be downloaded again."""
+    """Return the folder for files that can be downloaded again; STREAM_DP_HOME overrides it."""
     return _under_home("cache") or Path(platformdirs.user_cache_dir(_APP, appauthor=False))
 
 
 def state_dir() -> Path:
-    """Return the folder for broker and demo data, which must survive."""
+    """Return the folder for broker and demo data, which must survive; STREAM_DP_HOME overrides it."""
     return _under_home("state") or Path(platformdirs.user_state_dir(_APP, appauthor=False))
 
 
@@ -46,8 +46,7 @@ def _under_home(name: str) -> Path | None:
 KAFKA_VERSION = "4.3.1"
 _THREADS = 8
 _TIMEOUT_SECONDS = 30
-_WAITS_S = (1.0, 3.0, 9.0)
-"""Seconds before new attempts: a name may not resolve for a moment, a connection may break."""
+_WAITS_S = (1.0, 3.0, 9.0)  # before new attempts: a name may not resolve for a moment
 
 
 @dataclass(frozen=True)
@@ -92,29 +91,23 @@ def jars_dir() -> Path:
 
 
 def resolve_jars(
-    progress: Progress = unseen,
-    *,
-    folder: Path | None = None,
-    jars: Iterable[Jar] | None = None,
+    progress: Progress = unseen, *, folder: Path | None = None, jars: Iterable[Jar] | None = None
 ) -> list[Path]:
     """Return verified paths of all jars and fetch missing ones; `progress` receives the number of fetched files.
 
-    Raises:
-        WorldError: the jars cannot be fetched or written, or one has a wrong sha256.
+    Raises `WorldError`: the jars cannot be fetched or written, or one has a wrong sha256.
     """
     folder = folder or jars_dir()
     wanted = listed_jars() if jars is None else tuple(jars)
     pool = ThreadPoolExecutor(_THREADS)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        missing = [
-            jar for jar, ok in pool.map(lambda j: (j, _is_held(j, folder)), wanted) if not ok
-        ]
+        there = pool.map(partial(_is_held, folder=folder), wanted)
+        missing = [jar for jar, ok in zip(wanted, there, strict=True) if not ok]
         _fetch_all(missing, folder, pool, progress)
     except OSError as error:
-        raise WorldError(
-            f"cannot use the folder of Kafka's jars, {folder}: {_why(error)}"
-        ) from error
+        what = f"cannot use the folder of Kafka's jars, {folder}"
+        raise WorldError(f"{what}: {_why(error)}") from error
     finally:
         pool.shutdown(cancel_futures=True)
     return [folder / jar.file_name for jar in wanted]
@@ -131,12 +124,11 @@ def _is_held(jar: Jar, folder: Path) -> bool:
 def verify(jar: Jar, path: Path) -> None:
     """Delete the file and raise WorldError if its sha256 is not the listed one."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != jar.sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != jar.sha256:
         path.unlink()
         raise WorldError(
-            f"{jar}: {path} had sha256 {found} instead of {jar.sha256} and was deleted; "
-            "start again to fetch it anew"
+            f"{jar}: {path} had sha256 {digest} instead of {jar.sha256} and was deleted; start again to fetch it anew"
         )
 
 
@@ -183,7 +175,6 @@ def _maven(cache: Path) -> "MavenContext":
     try:
         from jgo.maven import MavenContext
     except ImportError as error:
-        raise UsageError(
-            "fetching Kafka needs the package jgo: pip install 'stream_dp[broker]'"
-        ) from error
+        what = "fetching Kafka needs the package jgo"
+        raise UsageError(f"{what}: pip install 'stream_dp[broker]'") from error
     return MavenContext(repo_cache=cache, timeout=_TIMEOUT_SECONDS)

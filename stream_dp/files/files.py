@@ -3,7 +3,7 @@
 Rules: the source has one partition and makes a batch with a mark for every tick of the declared range, also for
 empty ticks; the grid never comes from the data. Its position counts records and marks in reading order: after tick
 k it is (records of ticks 0..k) + k + 1, so a seek resumes exactly, even inside a tick. The sink only appends; after
-a crash it completes a cut line with the same bytes. Blocking calls run on threads.
+a crash it completes a cut line with the same bytes.
 """
 
 import asyncio
@@ -17,10 +17,11 @@ from typing import ParamSpec, TypeVar
 from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.files.records import Fields, TickedRecords, load_records, ticked
+from stream_dp.files.records import TickedRecords, load_records, ticked
 from stream_dp.files.threads import OneThread, sync_folder
 from stream_dp.journal.commit import Release
 from stream_dp.journal.public_sequence import RELEASES
+from stream_dp.records.schema import Fields
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -34,22 +35,11 @@ class FileSource:
     def __init__(
         self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO
     ) -> None:
+        self.name, self.identity, self.grows = path.name, "", False
         self._path, self._grid = path, grid
         self._fields, self._time_field, self._form = fields, time_field, form
         self._ticks = TickedRecords({}, 0)
         self._position = 0
-
-    @property
-    def name(self) -> str:
-        return self._path.name
-
-    @property
-    def identity(self) -> str:
-        return ""
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
         if origin != self._grid.origin:
@@ -96,14 +86,14 @@ class FileSink:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread: OneThread | None = None
+        self._thread = OneThread("stream-dp-sink", WorldError(f"{path}: the sink is not open"))
         self._descriptor: int | None = None
         self._size = 0
         self._last: bytes | None = None
 
     async def open(self) -> None:
         """Open or create the file, and cut off a line that a crash left incomplete; `WorldError` if that fails."""
-        self._thread = OneThread("stream-dp-sink")
+        self._thread.start()
         await self._run(self._open)
 
     async def last(self) -> bytes | None:
@@ -126,20 +116,14 @@ class FileSink:
         await self._run(self._publish, tuple(releases))
 
     async def close(self) -> None:
-        if self._thread is not None:
-            await self._thread.run(self._close)
-            self._thread.stop()
-            self._thread = None
+        await self._thread.stop(self._close)
 
     async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._thread is None:
-            raise WorldError(f"{self._path}: the sink is not open")
         try:
             return await self._thread.run(call, *args, **kwargs)
         except OSError as error:
-            raise WorldError(
-                f"{self._path}: {error.strerror}; check its folder, permissions and free space"
-            ) from None
+            what = f"{error.strerror}; check its folder, permissions and free space"
+            raise WorldError(f"{self._path}: {what}") from None
 
     def _open(self) -> None:
         self._close()

@@ -5,8 +5,7 @@ each place of the file. It is a lower bound: it may lag behind the journal and i
 
 Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the
 new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at another
-place counts if it was made under the same key, because the data may have been moved. Other data under another key are
-another pipeline.
+place counts if it was made under the same key, because the data may have been moved.
 """
 
 import hashlib
@@ -19,10 +18,8 @@ from stream_dp.engine.ports import Journal, Positions, closing
 from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat, WorldError
 from stream_dp.journal.commit import Commit
 
-VERSION = 3
-"""Version 1 has no cluster, version 2 has no place and no key."""
-_AGREES = (0, 1)
-"""Allowed leads of a journal over its mark, in commits: a crash may come between a commit and its mark."""
+VERSION = 3  # version 1 has no cluster, version 2 has no place and no key
+_AGREES = (0, 1)  # leads of a journal over its mark, in commits: a crash may come between the two
 
 
 class _Form(msgspec.Struct):
@@ -128,9 +125,7 @@ class HighWater:
         if self._path != self._older and not self._adopted:
             older = self._read(self._older)
             if older is not None and older.version < VERSION:
-                self._older.unlink(
-                    missing_ok=True
-                )  # it has no place; this journal was not behind it
+                self._older.unlink(missing_ok=True)  # it has no place, and this journal is as new
             self._adopted = True
 
     async def close(self) -> None:
@@ -142,11 +137,9 @@ class HighWater:
             return [mine]
         if not self._place:
             return []
-        older, folder = self._read(self._older), self._path.parent
-        others = [self._read(path) for path in sorted(folder.glob(self._elsewhere))]
-        moved = [
-            mark for mark in others if mark is not None and self._key and mark.key == self._key
-        ]
+        older, others = self._read(self._older), sorted(self._path.parent.glob(self._elsewhere))
+        marks = [mark for mark in map(self._read, others) if mark is not None]
+        moved = [mark for mark in marks if self._key and mark.key == self._key]
         return [*moved, older] if older is not None and older.version < VERSION else moved
 
     def _read(self, path: Path) -> "_Mark | None":

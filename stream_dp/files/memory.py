@@ -24,12 +24,8 @@ class MemorySource:
     """
 
     def __init__(
-        self,
-        batches: Iterable[Batch],
-        *,
-        name: str = "memory",
-        partitions: Iterable[int] | None = None,
-    ) -> None:
+        self, batches: Iterable[Batch], *, name: str = "memory", partitions: Iterable[int] | None = None
+    ) -> None:  # fmt: skip
         self.name, self.identity, self.grows = name, "", False
         self._batches = tuple(batches)
         named = (batch.partition for batch in self._batches) if partitions is None else partitions

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from enum import StrEnum
 from functools import partial
 from importlib import import_module
 from itertools import accumulate
@@ -31,6 +30,7 @@ import msgspec
 from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, written
 from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.records.schema import Fields, FieldSpec, ListField, TimeField
 
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
@@ -93,53 +93,35 @@ class ParquetCells:
             raise UnreadableParquet from None
 
     def _column(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
-        """Return the cells of one column; a bad cell is `_BAD`."""
         if self._arrow.types.is_timestamp(column.type):
             return self._moments(column, text_of)
         try:
             cells: list[object] = column.to_pylist()
         except self._no_value:
-            return [self._cell(scalar) for scalar in column]
+            return [_tried(scalar.as_py, self._no_value) for scalar in column]
         return cells
 
     def _moments(self, column: Any, text_of: Callable[[int], object]) -> list[object]:
         """Convert timestamps from their integers, so that no unit or zone makes the conversion of a column fail."""
         times, over = _PER_MS[column.type.unit]
-        local = column.type.tz is None
-        write = (lambda moment: moment_text(moment).removesuffix("Z")) if local else text_of
-
-        def cell(count: int | None) -> object:
-            try:
-                return None if count is None else write(count * times // over)
-            except OverflowError:
-                return _BAD
-
-        return [cell(count) for count in column.cast(self._arrow.int64()).to_pylist()]
-
-    def _cell(self, scalar: Any) -> object:
-        try:
-            return scalar.as_py()
-        except self._no_value:
-            return _BAD
+        if column.type.tz is None:
+            text_of = _without_offset
+        counts = column.cast(self._arrow.int64()).to_pylist()
+        return [
+            None if n is None else _tried(partial(text_of, n * times // over), OverflowError)
+            for n in counts
+        ]
 
 
-class FieldType(StrEnum):
-    INTEGER = "integer"
-    NUMBER = "number"
-    BOOLEAN = "boolean"
-    TIME = "time"
-    CATEGORY = "category"
-    TEXT = "text"
-    LIST = "list"
+def _tried(cell: Callable[[], object], no_value: Any) -> object:
+    try:
+        return cell()
+    except no_value:
+        return _BAD
 
 
-class Separated(NamedTuple):
-    """The type of a declared list field: entries in one text cell, separated by `separator`; none if it is empty."""
-
-    separator: str
-
-    def entries(self, cell: str) -> list[str]:
-        return cell.split(self.separator) if cell else []
+def _without_offset(moment: int) -> str:
+    return moment_text(moment).removesuffix("Z")
 
 
 class Record(NamedTuple):
@@ -153,7 +135,6 @@ class Record(NamedTuple):
         return f"Record(line={self.line})"
 
 
-Fields = Mapping[str, FieldType | Separated]
 _Bytes = gzip.GzipFile | io.BufferedReader
 _Reader = Callable[[_Bytes, Fields, str, TimeForm], Iterator[Record]]
 
@@ -242,7 +223,7 @@ def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
     if grid.horizon is None:
         raise ValueError("a file needs a grid with a horizon")
     ticks: dict[int, list[Record]] = {}
-    for record in sorted(records, key=lambda each: (each.time_ms is not None, each.time_ms or 0)):
+    for record in sorted(records, key=lambda r: (r.time_ms is not None, r.time_ms or 0)):
         tick = 0 if record.time_ms is None else grid.tick_of(record.time_ms)
         ticks.setdefault(min(max(tick, 0), grid.horizon - 1), []).append(record)
     return TickedRecords(ticks, grid.horizon)
@@ -274,15 +255,13 @@ def _integer(text: str) -> int | str:
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
-_CONVERT: dict[FieldType, Callable[[str], object]] = {
-    FieldType.INTEGER: _integer,
-    FieldType.NUMBER: _number,
-    FieldType.BOOLEAN: lambda text: _BOOLEANS.get(text.lower(), text),
-    FieldType.TIME: _integer,
-    FieldType.CATEGORY: str,
-    FieldType.TEXT: str,
-    FieldType.LIST: str,
+_CONVERT: Mapping[str, Callable[[str], object]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": lambda text: _BOOLEANS.get(text.lower(), text),
+    "time": _integer,
 }
+_TIME = TimeField()
 
 
 class _Memo(dict[Any, _T]):
@@ -298,17 +277,17 @@ class _Memo(dict[Any, _T]):
         return result
 
 
-def _cells(name: str, kind: FieldType | Separated) -> _Memo[str]:
+def _cells(name: str, field: FieldSpec) -> _Memo[str]:
     """Return a cache of the `"name":value` text of each distinct cell of a column."""
-    label, value = json.dumps(name), cell_reader(kind)
+    label, value = json.dumps(name), cell_reader(field)
     return _Memo(lambda cell: f"{label}:{_ENCODER.encode(value(cell))}")
 
 
-def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
+def cell_reader(field: FieldSpec) -> Callable[[str], object]:
     """Return a converter of CSV cells to the declared type; other texts stay texts, empty cells are None."""
-    if isinstance(kind, Separated):
-        return kind.entries
-    convert = _CONVERT[FieldType(kind)]
+    if isinstance(field, ListField) and (separator := field.separator) is not None:
+        return lambda cell: cell.split(separator) if cell else []
+    convert = _CONVERT.get(field.type, str)
     return lambda cell: convert(cell) if cell else None
 
 
@@ -391,14 +370,14 @@ def _from_parquet(
         payload = msgspec.json.encode(body, enc_hook=str)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return Record(line, None, _BROKEN_ROW)
-    return Record(line, own_time(_plain(cells[time_field], FieldType.TIME), form), payload)
+    return Record(line, own_time(_plain(cells[time_field], _TIME), form), payload)
 
 
-def _plain(cell: object, kind: FieldType | Separated) -> object:
+def _plain(cell: object, field: FieldSpec) -> object:
     """Return the cell or its entries; a decimal that is a number becomes int (7) or float (7.00) as in JSON."""
-    if isinstance(kind, Separated):
-        return kind.entries(cell) if isinstance(cell, str) else cell
-    if not isinstance(cell, Decimal) or kind in {FieldType.CATEGORY, FieldType.TEXT}:
+    if isinstance(field, ListField) and field.separator is not None and isinstance(cell, str):
+        return cell_reader(field)(cell)
+    if not isinstance(cell, Decimal) or field.type in {"category", "text"}:
         return cell
     return int(cell) if cell.as_tuple().exponent == 0 else float(cell)
 

@@ -86,9 +86,8 @@ class _Form:
             what = f"the disk or folder of the {self.noun} failed ({name})"
             raise WorldError(f"{path}: {what}") from None
         except OSError as error:
-            raise WorldError(
-                f"{path}: {error.strerror}; check the folder and its permissions"
-            ) from None
+            what = f"{error.strerror}; check the folder and its permissions"
+            raise WorldError(f"{path}: {what}") from None
 
 
 _JOURNAL = _Form(
@@ -131,14 +130,15 @@ class SqliteJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread: OneThread | None = None
+        closed = FailClosed(f"{path}: the journal is not open")
+        self._thread = OneThread("stream-dp-journal", closed)
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
 
     async def open(self) -> None:
         """Take the lock, then open or create the file and check all of it."""
-        self._thread = OneThread("stream-dp-journal")
+        self._thread.start()
         try:
             await self._run(self._open)
         except BaseException:
@@ -160,14 +160,10 @@ class SqliteJournal:
         await self._run(self._append, commit, sealed)
 
     async def close(self) -> None:
-        if self._thread is not None:
-            await self._run(self._close)
-            self._thread.stop()
-            self._thread = None
+        with _JOURNAL.failures(self._path):
+            await self._thread.stop(self._close)
 
     async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._thread is None:
-            raise FailClosed(f"{self._path}: the journal is not open")
         with _JOURNAL.failures(self._path):
             return await self._thread.run(call, *args, **kwargs)
 
@@ -176,7 +172,7 @@ class SqliteJournal:
         self._lock = _locked(path)
         _create(path)
         self._file = path.stat()
-        self._database = database = sqlite3.connect(path, isolation_level=None)
+        self._database = database = _connect(path)
         if not _JOURNAL.is_ours(database, path):
             with _transaction(database):
                 _JOURNAL.make(database)
@@ -292,40 +288,34 @@ class _MessageFile:
     """A connection to the file of messages on a thread of its own, made once the file exists."""
 
     def __init__(self, path: Path, thread: str) -> None:
-        self.path = path
-        self._name = thread
-        self._thread: OneThread | None = None
+        self._path = path
+        self._thread = OneThread(thread, FailClosed(f"{path}: the file of messages is not open"))
         self._database: sqlite3.Connection | None = None
 
     async def open(self) -> None:
-        self._thread = OneThread(self._name)
+        self._thread.start()
 
-    async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._thread is None:
-            raise FailClosed(f"{self.path}: the file of messages is not open")
-        with _MESSAGES.failures(self.path):
+    async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with _MESSAGES.failures(self._path):
             return await self._thread.run(call, *args, **kwargs)
 
     async def close(self) -> None:
-        if self._thread is not None:
-            await self._thread.run(self._close)
-            self._thread.stop()
-            self._thread = None
+        await self._thread.stop(self._close)
 
-    def rows(self, statement: str, *values: int) -> list[Any]:
+    def _rows(self, statement: str, *values: int) -> list[Any]:
         """Return the result rows; empty if there is no file."""
-        if self._database is None and not self.path.exists():
+        if self._database is None and not self._path.exists():
             return []
         return self._connection().execute(statement, values).fetchall()
 
-    def write(self, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
+    def _write(self, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
         database = self._connection()
         with _transaction(database):
             database.executemany(statement, rows)
 
     def _connection(self) -> sqlite3.Connection:
         if self._database is None:
-            self._database = _connected(self.path)
+            self._database = _connected(self._path)
         return self._database
 
     def _close(self) -> None:
@@ -334,61 +324,49 @@ class _MessageFile:
             self._database = None
 
 
-class SqliteQuestions:
+class SqliteQuestions(_MessageFile):
     """The `Questions` port over one file; a message is seen within a tenth of a second."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _MessageFile(path, "stream-dp-questions")
+        super().__init__(path, "stream-dp-questions")
         self._place = -1
-
-    async def open(self) -> None:
-        await self._file.open()
 
     async def seek(self, place: int) -> None:
         self._place = place
 
     async def read(self) -> Sequence[Question]:
-        query = partial(self._file.rows, _QUESTIONS, self._place, _PER_READ)
-        while not (rows := await self._file.run(query)):  # noqa: ASYNC110 - others write
+        query = partial(self._rows, _QUESTIONS, self._place, _PER_READ)
+        while not (rows := await self._run(query)):  # noqa: ASYNC110 - others write
             await asyncio.sleep(_POLL_S)
         questions = [Question(place, *_sound(value, stamp)) for place, value, stamp in rows]
         self._place = questions[-1].place + 1
         return questions
 
-    async def close(self) -> None:
-        await self._file.close()
 
-
-class SqliteAnswers:
+class SqliteAnswers(_MessageFile):
     """The `Answers` port over one file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _MessageFile(path, "stream-dp-answers")
-
-    async def open(self) -> None:
-        await self._file.open()
+        super().__init__(path, "stream-dp-answers")
 
     async def last(self) -> bytes | None:
         statement = "SELECT body FROM answers ORDER BY number DESC LIMIT 1"
-        rows = await self._file.run(self._file.rows, statement)
+        rows = await self._run(self._rows, statement)
         return bytes(rows[0][0]) if rows else None
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         after = beyond
-        while rows := await self._file.run(self._file.rows, _ANSWERS, after, _PER_READ):
+        while rows := await self._run(self._rows, _ANSWERS, after, _PER_READ):
             for number, body in rows:
                 after = number
-                if ANSWERS.after(body, beyond, str(self._file.path)):
+                if ANSWERS.after(body, beyond, str(self._path)):
                     yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        fresh = ANSWERS.not_yet_visible(answers, await self.last(), str(self._file.path))
+        fresh = ANSWERS.not_yet_visible(answers, await self.last(), str(self._path))
         if fresh:
             rows = [(answer.number, answer.body) for answer in fresh]
-            await self._file.run(self._file.write, "INSERT INTO answers VALUES (?, ?)", rows)
-
-    async def close(self) -> None:
-        await self._file.close()
+            await self._run(self._write, "INSERT INTO answers VALUES (?, ?)", rows)
 
 
 def put_question(path: Path, value: bytes) -> None:

@@ -7,25 +7,36 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from stream_dp.errors import StreamDPError
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class OneThread:
-    """Runs blocking calls one after another, on one thread of their own.
+    """Runs blocking calls one after another, on one thread of their own, from `start` to `stop`.
 
-    A call whose caller was cancelled still ends before the next one begins.
+    A call whose caller was cancelled still ends before the next one begins. `closed` is raised by calls at other times.
     """
 
-    def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+    def __init__(self, name: str, closed: StreamDPError) -> None:
+        self._name, self._closed = name, closed
+        self._pool: ThreadPoolExecutor | None = None
+
+    def start(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=self._name)
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        future = self._pool.submit(call, *args, **kwargs)
-        return await asyncio.wrap_future(future)
+        if self._pool is None:
+            raise type(self._closed)(str(self._closed))
+        return await asyncio.wrap_future(self._pool.submit(call, *args, **kwargs))
 
-    def stop(self) -> None:
-        self._pool.shutdown(wait=False)
+    async def stop(self, last: Callable[[], None]) -> None:
+        """Run the last call; do nothing unless started."""
+        if self._pool is not None:
+            await self.run(last)
+            self._pool.shutdown(wait=False)
+            self._pool = None
 
 
 def sync_folder(folder: Path) -> None:

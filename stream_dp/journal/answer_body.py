@@ -15,8 +15,7 @@ from msgspec import UNSET, UnsetType
 from stream_dp.core.time import TickGrid, parse_moment
 from stream_dp.journal.public_body import PublicBody, decoded_body
 
-VERSION = 1
-"""The form that is written, and the only one that is read."""
+VERSION = 1  # the form that is written, and the only one that is read
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _HalfWidth: TypeAlias = _Number | Annotated[float, msgspec.Meta(ge=0)]
@@ -129,13 +128,12 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
 
     @property
     def records(self) -> int:
-        first = len(self.places or ())
         if self.refused is not UNSET and self.refused.records is not UNSET:
             first = self.refused.records
-        others = self.also or ()
-        return first + sum(
-            len(other.places) if other.records is UNSET else other.records for other in others
-        )
+        else:
+            first = len(self.places or ())
+        counts = (len(o.places) if o.records is UNSET else o.records for o in self.also or ())
+        return first + sum(counts)
 
     def names(self, place: int) -> bool:
         return place in (self.places or ()) or self.refusal(place) is not None

@@ -6,7 +6,8 @@ commit large or slow. Work and memory grow with the number of ranges, not of rec
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stream_dp.journal.commit import DeadLetter
@@ -15,23 +16,15 @@ NOT_JSON: Final = "not_json"
 MISSING_FIELD: Final = "missing_field"
 WRONG_TYPE: Final = "wrong_type"
 TIME_OUT_OF_RANGE: Final = "time_out_of_range"
-TOO_MANY_ENTRIES: Final = "too_many_entries"
-"""A list has more entries than the schema declares."""
-UNREADABLE_BATCH: Final = "unreadable_batch"
-"""A whole batch of the topic cannot be unpacked."""
-UNREADABLE_RECORD: Final = "unreadable_record"
-"""A record's framing is broken, so that its value cannot be found."""
-TOO_LARGE: Final = "expands_too_far"
-"""A batch would expand beyond the declared limit."""
-BAD_MARK: Final = "bad_tick_mark"
-"""A record claims to be a tick mark but is not a valid one."""
-WRONG_PARTITION: Final = "wrong_partition"
-"""A user's record lies in another partition than the user's own."""
-NAME_TOO_LONG: Final = "name_too_long"
-"""The name of a user has more bytes than a name may have."""
+TOO_MANY_ENTRIES: Final = "too_many_entries"  # a list has more than the schema declares
+UNREADABLE_BATCH: Final = "unreadable_batch"  # a whole batch of the topic cannot be unpacked
+UNREADABLE_RECORD: Final = "unreadable_record"  # its framing is broken, so its value has no place
+TOO_LARGE: Final = "expands_too_far"  # a batch would expand beyond the declared limit
+BAD_MARK: Final = "bad_tick_mark"  # a record claims to be a tick mark but is not a valid one
+WRONG_PARTITION: Final = "wrong_partition"  # a user's record lies in another than the user's own
+NAME_TOO_LONG: Final = "name_too_long"  # of a user: it has more bytes than a name may have
 
-DETAIL = 1000
-"""How many ranges of one commit keep their places, over all partitions, reasons and fields."""
+DETAIL = 1000  # ranges of one commit that keep their places, over all kinds
 
 _Kind: TypeAlias = tuple[int, str, str | None]
 
@@ -63,7 +56,7 @@ def as_spans(refused: Iterable[tuple[int, str, str | None]]) -> list[Span]:
 
     Neighbours are consecutive places with the same reason and field.
 
-    >>> [(one.first, one.last) for one in as_spans([(4, NOT_JSON, None), (5, NOT_JSON, None), (7, NOT_JSON, None)])]
+    >>> [(span.first, span.last) for span in as_spans([(4, NOT_JSON, None), (5, NOT_JSON, None), (7, NOT_JSON, None)])]
     [(4, 5), (7, 7)]
     """
     spans: list[Span] = []
@@ -88,8 +81,7 @@ class _Letters:
     __slots__ = ("edges", "records")
 
     def __init__(self) -> None:
-        self.records = 0
-        self.edges = array("q")
+        self.records, self.edges = 0, array("q")
 
 
 class DeadLetters:
@@ -98,7 +90,7 @@ class DeadLetters:
     __slots__ = ("_room", "kinds")
 
     def __init__(self, *parts: "DeadLetters") -> None:
-        self.kinds: dict[_Kind, _Letters] = {}
+        self.kinds: defaultdict[_Kind, _Letters] = defaultdict(_Letters)
         self._room = DETAIL
         for part in parts:
             self.merge(part)
@@ -118,19 +110,17 @@ class DeadLetters:
             self._take(kind, letters.records, letters.edges)
 
     def sealed(self) -> tuple[DeadLetter, ...]:
+        ordered = sorted(self.kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))
         return tuple(
-            DeadLetter(*kind, self.kinds[kind].records, tuple(self._ranges(kind)))
-            for kind in sorted(self.kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))
+            DeadLetter(*kind, self.kinds[kind].records, self._ranges(kind)) for kind in ordered
         )
 
-    def _ranges(self, kind: _Kind) -> Iterator[tuple[int, int]]:
+    def _ranges(self, kind: _Kind) -> tuple[tuple[int, int], ...]:
         edges = self.kinds[kind].edges
-        return zip(edges[::2], edges[1::2], strict=True)
+        return tuple(zip(edges[::2], edges[1::2], strict=True))
 
     def _take(self, kind: _Kind, records: int, edges: "array[int]") -> None:
-        mine = self.kinds.get(kind)
-        if mine is None:
-            mine = self.kinds[kind] = _Letters()
+        mine = self.kinds[kind]
         mine.records += records
         begin = 0
         if edges and mine.edges and edges[0] == mine.edges[-1] + 1:

@@ -70,9 +70,8 @@ def _private(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"the {what} {path} cannot be read: {error.strerror}; run as its owner"
-        ) from None
+        why = f"cannot be read: {error.strerror}; run as its owner"
+        raise UsageError(f"the {what} {path} {why}") from None
 
 
 def make_key(path: Path) -> bytes:
@@ -90,6 +89,11 @@ def make_key(path: Path) -> bytes:
 
 
 class Sealer:
+    """Seals and opens commits of a pipeline, and derives its other keys from the operator's, by HMAC-SHA256.
+
+    `mark_key` is that of tick marks, the same for all pipelines of the key; `user_key` is that of users' hashes.
+    """
+
     def __init__(self, key: bytes, pipeline: str) -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
@@ -103,24 +107,22 @@ class Sealer:
 
         The token of "" is the operator's, which may act for everyone; it is the bearer token of the HTTP API.
         """
-        token = self._tokens.copy()
-        if analyst:
-            token.update(b"\n" + analyst.encode())
-        return token.hexdigest()
+        return self._token(f"\n{analyst}" if analyst else "")
 
     def issued_token(self, id_: str, analyst: str, expires: str) -> str:
         """Return the token `id_` of an analyst until `expires`: its id, a point, and an HMAC-SHA256 under the key."""
-        bound = f"\nissued 1\n{id_}\n{analyst}\n{expires}".encode()
+        bound = f"\nissued 1\n{id_}\n{analyst}\n{expires}"
+        return f"{id_}.{self._token(bound)}"
+
+    def _token(self, bound: str) -> str:
         token = self._tokens.copy()
-        token.update(bound)
-        return f"{id_}.{token.hexdigest()}"
+        token.update(bound.encode())
+        return token.hexdigest()
 
     def mark_key(self) -> bytes:
-        """Return the key of tick marks: HMAC-SHA256 under the operator's key, the same for all its pipelines."""
         return self._mark_key
 
     def user_key(self) -> bytes:
-        """Return the key of the hashes of users, for this pipeline alone: HMAC-SHA256 under the operator's key."""
         return self._user_key
 
     def seal(self, sequence: int, plain: bytes) -> bytes:

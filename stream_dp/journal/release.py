@@ -24,8 +24,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
 from stream_dp.journal.public_body import Concealed, PublicBody, decoded_body
 
-VERSION = 1
-"""The form that is written, and the only one that is read."""
+VERSION = 1  # the form that is written, and the only one that is read
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _End: TypeAlias = int | float | None
@@ -34,8 +33,6 @@ _EXACT = json.JSONDecoder(parse_float=Decimal)
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
-
-
 _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one end
 
 
@@ -302,8 +299,7 @@ def read_head(body: bytes, what: str = "what should be a release") -> Head:
 def release_of(body: bytes) -> Release:
     """Return a published body with its number, series and tick; raises `FailClosed` if it is no release of one line."""
     if b"\n" in body or b"\r" in body:
-        raise FailClosed(
-            "a published release is more than one line; bring the releases back as they were"
-        )
+        what = "a published release is more than one line"
+        raise FailClosed(f"{what}; bring the releases back as they were")
     head = read_head(body, "a published release")
     return Release(head.sequence, head.series, head.tick, body)

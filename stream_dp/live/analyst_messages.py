@@ -2,10 +2,9 @@
 
 Rules: a message comes from anyone who has a token. Unknown keys are refused, and every problem is named with its key.
 Nothing that a message holds is repeated, because answers are public. The definition of a series or of a watch is handed
-over as its bytes in the message; the code that plans it decides what it means and how exact its numbers are. A message
-is its sender's if it is signed with a token of the analyst whom it names, or with the operator's, which may act for
-everyone. Whether a token has expired is decided by the stamp of the message. The JSON Schema of docs/messages.json is
-made of these models.
+over as its bytes in the message. A message is its sender's if it is signed with a token of the analyst whom it names,
+or with the operator's, which may act for everyone. Whether a token has expired is decided by the stamp of the message.
+The JSON Schema of docs/messages.json is made of these models.
 """
 
 import json
@@ -312,9 +311,9 @@ class SignedMessages:
             self._require_issued(envelope, message.analyst, stamp)
             return message
         signers = [
-            model
-            for model in (OPERATOR, message.analyst)
-            if is_signed(self.token_of(model), self.pipeline, envelope)
+            name
+            for name in (OPERATOR, message.analyst)
+            if is_signed(self.token_of(name), self.pipeline, envelope)
         ]
         if not signers:
             raise not_accepted(RefusalKind.SIGNATURE)

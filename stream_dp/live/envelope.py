@@ -13,10 +13,8 @@ import msgspec
 from stream_dp.errors import UsageError
 
 VERSION = 1
-LARGEST_MESSAGE = 64 * 1024
-"""The largest text of a message, in bytes of UTF-8."""
-LARGEST_ENVELOPE = 6 * LARGEST_MESSAGE + 1024
-"""The largest envelope, in bytes: JSON may write a character of the text as six."""
+LARGEST_MESSAGE = 64 * 1024  # bytes of UTF-8 of a message's text
+LARGEST_ENVELOPE = 6 * LARGEST_MESSAGE + 1024  # JSON may write a character of the text as six
 _DOMAIN = b"stream-dp message 1\n"
 
 
@@ -66,9 +64,8 @@ def write_envelope(token: str, pipeline: str, message: str) -> bytes:
     try:
         size = len(message.encode())
     except UnicodeEncodeError:
-        raise BadEnvelope(
-            "a message must be text that UTF-8 can write: no lone surrogates"
-        ) from None
+        what = "a message must be text that UTF-8 can write"
+        raise BadEnvelope(f"{what}: no lone surrogates") from None
     if size > LARGEST_MESSAGE:
         raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
     signature, (id_, point, _) = sign(token, pipeline, message), token.partition(".")

@@ -143,21 +143,12 @@ class LiveSeriesPlanner:
         block = self._block(self._entry(live), gone.watch) if gone.added else None
         after = _with(live, roster.without(gone, end))
         return PlannedWatch(
-            name,
-            gone.place,
-            gone.places,
-            query,
-            after,
-            self.router,
-            live.number,
-            block,
-            begins=False,
-        )
+            name, gone.place, gone.places, query, after, self.router, live.number, block, begins=False,
+        )  # fmt: skip
 
     def _entry(self, live: LiveSeries) -> SeriesSpec:
-        entries = [planned.series for planned in self.running.values()]
-        named = {entry.name: entry for entry in (*self.spec.series, *entries)}
-        return named[live.series.name]
+        entries = (*self.spec.series, *(planned.series for planned in self.running.values()))
+        return {entry.name: entry for entry in entries}[live.series.name]
 
     def _block(self, entry: SeriesSpec, watch: Any) -> Block:
         where = tests_of(self.spec.fields, (*entry.where, *watch.where))
@@ -302,9 +293,8 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
     if horizon is None:
         return spec
     if start >= horizon:
-        raise UsageError(
-            "the pipeline is at its horizon: no tick is left that a live series could see"
-        )
+        what = "the pipeline is at its horizon"
+        raise UsageError(f"{what}: no tick is left that a live series could see")
     clock = spec.clock.model_copy(update={"horizon": horizon - start})
     return spec.model_copy(update={"clock": clock})
 

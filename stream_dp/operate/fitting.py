@@ -32,7 +32,7 @@ from stream_dp.journal.dead_letters import (
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.sample import SampledBatch, sample_topic
 from stream_dp.kafka.client.tick_marks import TickMarks
-from stream_dp.operate.run.settings import fields_of, settings_for
+from stream_dp.operate.run.settings import settings_for
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -100,7 +100,7 @@ def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
 def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
     """Yield the records of a data file in samples of `most` records; raises as `file_sample`."""
     columns = column_names(path)
-    found = each_record(path, fields_of(spec), _time_column(spec, path, columns), spec.own_times)
+    found = each_record(path, spec.fields, _time_column(spec, path, columns), spec.own_times)
     while records := list(islice(found, most)):
         payloads, lines = [one.payload for one in records], [one.line for one in records]
         yield Sample(path.name, (Piece(0, payloads, lines),), columns, lines=True)

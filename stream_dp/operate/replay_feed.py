@@ -17,7 +17,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.operate.keys import sealer_for
-from stream_dp.operate.run.settings import fields_of, settings_for, settled, source_there
+from stream_dp.operate.run.settings import settings_for, settled, source_there
 from stream_dp.operate.sending import make_topic
 from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -214,7 +214,7 @@ async def feed_file(
 
 async def _loaded(spec: PipelineSpec, file: Path) -> list[Record]:
     clock, _ = _replayed(spec)
-    return await asyncio.to_thread(load_records, file, fields_of(spec), clock.field, spec.own_times)
+    return await asyncio.to_thread(load_records, file, spec.fields, clock.field, spec.own_times)
 
 
 async def _feed_records(

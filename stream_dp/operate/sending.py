@@ -33,7 +33,6 @@ from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.operate.audit.journal_access import has_begun
 from stream_dp.operate.run.settings import (
     brokers_there,
-    fields_of,
     settings_at,
     settings_for,
     settled,
@@ -150,7 +149,7 @@ async def _send(
     sent = skipped = 0
     sending = f"NOT PRIVATE: sending into {where.topic}"
     with _rows(file) as (rows, cells):
-        fields = None if where.spec is None else fields_of(where.spec)
+        fields = None if where.spec is None else where.spec.fields
         payload = plain_reader(fields, cells=cells)
         async for row in _each(rows, 1 if file == STDIN else _AT_ONCE):
             if row.value is not None:

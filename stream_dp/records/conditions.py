@@ -97,9 +97,8 @@ def tests_of(fields: Mapping[str, Any], where: Where) -> frozenset[Test]:
 
 def _test(field: Any, condition: Condition) -> Test:
     operator = condition.operator
-    value: str | tuple[str, ...] = getattr(condition, operator)
-    texts = (value,) if isinstance(value, str) else value
-    return Test(condition.field, operator, frozenset([typed(field, operator, t) for t in texts]))
+    values = frozenset([typed(field, operator, text) for text in condition.texts])
+    return Test(condition.field, operator, values)
 
 
 def typed(field: Any, operator: str, text: str) -> str | int | float | bool:

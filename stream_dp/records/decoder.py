@@ -9,7 +9,6 @@ decoder's message, which may carry content. Nothing a payload holds raises out o
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, islice
 from operator import attrgetter
@@ -24,8 +23,6 @@ from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENT
 from stream_dp.records.list_columns import Entries, ListReader
 from stream_dp.records.schema import ListField, TimeField
 
-# From the text or number of a record's own time to its tick; it depends on that record alone.
-
 OUTSIDE: Final = -1  # the time lies outside the grid
 NO_TIME: Final = -2  # it is no time
 _UNKNOWN = -3  # the number of the first new time in a reading; the next ones have -4, -5 and so on
@@ -33,25 +30,34 @@ _CACHED_TIMES = 1 << 14
 _AT_ONCE = 1 << 12
 _LONGEST_TIME = 40
 _NONE = np.empty(0, np.int64)
+_ENDLESS = 2**62  # milliseconds
 
 
 class OwnTicks:
-    """The ticks of times of one form on a grid."""
+    """The ticks of times of one form on a grid; each depends on its own time alone."""
 
     def __init__(self, grid: TickGrid, form: TimeForm) -> None:
-        kinds = {"iso": _Ticks, "epoch_ms": _EpochTicks}
-        self._tick_of = kinds.get(form.format, _ScaledTicks)(grid, form)
-        self._texts = form.format == "iso"
+        self._grid, self._unit = grid, EPOCH_UNITS.get(form.format)
+        self._tick_of = _Ticks(grid, form)
 
     def of(self, times: Iterable[Any], number: int) -> IntArray:
         """Return the tick of each of `number` times; `OUTSIDE` or `NO_TIME` where there is none."""
-        if not self._texts:
-            return np.fromiter(map(self._tick_of.__getitem__, times), np.int64, number)
+        if self._unit is not None:
+            return self._of_integers(np.fromiter(times, np.int64, number), *self._unit)
         every = iter(times)
         parts = [
             self._tick_of.of(list(islice(every, _AT_ONCE))) for _ in range(0, number, _AT_ONCE)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate([_NONE, *parts])
+
+    def _of_integers(self, counts: IntArray, times: int, over: int) -> IntArray:
+        grid = self._grid
+        end = _ENDLESS // over if grid.horizon is None else grid.start(grid.horizon)
+        low, high = (-(-moment * over // times) for moment in (grid.origin, end))
+        inside = (counts >= low) & (counts < high)
+        # of what is outside it could overflow
+        moments = np.where(inside, counts, 0) * times // over
+        return np.where(inside, (moments - grid.origin) // grid.step, OUTSIDE)
 
 
 class _Ticks(dict[str, int]):
@@ -59,9 +65,7 @@ class _Ticks(dict[str, int]):
 
     def __init__(self, grid: TickGrid, form: TimeForm) -> None:
         super().__init__()
-        self._find = grid.find
-        self._zone = form.zone
-        self._times, self._over = EPOCH_UNITS.get(form.format, (1, 1))
+        self._find, self._zone = grid.find, form.zone
         self._new: list[str] = []
 
     def of(self, times: Sequence[str]) -> IntArray:
@@ -85,10 +89,8 @@ class _Ticks(dict[str, int]):
 
     def _read(self, new: list[str]) -> list[int]:
         """Return the ticks of new times, which have numbers here, and remember them as far as there is room."""
-        tick = self._tick
-        ticks = [
-            NO_TIME if moment is None else tick(moment) for moment in parse_moments(new, self._zone)
-        ]
+        moments = parse_moments(new, self._zone)
+        ticks = [NO_TIME if moment is None else self._tick(moment) for moment in moments]
         known = dict(zip(new, ticks, strict=True))
         for time in [time for time in new if len(time) > _LONGEST_TIME]:
             del self[time], known[time]
@@ -101,20 +103,6 @@ class _Ticks(dict[str, int]):
     def _tick(self, moment: int) -> int:
         tick = self._find(moment)
         return OUTSIDE if tick is None else tick
-
-
-class _EpochTicks(_Ticks):
-    """From integer milliseconds to their tick; nothing to remember."""
-
-    def __missing__(self, time: Any) -> int:
-        return self._tick(time)
-
-
-class _ScaledTicks(_Ticks):
-    """From integers of another unit to their tick."""
-
-    def __missing__(self, time: Any) -> int:
-        return self._tick(time * self._times // self._over)
 
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -228,25 +216,25 @@ class RecordDecoder:
         return self._attributes[field]
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
-        decode = self._decode
+        return self._decoded(payloads, self._decode)
+
+    def _decoded(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
         try:
             records = [decode(payload) for payload in payloads]
         except _REFUSALS:
-            return self._one_by_one(payloads)
+            return self._one_by_one(payloads, decode)
         return Decoded(records, range(len(records)), [])
 
-    def _one_by_one(self, payloads: Sequence[bytes]) -> Decoded:
-        records: list[Any] = []
-        positions: list[int] = []
-        refused: list[Refusal] = []
+    def _one_by_one(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
+        decoded = Decoded([], positions := [], [])
         for position, payload in enumerate(payloads):
             try:
-                records.append(self._decode(payload))
+                decoded.records.append(decode(payload))
             except _REFUSALS as error:
-                refused.append(Refusal(position, *self._reason(error)))
+                decoded.refused.append(Refusal(position, *self._reason(error)))
             else:
                 positions.append(position)
-        return Decoded(records, positions, refused)
+        return decoded
 
     def _reason(self, error: Exception) -> tuple[str, str | None]:
         if not isinstance(error, msgspec.ValidationError):
@@ -279,8 +267,9 @@ class ListDecoder(RecordDecoder):
         if self._rest:
             self._rest -= 1
             return self._strictly(payloads, range(len(payloads)))
-        records, positions = self._raw(payloads)
-        read = payloads if len(records) == len(payloads) else [payloads[at] for at in positions]
+        raw = self._decoded(payloads, self._decode_raw)  # its refused payloads are read strictly
+        records, positions = raw.records, raw.positions
+        read = payloads if not raw.refused else [payloads[at] for at in positions]
         odd: set[int] = set()
         lists: dict[str, Entries] = {}
         for name, reader in self._lists.items():
@@ -294,20 +283,6 @@ class ListDecoder(RecordDecoder):
         plain = decoded.at(np.array([at for at in range(len(records)) if at not in odd], np.int64))
         others = sorted({*range(len(payloads))}.difference(plain.positions))
         return plain.beside(self._strictly(payloads, others))
-
-    def _raw(self, payloads: Sequence[bytes]) -> tuple[list[Any], Sequence[int]]:
-        """The records of which each list is raw JSON, and where they stand; others are left out."""
-        decode = self._decode_raw
-        try:
-            return [decode(payload) for payload in payloads], range(len(payloads))
-        except _REFUSALS:
-            records: list[Any] = []
-            positions: list[int] = []
-            for position, payload in enumerate(payloads):
-                with suppress(*_REFUSALS):
-                    records.append(decode(payload))
-                    positions.append(position)
-            return records, positions
 
     def _strictly(self, payloads: Sequence[bytes], places: Sequence[int]) -> Decoded:
         decoded = super().decode([payloads[place] for place in places])

@@ -57,33 +57,31 @@ class Security(Frozen):
 
     @model_validator(mode="after")
     def _complete(self) -> "Security":
-        problems = self._login() if self.protocol.startswith("SASL") else self._none(_LOGIN)
-        problems += [] if self.protocol.endswith("SSL") else self._none(_TLS)
+        beside = f"protocol {self.protocol}"
+        sasl = self.protocol.startswith("SASL")
+        problems = self._login() if sasl else self._none(_LOGIN, beside)
+        problems += [] if self.protocol.endswith("SSL") else self._none(_TLS, beside)
         if self.certificate_file is None:
             named = [key for key in _CERTIFICATE if getattr(self, key) is not None]
             problems += [problem((key,), "needs a certificate_file beside it") for key in named]
         refuse(problems)
         return self
 
-    def _none(self, keys: tuple[str, ...]) -> list[InitErrorDetails]:
+    def _none(self, keys: tuple[str, ...], beside: str) -> list[InitErrorDetails]:
         there = [key for key in keys if getattr(self, key) is not None]
-        return [problem((key,), f"does not go with protocol {self.protocol}") for key in there]
+        return [problem((key,), f"does not go with {beside}") for key in there]
 
     def _login(self) -> list[InitErrorDetails]:
         if self.mechanism is None:
             return [problem(("mechanism",), f"is missing: protocol {self.protocol} needs one")]
-        by_token = self.mechanism == "OAUTHBEARER"
+        by_token, beside = self.mechanism == "OAUTHBEARER", f"mechanism {self.mechanism}"
         wanted, other = (_TOKEN, _PASSWORD) if by_token else (_PASSWORD, _TOKEN)
-        strange = [key for key in other if getattr(self, key) is not None]
-        what = f"does not go with mechanism {self.mechanism}"
-        problems = [problem((key,), what) for key in strange]
+        problems = self._none(other, beside)
         missing = [key for key in wanted if getattr(self, key) is None]
         if not by_token:
-            what = f"is missing: mechanism {self.mechanism} needs one"
-            return problems + [problem((key,), what) for key in missing]
+            return problems + [problem((k,), f"is missing: {beside} needs one") for k in missing]
         if len(missing) != 1:
-            what = "mechanism OAUTHBEARER needs either token_file or token"
-            problems.append(problem(("token_file",), what))
+            problems.append(problem(("token_file",), f"{beside} needs either token_file or token"))
         return problems
 
 
@@ -106,7 +104,7 @@ def addresses(value: str) -> str:
     return value
 
 
-_COUNTING = ("open_transactions", "largest_batch", "keyed_by", "partitioner")
+_COUNTING = {"open_transactions", "largest_batch", "keyed_by", "partitioner"}
 
 
 def _ticks(value: object) -> object:
@@ -163,9 +161,7 @@ class KafkaSourceSpec(SourceSpec):
 
     @property
     def counting(self) -> dict[str, str | int]:
-        values = {name: getattr(self, name) for name in _COUNTING}
-        fields = type(self).model_fields
-        return {name: value for name, value in values.items() if value != fields[name].default}
+        return self.model_dump(include=_COUNTING, exclude_defaults=True)
 
 
 class FileSourceSpec(SourceSpec):

@@ -2,14 +2,15 @@
 
 Rules: everything is declared and public, so the entries of a row and their names are known before any record is read.
 What a record counts in depends on that record alone, and on the public tick that it lies in. An entry `other` holds
-what is none of the declared values; a tick always has an hour and a weekday, so these have none. Conflicts of a
-grouping with the schema, or the clock, are found here too.
+what is none of the declared values; a tick always has an hour and a weekday, so these have none.
 """
 
 import math
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
@@ -160,8 +161,8 @@ def zones_of(by: Any) -> Iterator[str]:
 
 def longest_tick(by: Any) -> tuple[str, int] | None:
     """Return the tick key that needs the shortest ticks, and the longest tick in ms that it tells apart."""
-    keys = [part.tick for part in parts_of(by) if isinstance(part, TickKey)]
-    return min(((key, _LONGEST[key]) for key in keys), key=lambda pair: pair[1], default=None)
+    keys = [(part.tick, _LONGEST[part.tick]) for part in parts_of(by) if isinstance(part, TickKey)]
+    return min(keys, key=itemgetter(1), default=None)
 
 
 def edge_value(field: Any, edge: Fraction) -> int | float:
@@ -185,10 +186,8 @@ def decimal_text(value: Fraction) -> str:
         rest, places = rest // by, places + 1
     if rest > 1:
         return str(value)
-    units = abs(value.numerator) * 10**places // value.denominator
-    digits = str(units).rjust(places + 1, "0")
-    whole, part = digits[: len(digits) - places], digits[len(digits) - places :].rstrip("0")
-    return ("-" if value < 0 else "") + whole + (f".{part}" if part else "")
+    units = value.numerator * 10**places // value.denominator
+    return f"{Decimal(f'{units}e-{places}'):f}"
 
 
 def _keys(fields: Mapping[str, Any], by: Any) -> tuple[str, ...]:
@@ -215,11 +214,8 @@ def by_problems(at: Place, by: By | None, fields: Fields) -> list[InitErrorDetai
             problems += _category_problems(inner, part, fields)
         elif isinstance(part, Edges):
             problems += _edges_problems(inner, part, fields)
-    if problems or len(parts) == 1:
+    if problems or len(parts) == 1 or (entries := number_of_keys(fields, by)) <= MOST_ENTRIES:
         return problems
-    entries = number_of_keys(fields, by)
-    if entries <= MOST_ENTRIES:
-        return []
     why = f"these have {entries:,} entries together, and {MOST_ENTRIES:,} is the most"
     return [problem(at, why)]
 

@@ -9,9 +9,9 @@ space but a space before a text. The JSON must be sound. All other lists are lef
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.records.conditions import Test
 from stream_dp.records.schema import ListField
 
 _NULL = ("",)  # no value of a domain is empty, so this is one of the others
@@ -52,14 +51,6 @@ class Entries(NamedTuple):
         records = np.repeat(np.arange(len(places)), numbers)
         shifts = begins - (np.cumsum(numbers) - numbers)
         return Entries(self.codes[np.arange(len(records)) + shifts[records]], records)
-
-
-class HasLists(Protocol):
-    """Decoded records with the entries of their lists."""
-
-    @property
-    def lists(self) -> Mapping[str, Entries]:
-        """The entries by the attribute that holds the list in a record."""
 
 
 class TextCodes:
@@ -236,24 +227,6 @@ class ListReader:
             for at, (text, payload) in enumerate(zip(lists, payloads, strict=True))
             if payload.count(self._key) != (text is not None) or self._escaped.search(payload)
         }
-
-
-class Listed:
-    """The column of a list field, and which records hold what tests want."""
-
-    def __init__(self, attribute: str, domain: Sequence[str], tests: Sequence[Test]) -> None:
-        self._attribute = attribute
-        self.codes = {value: code for code, value in enumerate(domain)}
-        self._wanted = [[self.codes[value] for value in test.values] for test in tests]
-
-    def entries(self, decoded: HasLists) -> Entries:
-        return decoded.lists[self._attribute]
-
-    def answer(self, entries: Entries, answers: NDArray[np.bool_]) -> None:
-        answers[:] = False
-        places = entries.of(np.arange(answers.shape[1]))
-        for row, wanted in zip(answers, self._wanted, strict=True):
-            row[places[np.isin(entries.codes, wanted)]] = True
 
 
 def _once(numbers: IntArray, codes: IntArray, keys: int) -> Entries:

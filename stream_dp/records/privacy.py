@@ -32,14 +32,15 @@ from stream_dp.records.scalars import (
 )
 
 FilterName: TypeAlias = Literal["pure", "basic", "tight_approximate", "zcdp", "renyi", "gdp"]
-GONE_FILTER = (
-    "approximate"  # never admitted more than tight_approximate; its journals are refused by name
-)
+# never admitted more than tight_approximate; its journals are refused by name
+GONE_FILTER = "approximate"
 WITH_OWN_DELTA = ("basic", "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 OF_USERS = ("user", "max_events", "per", "overall", "share")
-# the clock says whether a replacement may move
-_WRITTEN = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
+_WRITTEN = (
+    Neighbors.ADD_REMOVE,
+    Neighbors.REPLACE,
+)  # the clock says whether a replacement may move
 _Written: TypeAlias = Literal["add_remove", "replace"]
 
 
@@ -118,12 +119,11 @@ class Privacy(Frozen):
         problems += self._own_delta_problems()
         if self.filter != "renyi" and self.order != Privacy.model_fields["order"].default:
             problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
-        seen: set[str] = set()
-        for place, analyst in enumerate(self.analysts):
-            if analyst.name in seen:
-                message = f"an analyst '{analyst.name}' is already there"
-                problems.append(problem(("analysts", place, "name"), message))
-            seen.add(analyst.name)
+        names = [analyst.name for analyst in self.analysts]
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                why = f"an analyst '{name}' is already there"
+                problems.append(problem(("analysts", at, "name"), why))
         refuse(problems)
         return self
 

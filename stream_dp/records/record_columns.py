@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stream_dp.core.mechanism import IntArray
 from stream_dp.records.conditions import OPERATORS, Test
 from stream_dp.records.decoder import Decoded
-from stream_dp.records.list_columns import Entries, Listed
+from stream_dp.records.list_columns import Entries
 from stream_dp.records.schema import CategoryField, IntegerField, ListField, NumberField
 
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -64,7 +64,7 @@ class RecordColumns:
         """
         named = named or {}
         tests = dict.fromkeys(test for where in wheres for test in where)
-        self._coded: list[tuple[str, _Coded | Listed, slice]] = []
+        self._coded: list[tuple[str, _Coded | _Listed, slice]] = []
         self._ordered: list[tuple[str, _Ordered, slice]] = []
         self._valued = frozenset(by)
         rows: dict[Test, int] = {}
@@ -76,7 +76,7 @@ class RecordColumns:
             part = slice(len(rows), len(rows) + len(asked))
             rows |= {test: part.start + at for at, test in enumerate(asked)}
             column = _column(fields[name], attribute(name), asked, named.get(name, ()))
-            if isinstance(column, _Coded | Listed):
+            if isinstance(column, _Coded | _Listed):
                 self._coded.append((name, column, part))
             else:
                 self._ordered.append((name, column, part))
@@ -136,6 +136,24 @@ class _Coded:
         np.take(self._passes, entries.codes, axis=1, out=answers, mode="clip")
 
 
+class _Listed:
+    """The column of a list field, and which records hold what tests want."""
+
+    def __init__(self, attribute: str, domain: Sequence[str], tests: Sequence[Test]) -> None:
+        self._attribute = attribute
+        self.codes = {value: code for code, value in enumerate(domain)}
+        self._wanted = [[self.codes[value] for value in test.values] for test in tests]
+
+    def entries(self, decoded: Decoded) -> Entries:
+        return decoded.lists[self._attribute]
+
+    def answer(self, entries: Entries, answers: BoolArray) -> None:
+        answers[:] = False
+        places = entries.of(np.arange(answers.shape[1]))
+        for row, wanted in zip(answers, self._wanted, strict=True):
+            row[places[np.isin(entries.codes, wanted)]] = True
+
+
 class _Ordered:
     """Integers or numbers, as their bounds: `dtype` is int64 or float64. The tests are sorted by their operators."""
 
@@ -175,7 +193,7 @@ class _Ordered:
 
 def _column(
     field: Any, attribute: str, tests: Sequence[Test], named: Sequence[Any]
-) -> _Coded | Listed | _Ordered:
+) -> _Coded | _Listed | _Ordered:
     match field:
         case IntegerField():
             return _Ordered(attribute, np.int64, tests)
@@ -184,7 +202,7 @@ def _column(
         case CategoryField(domain=domain):
             return _Coded(attribute, domain, tests)
         case ListField(domain=domain):
-            return Listed(attribute, domain, tests)
+            return _Listed(attribute, domain, tests)
     values = dict.fromkeys([*named, *(v for t in tests for v in t.values)])
     return _Coded(attribute, list(values), tests)
 
@@ -262,11 +280,8 @@ class IdentifierColumn:
 def _texts(values: Iterable[Any]) -> Sequence[bytes]:
     known = dict.fromkeys(values)
     known.pop(None, None)
-    return [_short(str(value).encode()) for value in known]
-
-
-def _short(text: bytes) -> bytes:
-    return text if len(text) <= _LONG else _DIGESTED + sha256(text).digest()
+    texts = [str(value).encode() for value in known]
+    return [t if len(t) <= _LONG else _DIGESTED + sha256(t).digest() for t in texts]
 
 
 def by_tick(

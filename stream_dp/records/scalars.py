@@ -1,13 +1,12 @@
 """The values of a pipeline file: exact numbers, durations, times, names, and how a problem is told.
 
-Rules: numbers that touch the guarantee are exact (`Fraction`, integers); a float is refused. Every value is
-accepted as text, because YAML hands over text only. A path is relative to the pipeline file's folder (validation
-context `folder`). This file knows no part of the pipeline.
+Rules: numbers that touch the guarantee are exact (`Fraction`, integers); a float is refused. Every value is accepted as
+text, because YAML hands over text only. A path is relative to the pipeline file's folder (validation context `folder`).
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -108,18 +107,22 @@ def without_noise(text: str) -> str | None:
     return f"{short:f}" if missed else None
 
 
+def _counted(value: object, form: re.Pattern[str], units: Mapping[str, int], says: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = form.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"must be a whole number with a unit: {says}")
+    return int(match[1]) * units[match[2]]
+
+
 def milliseconds(value: object) -> int:
     """Read a duration such as "500ms" or "1h"; an `int` already counts milliseconds.
 
     >>> milliseconds("2m")
     120000
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("must be a whole number with a unit: 500ms, 1s, 5m, 1h or 1d")
-    return int(match[1]) * _UNITS[match[2]]
+    return _counted(value, _DURATION, _UNITS, "500ms, 1s, 5m, 1h or 1d")
 
 
 def duration_text(length: int) -> str:
@@ -138,12 +141,7 @@ def size(value: object) -> int:
     >>> size("16MiB")
     16777216
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("must be a whole number with a unit: 64KiB or 16MiB")
-    return int(match[1]) * (2**10 if match[2] == "K" else 2**20)
+    return _counted(value, _SIZE, {"K": 2**10, "M": 2**20}, "64KiB or 16MiB")
 
 
 def moment(value: object) -> int:
@@ -171,14 +169,6 @@ def must(holds: Callable[[Any], bool], why: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
-
-
-def _absurd(epsilon: Fraction) -> Fraction:
-    if epsilon <= 0:
-        raise ValueError("must be greater than 0")
-    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise ValueError("must lie between 0.000001 (no use) and 100 (no privacy)")
-    return epsilon
 
 
 def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
@@ -221,22 +211,26 @@ def _form(pattern: re.Pattern[str], *examples: str) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^({pattern.pattern})$", "examples": [*examples]}
 
 
-DURATION_FORM = _form(_DURATION, "500ms", "1m", "1h", "1d")
-"""The JSON Schema of a duration."""
+DURATION_FORM = _form(_DURATION, "500ms", "1m", "1h", "1d")  # its JSON Schema
 
-
+# a decimal or a fraction
 Exact: TypeAlias = Annotated[
     InstanceOf[Fraction],
     BeforeValidator(exact),
     PlainSerializer(str),
     WithJsonSchema({"anyOf": [{"type": "number"}, _form(_NUMBER, "0.2", "1e-6", "1/3")]}),
 ]
-"""A decimal or a fraction."""
-
+# one that somebody has named, and no float that was computed
 Named: TypeAlias = Annotated[Exact, BeforeValidator(_noiseless)]
-"""One that somebody has named, and no float that was computed."""
 
-Epsilon: TypeAlias = Annotated[Named, AfterValidator(_absurd)]
+Epsilon: TypeAlias = Annotated[
+    Named,
+    must(lambda epsilon: epsilon > 0, "must be greater than 0"),
+    must(
+        lambda epsilon: SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON,
+        "must lie between 0.000001 (no use) and 100 (no privacy)",
+    ),
+]
 Delta: TypeAlias = Annotated[
     Named,
     must(

@@ -12,18 +12,14 @@ from stream_dp.core.time import EPOCH, TickGrid, TimeForm
 from stream_dp.core.wording import meant
 from stream_dp.records.scalars import Domain, Frozen, problem, refuse
 
-# ---
-# Time zones by their IANA names, as the database of this machine (or the package tzdata) knows them.
-#
-# Rules: a zone is declared, never taken from a record or from the machine's own setting. What a local time means is
-# settled by the database, so the offsets of the declared range belong to the pipeline: `offsets` is in its
-# fingerprint,
-# and a database that says something else there makes another pipeline, not another count.
+# Time zones by their IANA names, as the database of this machine (or the package tzdata) knows them. A zone is
+# declared, never taken from a record or from the machine's own setting. What a local time means is settled by the
+# database, so the `offsets` of the declared range are in the pipeline's fingerprint: a database that says something
+# else there makes another pipeline, not another count.
 
 _OF_THE_MACHINE = "localtime"
 _DAY = timedelta(days=1)
-_MOST_DAYS = 200_000
-"""How far a range is looked through; later a zone repeats the rule that it has by then."""
+_MOST_DAYS = 200_000  # that are looked through; later a zone repeats the rule that it has by then
 
 
 def _known(name: str) -> str:
@@ -49,18 +45,16 @@ def offsets(zone: tzinfo, grid: TickGrid) -> list[tuple[int, int]]:
     """
     if grid.horizon is None:
         raise ValueError("a zone needs a grid with a horizon")
-    begin, end = _clipped(grid.origin), _clipped(grid.end(grid.horizon - 1))
-    at, before = begin, _offset(zone, begin)
+    at, end = _clipped(grid.origin), _clipped(grid.end(grid.horizon - 1))
+    before = _offset(zone, at)
     changes = [(_seconds(at), before)]
     for _ in range(_MOST_DAYS):
         if at > end:
             break
-        then = at + _DAY
-        if _offset(zone, then) != before:
-            change = _change(zone, at, then)
-            before = _offset(zone, then)
-            changes.append((_seconds(change), before))
-        at = then
+        day_before, at = at, at + _DAY
+        if _offset(zone, at) != before:
+            before = _offset(zone, at)
+            changes.append((_seconds(_change(zone, day_before, at)), before))
     return changes
 
 

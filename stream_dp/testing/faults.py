@@ -249,7 +249,7 @@ async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
             records = [port._record(answer) for answer in half]  # noqa: SLF001 - as it writes them
             await _open_transaction(port._lease, records)  # noqa: SLF001
         case SqliteAnswers():
-            await asyncio.to_thread(_torn_answers, port._file.path, answers)  # noqa: SLF001
+            await asyncio.to_thread(_torn_answers, port._path, answers)  # noqa: SLF001
         case _:
             raise UsageError("--crash mid-answer knows answers in SQLite and in Kafka")
 

@@ -16,14 +16,14 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Source
 from stream_dp.files.files import FileSource
 from stream_dp.files.memory import MemorySource
-from stream_dp.files.records import FieldType
 from stream_dp.operate import demo
+from stream_dp.records.schema import CategoryField, Fields, TimeField
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
 
 Check: TypeAlias = Callable[[SourceCase], Awaitable[None]]
 STEP, TICKS = 1000, 120
-FIELDS = {"time": FieldType.TIME, "shop": FieldType.CATEGORY}
+FIELDS: Fields = {"time": TimeField(), "shop": CategoryField(domain=("a",))}
 ROWS = [
     ("oops", "a"),
     (1000, "b"),

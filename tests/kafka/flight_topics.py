@@ -14,17 +14,18 @@ from kafka.kafka_worlds import AT_ONCE, marks_of
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.time import TickGrid
-from stream_dp.files.records import FieldType, load_records, ticked
+from stream_dp.files.records import load_records, ticked
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
+from stream_dp.records.schema import CategoryField, Fields, IntegerField, TimeField
 from stream_dp.testing.kafka import fresh_topic_name
 
 PARTITIONS = 2
-FIELDS = {
-    "time": FieldType.TIME,
-    "airline": FieldType.CATEGORY,
-    "destination": FieldType.CATEGORY,
-    "delay": FieldType.INTEGER,
+FIELDS: Fields = {
+    "time": TimeField(),
+    "airline": CategoryField(domain=("a",)),
+    "destination": CategoryField(domain=("a",)),
+    "delay": IntegerField(),
 }
 
 

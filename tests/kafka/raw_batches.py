@@ -40,7 +40,6 @@ Header = tuple[bytes, bytes | None]
 def record(
     value: bytes | None,
     delta: int = 0,
-    *,
     key: bytes | None = None,
     headers: Sequence[Header] = (),
     attributes: int = 0,
@@ -48,17 +47,10 @@ def record(
     width: int = 0,
     tail: bytes | None = None,
 ) -> bytes:
-    """A record with its length before it.
+    """A record with its length before it, which takes `width` bytes or more.
 
-    Args:
-        value: the value; None is null.
-        delta: its offset's distance from the batch's base.
-        key: the key.
-        headers: keys and values; keys are bytes and may be any.
-        attributes: a byte that has no meaning yet.
-        time: the distance of its time from the batch's.
-        width: the least number of bytes of its length.
-        tail: everything behind its key, instead of value and headers.
+    `delta` and `time` are the distances from the batch's offset and time. `tail` is everything behind the key, instead
+    of value and headers.
     """
     if tail is None:
         tail = sized(value) + varint(len(headers))

@@ -25,7 +25,7 @@ from stream_dp.broker.jars import resolve_jars
 from stream_dp.broker.process import Node, NodeRuntime, find_java, stop_nodes, until_ready
 from stream_dp.errors import StreamDPError
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.security import KafkaSecurity
+from stream_dp.records.endpoints import Security
 from stream_dp.testing.kafka import missing
 
 PASSWORD = "swordfish"  # noqa: S105 - of these tests only
@@ -87,7 +87,7 @@ class Secured:
             key: Path(value) if key.endswith("_file") else value
             for key, value in self.yaml(way).items()
         }
-        return KafkaSettings(self.at(way), KafkaSecurity(**(keys | changes)))
+        return KafkaSettings(self.at(way), Security(**(keys | changes)))
 
 
 def unsecured_token(subject: str, life_s: int = 3600) -> str:

@@ -128,7 +128,7 @@ async def test_a_failed_start_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = LocalKafka(tmp_path)
-    monkeypatch.setattr("stream_dp.broker.process._behaviour", lambda: {"num.partitions": "many"})
+    monkeypatch.setattr("stream_dp.broker.process._BEHAVIOUR", {"num.partitions": "many"})
     for _ in range(2):  # the second one finds no lock
         with pytest.raises(WorldError, match=r"num\.partitions"):
             await kafka.start()

@@ -24,7 +24,6 @@ from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.replay_feed import feed_id
-from stream_dp.operate.run.settings import fields_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.testing.kafka import fresh_topic_name
 
@@ -99,7 +98,7 @@ class World:
         spec = load(self.pipeline)
         assert spec.clock.start is not None
         grid = TickGrid(spec.clock.start, spec.clock.step, spec.clock.horizon)
-        ticks = ticked(load_records(file, fields_of(spec), "time"), grid)
+        ticks = ticked(load_records(file, spec.fields, "time"), grid)
         marks = TickMarks(sealer_for(spec, self.key).mark_key(), self.topic, grid, feed_id(ticks))
         return KafkaFeed(KafkaSettings(self.kafka), marks), [list(tick) for tick in ticks]
 

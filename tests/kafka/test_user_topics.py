@@ -24,12 +24,13 @@ from stream_dp.cli.commands.replay import replay
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Placement
 from stream_dp.errors import UsageError
-from stream_dp.files.records import FieldType, load_records, ticked
+from stream_dp.files.records import load_records, ticked
 from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.schema import CategoryField, Fields, TextField, TimeField
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, CAP, WINDOW, PARTITIONS = 40, 2, 5, 3
@@ -50,7 +51,7 @@ series:
   - {{name: by_key, statistic: histogram, by: key, method: tree, epsilon: 8}}
 """
 START = 1_767_225_600_000
-FIELDS = {"time": FieldType.TIME, "customer": FieldType.TEXT, "key": FieldType.CATEGORY}
+FIELDS: Fields = {"time": TimeField(), "customer": TextField(), "key": CategoryField(domain=("a",))}
 
 
 def home(user: str) -> int:

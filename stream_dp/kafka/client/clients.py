@@ -1,9 +1,8 @@
 """Kafka settings, clients, and the one place where the client library's errors are translated.
 
-Rules: the library is imported on first use only, and its loggers are silenced there, because they write offsets and
-group names. Its exceptions never leave this package: `speaking` turns each into one line that names the topic or broker
-and the remedy, without offsets, counts or contents. An error that may pass by itself is an `Outage`; only look-ups are
-repeated, by `patiently`. `KEPT` is the configuration of the pipeline's own topics.
+Rules: the library is imported on first use, and silenced: its loggers write offsets and group names. Its exceptions
+never leave this package: `speaking` turns each into one line that names the topic or broker and the remedy, without
+offsets, counts or contents. An error that may pass by itself is an `Outage`; only look-ups are repeated (`patiently`).
 """
 
 import asyncio
@@ -12,33 +11,35 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from stream_dp.errors import FailClosed, Outage, StreamDPError, UsageError, WorldError
-from stream_dp.kafka.client.security import OPEN, KafkaSecurity
+from stream_dp.kafka.client.security import OPEN, arguments
+from stream_dp.records.endpoints import Security
 
 _T = TypeVar("_T")
 
+# the configuration of the pipeline's own topics
 KEPT: Mapping[str, str] = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "unclean.leader.election.enable": "false",
 }
-RECORD_BYTES = 8 * 1024 * 1024
-"""The largest record that this program writes."""
+RECORD_BYTES = 8 * 1024 * 1024  # the largest record that this program writes
 _CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+_COORDINATOR_MOVES = (14, 15, 16)  # it loads, is not there yet, or is another one
 _UNKNOWN_USER = ("Authentication", "Sasl")
 _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # as a stopping broker does
+# errors of brokers that are stopping or starting, besides the errors that the library calls retriable
 _PASSING = (
     "KafkaTimeoutError", "KafkaUnavailableError", "BrokerNotAvailableError", "ReplicaNotAvailableError",
     "UnknownError", "RebalanceInProgressError", "ReassignmentInProgress", "InvalidReplicationFactorError",
 )  # fmt: skip
-"""Errors of brokers that are stopping or starting, besides the errors that the library calls retriable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +50,21 @@ class KafkaSettings:
     """
 
     bootstrap: str
-    security: KafkaSecurity = OPEN
+    security: Security = OPEN
     transaction_timeout_ms: int = 10_000
     retry_backoff_ms: int = 5
     patience_s: float = 10.0
     retry_s: float = 30.0
 
     def client(self) -> dict[str, Any]:
-        """Return the arguments that every client of the library takes; files with secrets are read again.
-
-        Raises `WorldError` or `UsageError`, which name the key, if a file cannot be used.
-        """
+        """Return the arguments of every client of the library; secrets are read again. Errors as of `arguments`."""
         library()
         return {
             "bootstrap_servers": self.bootstrap,
             "client_id": "stream-dp",
             "request_timeout_ms": int(self.patience_s * 1000),
             "retry_backoff_ms": self.retry_backoff_ms,
-            **self.security.arguments(),
+            **arguments(self.security),
         }
 
 
@@ -114,32 +112,27 @@ def damaged(topic: str, partition: int) -> Outage:
 
 def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldError:
     """Return the error for a missing or negative answer: an `Outage` if it may pass by itself."""
-    name, where = type(error).__name__, settings.bootstrap
+    name, where, kind = type(error).__name__, f"Kafka at {settings.bootstrap}", WorldError
     if "Authorization" in name:
-        return WorldError(
-            f"{about}: Kafka at {where} denies access; grant this user the rights (ACL)"
-        )
-    if any(part in name for part in _UNKNOWN_USER):
-        return WorldError(
-            f"{about}: Kafka at {where} does not accept this user: check mechanism, user name and password"
-        )
-    cut_off = isinstance(error, _CUT_OFF)
-    if isinstance(error, ssl.SSLError) and not cut_off:
+        says = f"{where} denies access; grant this user the rights (ACL)"
+    elif any(part in name for part in _UNKNOWN_USER):
+        says = f"{where} does not accept this user: check mechanism, user name and password"
+    elif isinstance(error, ssl.SSLError) and not isinstance(error, _CUT_OFF):
         why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or "failed"
-        return WorldError(
-            f"{about}: no TLS connection to Kafka at {where} ({str(why).lower().replace('_', ' ')}); check that this "
-            "listener speaks TLS, the ca_file, and that its certificate names this host"
+        says = (
+            f"no TLS connection to {where} ({str(why).lower().replace('_', ' ')}); check that this listener speaks "
+            "TLS, the ca_file, and that its certificate names this host"
         )
-    if isinstance(error, socket.gaierror):
-        return Outage(
-            f"{about}: the name of no Kafka broker at {where} can be resolved; check its spelling, and the name "
-            "server"
+    elif isinstance(error, socket.gaierror):
+        kind, at = Outage, settings.bootstrap
+        says = f"the name of no Kafka broker at {at} can be resolved; check its spelling, and the name server"
+    else:
+        kind = Outage if passing(error) else WorldError
+        says = (
+            f"{where} did not answer or refused ({name}); check that its brokers run and that their "
+            "advertised.listeners can be reached from here"
         )
-    kind = Outage if passing(error) else WorldError
-    return kind(
-        f"{about}: Kafka at {where} did not answer or refused ({name}); check that its "
-        "brokers run and that their advertised.listeners can be reached from here"
-    )
+    return kind(f"{about}: {says}")
 
 
 def passing(error: BaseException) -> bool:
@@ -152,10 +145,9 @@ def passing(error: BaseException) -> bool:
 async def patiently(
     settings: KafkaSettings, about: str, look_up: Callable[[], Awaitable[_T]]
 ) -> _T:
-    """Return the answer of `look_up`; if brokers do not answer, repeat it with back-off for `settings.retry_s`.
+    """Return the answer of `look_up`, which changes nothing; repeat it for `settings.retry_s` without an answer.
 
-    Only for look-ups, which change nothing at the brokers. Raises `Outage` if no answer came in that time, and
-    `FailClosed` or another `WorldError` at once.
+    Raises `Outage` if no answer came in that time, and `FailClosed` or another `WorldError` at once.
     """
     deadline, waits = time.monotonic() + settings.retry_s, backing_off()
     while True:
@@ -178,10 +170,7 @@ def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
 
 
 async def connect(settings: KafkaSettings, client: Any) -> None:
-    """Start a client of the library; close it if that fails.
-
-    Raises `WorldError`: no broker answers (an `Outage`), or no broker accepts these credentials.
-    """
+    """Start a client of the library, or close it; `WorldError` if no broker answers or accepts these credentials."""
     errors = library(".errors")
     try:
         async with asyncio.timeout(settings.patience_s):
@@ -198,12 +187,12 @@ async def connect(settings: KafkaSettings, client: Any) -> None:
 async def _why_not(settings: KafkaSettings, error: BaseException) -> WorldError:
     """Return why no client could be started: the library hides the causes, so each address is tried again."""
     causes = [error] if "Authorization" in type(error).__name__ else await _causes(settings)
-    for cause in causes:
-        reason = refused(settings, "no connection", cause)
+    reasons = [refused(settings, "no connection", cause) for cause in causes]
+    for reason in reasons:
         if not isinstance(reason, Outage):
             return reason
     if causes and all(isinstance(cause, socket.gaierror) for cause in causes):
-        return refused(settings, "no connection", causes[0])
+        return reasons[0]
     return Outage(
         f"no Kafka broker answers at {settings.bootstrap}: check that it runs there, and "
         "source.security; `stream-dp doctor` says which of it is wrong"
@@ -232,14 +221,72 @@ async def _causes(settings: KafkaSettings) -> list[BaseException]:
 async def some_broker(client: Any) -> Any:
     """Return the id of a broker that a low-level client of the library can ask.
 
-    Brokers that have just begun, or are shut out for a moment, name no broker; then ask once more, which the library
-    would not do.
+    Brokers that have just begun, or are shut out for a moment, name no broker; the library would not ask again.
     """
     if client.get_random_node() is None:
         await client.force_metadata_update()
     if (node := client.get_random_node()) is None:
         raise library(".errors").KafkaConnectionError("no broker is known")
     return node
+
+
+async def coordinated(
+    client: Any, kind: str, key: str, request: Any, code: Callable[[Any], int], patience_s: float
+) -> Any:
+    """Return the answer of the coordinator of a `GROUP` or `TRANSACTION`; ask again while it loads or moves.
+
+    `code` gives an answer's error code. The library's own calls cannot distinguish a coordinator that is still loading
+    from a group without offsets. A cluster without groups so far first makes a topic for them. Raises the library's
+    errors.
+    """
+    errors, deadline = library(".errors"), time.monotonic() + patience_s
+    kinds = library(".client").CoordinationType
+    while True:
+        late = time.monotonic() > deadline
+        try:
+            await some_broker(client)  # else an assertion of the library fails
+            place = await client.coordinator_lookup(getattr(kinds, kind), key)
+            answer = await client.send(place, request)
+        except errors.KafkaError as error:
+            if late or not _moves(error):
+                raise
+        else:
+            if late or not _moves(errors.for_code(code(answer))):
+                return answer
+        await asyncio.sleep(_FIRST_WAIT_S)
+
+
+def _moves(error: Any) -> bool:
+    """Return whether a coordinator that gives this error, or class of errors, may answer later."""
+    return error.retriable or getattr(error, "errno", 0) in _COORDINATOR_MOVES
+
+
+def request_class(
+    key: int, version: int, asked: Sequence[Any], answered: Sequence[Any], *, flexible: bool = False
+) -> Any:
+    """Return a class of requests that the library lacks, by the schemas of request and answer.
+
+    A request is made from the values of `asked`, in this order.
+    """
+    api, schema = library(".protocol.api"), library(".protocol.types").Schema
+
+    class Answer(api.Response):  # type: ignore[misc, name-defined]
+        API_KEY, API_VERSION, SCHEMA = key, version, schema(*answered)
+
+    class Asked(api.RequestStruct):  # type: ignore[misc, name-defined]
+        API_KEY, API_VERSION, RESPONSE_TYPE = key, version, Answer
+        FLEXIBLE_VERSION, SCHEMA = flexible, schema(*asked)
+
+    class Request(api.Request[Asked]):  # type: ignore[misc, name-defined]
+        API_KEY = key
+
+        def __init__(self, *values: Any) -> None:
+            self._values = values
+
+        def build(self, request_struct_class: Any) -> Any:
+            return request_struct_class(*self._values)
+
+    return Request
 
 
 @asynccontextmanager

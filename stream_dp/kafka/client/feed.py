@@ -3,8 +3,7 @@
 Rules: a chunk of whole ticks is one transaction. A killed feed therefore continues after its last complete tick and
 never sends a record twice, whatever other programs write to the topic. A topic belongs to the feed of its first mark
 (later marks may be copies); a topic with anything before that mark is refused, because the records of both would count.
-A record's partition is a function of the record alone (`engine.ports`). Beside it: a producer for trying a pipeline
-out.
+A record's partition is a function of the record alone (`engine.ports`). Beside it: a producer for trying things out.
 """
 
 import asyncio
@@ -33,8 +32,7 @@ from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
 
 _POLL_MS = 100
-AT_ONCE = 1000
-"""The largest number of unacknowledged records."""
+AT_ONCE = 1000  # the largest number of unacknowledged records
 _ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
 _UNMARKED = (
     "holds records, and no tick mark that this operator's key signed for this start and step"
@@ -184,10 +182,13 @@ class KafkaFeed:
             self._partitions = tuple(sorted(await self._producer.partitions_for(self._topic)))
         self._place((), self._partitions)
         held = await look_at(self._settings, self._marks, self._partitions)
-        if held.feed is None and held.records:
-            raise FailClosed(_refused(self._topic, _UNMARKED))
-        if held.feed not in {None, self._marks.feed}:
-            raise FailClosed(_refused(self._topic, _ANOTHER))
+        unmarked = held.feed is None and held.records
+        if unmarked or held.feed not in {None, self._marks.feed}:
+            raise FailClosed(
+                f"topic {self._topic} {_UNMARKED if unmarked else _ANOTHER}; nothing was sent, for the records of both "
+                "would count. Feed a new topic (--create N makes it with N partitions) and name it in the pipeline "
+                "file, or delete this one first"
+            )
         return held.last + 1
 
     async def send(self, first: int, ticks: Sequence[Sequence[Record]]) -> None:
@@ -226,10 +227,3 @@ class KafkaFeed:
                 batch.append(**item)
         batch.close()
         yield batch
-
-
-def _refused(topic: str, why: str) -> str:
-    return (
-        f"topic {topic} {why}; nothing was sent, for the records of both would count. Feed a new topic "
-        "(--create N makes it with N partitions) and name it in the pipeline file, or delete this one first"
-    )

@@ -1,7 +1,7 @@
 """What doctor asks a cluster: why an address cannot be reached, and this user's rights (ACLs); changes nothing.
 
 Rules: brokers list the operations that they allow on a topic or a group, whether it exists or not. They do not for a
-transactional id. There an impossible step of a transaction is tried, with a producer id that nobody has: it is always
+transactional id: there an impossible step of a transaction is tried, with a producer id that nobody has. It is always
 refused, and the kind of refusal shows the right. The right to make a topic is asked with `validate_only`. The client
 library hides why no broker answers, so each address is tried separately. No text contains a secret. Source: the Kafka
 protocol, Metadata version 8 and DescribeGroups version 3.
@@ -10,13 +10,12 @@ protocol, Metadata version 8 and DescribeGroups version 3.
 import asyncio
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from stream_dp.kafka.client.clients import KafkaSettings, library
+from stream_dp.kafka.client.clients import KafkaSettings, coordinated, library, request_class
 
 _REACH_PATIENCE_S = 5.0
 _EXPIRED, _HOST = (9, 10), (62, 64)  # X509_V_ERR_CERT_NOT_YET_VALID and so on
@@ -29,8 +28,7 @@ _BITS: Mapping[str, int] = {READ: 3, WRITE: 4, CREATE: 5, DESCRIBE: 8, DESCRIBE_
 _NOBODY, _DENIED_ID = -2, 53  # no producer has this id; TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _DENIED_TOPIC, _DENIED_CLUSTER = 29, 31
 _UNKNOWN_TOPIC = 3
-_MOVES = (14, 15, 16)  # the coordinator loads, is not there yet, or is another one
-_PATIENCE_S, _POLL_S = 10.0, 0.1
+_PATIENCE_S = 10.0
 
 
 class Reached(NamedTuple):
@@ -46,32 +44,23 @@ async def reach(settings: KafkaSettings) -> list[Reached]:
     options = settings.client()
     del options["bootstrap_servers"], options["retry_backoff_ms"]
     options["request_timeout_ms"] = int(1000 * min(settings.patience_s, _REACH_PATIENCE_S))
-    hosts = [
-        (host, port) for host, port, _ in library(".conn").collect_hosts(settings.bootstrap, False)
-    ]
-    first, named = await _each(hosts, options)
-    others = sorted(set(named) - set(hosts))
-    second, _ = await _each(others, options)
+    collected = library(".conn").collect_hosts(settings.bootstrap, False)
+    hosts = [(host, port) for host, port, _ in collected]
+    first = await asyncio.gather(*(_attempt(*at, options) for at in hosts))
+    others = sorted({at for _, named in first for at in named} - set(hosts))
+    second = await asyncio.gather(*(_attempt(*at, options) for at in others))
     hint = "the brokers name this address (advertised.listeners), so it must be reachable from here"
-    return first + [
+    return [reached for reached, _ in first] + [
         reached._replace(mend=f"{reached.mend}; {hint}") if reached.cause else reached
-        for reached in second
+        for reached, _ in second
     ]
 
 
-async def _each(
-    hosts: Sequence[tuple[str, int]], options: dict[str, Any]
-) -> tuple[list[Reached], list[tuple[str, int]]]:
-    """Return the result for each address, and the addresses that the brokers named."""
-    outcomes = await asyncio.gather(*(_one(host, port, options) for host, port in hosts))
-    return [reached for reached, _ in outcomes], [at for _, named in outcomes for at in named]
-
-
-async def _one(
+async def _attempt(
     host: str, port: int, options: dict[str, Any]
 ) -> tuple[Reached, list[tuple[str, int]]]:
-    errors, connection = library(".errors"), None
-    address = f"{host}:{port}"
+    """Return the result for an address, and the addresses that the broker there names."""
+    errors, connection, address = library(".errors"), None, f"{host}:{port}"
     try:
         connection = await library(".conn").create_conn(host, port, **options)
         async with asyncio.timeout(_REACH_PATIENCE_S):
@@ -81,18 +70,15 @@ async def _one(
     finally:
         if connection is not None:
             connection.close()
-    if (
-        not answer.brokers
-    ):  # after a refused token the library goes on and reads the refusal as an answer
+    if not answer.brokers:  # the library reads the refusal of a token as an answer
         return Reached(address, *_TOKEN), []
     return Reached(address), [(broker[1], broker[2]) for broker in answer.brokers]
 
 
 def why(error: BaseException, options: dict[str, Any]) -> tuple[str, str]:
     """Return the cause of a failed connection in words, and what to check; `options` are the client's."""
-    cause = error.__cause__
-    if isinstance(cause, ssl.SSLError):
-        error = cause
+    if isinstance(error.__cause__, ssl.SSLError):
+        error = error.__cause__
     if isinstance(error, socket.gaierror):
         return "the name is not known", "check its spelling and this machine's name server"
     if isinstance(error, ConnectionRefusedError):
@@ -162,7 +148,8 @@ class TopicRights:
 
 async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRights]:
     """Return how this user sees these topics; creates none."""
-    answer = await client.send(client.get_random_node(), _requests()["topics"](list(names)))
+    request = _rights_on_topics()(list(names), False, False, True)
+    answer = await client.send(client.get_random_node(), request)
     seen = {}
     for code, name, _, partitions, bits in answer.topics:
         exists = None if code == _DENIED_TOPIC else code != _UNKNOWN_TOPIC
@@ -173,17 +160,16 @@ async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRight
 
 
 async def group_rights(client: Any, group: str) -> frozenset[str]:
-    kind, request = library(".client").CoordinationType.GROUP, _requests()["groups"](group)
-    answer = await _coordinated(client, kind, group, request, lambda reply: reply.groups[0][0])
+    request = _rights_on_groups()([group], True)
+    answer = await _coordinated(client, "GROUP", group, request, lambda reply: reply.groups[0][0])
     return frozenset() if answer is None or answer.groups[0][0] else _rights(answer.groups[0][6])
 
 
-async def may_transact(client: Any, transactional_id: str, group: str) -> bool:
-    kind = library(".client").CoordinationType.TRANSACTION
-    make = library(".protocol.transaction").AddOffsetsToTxnRequest
-    request = make(transactional_id, _NOBODY, 0, group)
+async def may_transact(client: Any, name: str, group: str) -> bool:
+    """Return whether this user may use this transactional id."""
+    request = library(".protocol.transaction").AddOffsetsToTxnRequest(name, _NOBODY, 0, group)
     answer = await _coordinated(
-        client, kind, transactional_id, request, lambda reply: reply.error_code
+        client, "TRANSACTION", name, request, lambda reply: reply.error_code
     )
     return answer is not None and answer.error_code != _DENIED_ID
 
@@ -196,24 +182,15 @@ async def may_create(admin: Any, topic: str) -> bool:
 
 
 async def _coordinated(
-    client: Any, kind: Any, key: str, request: Any, code: Callable[[Any], int]
+    client: Any, kind: str, key: str, request: Any, code: Callable[[Any], int]
 ) -> Any:
-    """Return the answer of the coordinator of this group or transactional id; None if this user may not know it.
-
-    A cluster without groups or transactions so far first makes a topic for them, which takes a moment.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            answer = await client.send(await client.coordinator_lookup(kind, key), request)
-            if code(answer) not in _MOVES or time.monotonic() > deadline:
-                return answer
-        except library(".errors").KafkaError as error:
-            if "Authorization" in type(error).__name__:
-                return None
-            if not error.retriable or time.monotonic() > deadline:
-                raise
-        await asyncio.sleep(_POLL_S)
+    """Return the coordinator's answer; None if this user may not know the coordinator."""
+    try:
+        return await coordinated(client, kind, key, request, code, _PATIENCE_S)
+    except library(".errors").KafkaError as error:
+        if "Authorization" not in type(error).__name__:
+            raise
+        return None
 
 
 def _rights(bits: int) -> frozenset[str]:
@@ -221,69 +198,42 @@ def _rights(bits: int) -> frozenset[str]:
 
 
 @cache
-def _requests() -> dict[str, Any]:
-    """Return two request classes that the library lacks or implements wrongly."""
-    api, types = library(".protocol.api"), library(".protocol.types")
+def _rights_on_topics() -> Any:
+    """Return a class of requests that the library lacks."""
+    types = library(".protocol.types")
     text, int16, int32, many = types.String("utf-8"), types.Int16, types.Int32, types.Array
+    broker = (("id", int32), ("host", text), ("port", int32), ("rack", text))
+    partition = (
+        ("error_code", int16), ("partition", int32), ("leader", int32), ("epoch", int32),
+        ("replicas", many(int32)), ("isr", many(int32)), ("offline", many(int32)),
+    )  # fmt: skip
+    topic = (
+        ("error_code", int16), ("name", text), ("internal", types.Boolean),
+        ("partitions", many(*partition)), ("operations", int32),
+    )  # fmt: skip
+    asked = (
+        ("topics", many(text)), ("create", types.Boolean),
+        ("cluster_operations", types.Boolean), ("operations", types.Boolean),
+    )  # fmt: skip
+    answered = (
+        ("throttle_time_ms", int32), ("brokers", many(*broker)), ("cluster_id", text),
+        ("controller_id", int32), ("topics", many(*topic)), ("cluster_operations", int32),
+    )  # fmt: skip
+    return request_class(3, 8, asked, answered)
 
-    class RightsOnTopics(api.Response):  # type: ignore[misc, name-defined]
-        API_KEY, API_VERSION = 3, 8
-        SCHEMA = types.Schema(
-            ("throttle_time_ms", int32),
-            ("brokers", many(("id", int32), ("host", text), ("port", int32), ("rack", text))),
-            ("cluster_id", text), ("controller_id", int32),
-            ("topics", many(
-                ("error_code", int16), ("name", text), ("internal", types.Boolean),
-                ("partitions", many(
-                    ("error_code", int16), ("partition", int32), ("leader", int32), ("epoch", int32),
-                    ("replicas", many(int32)), ("isr", many(int32)), ("offline", many(int32)),
-                )),
-                ("operations", int32),
-            )),
-            ("cluster_operations", int32),
-        )  # fmt: skip
 
-    class TopicsStruct(api.RequestStruct):  # type: ignore[misc, name-defined]
-        API_KEY, API_VERSION, RESPONSE_TYPE = 3, 8, RightsOnTopics
-        SCHEMA = types.Schema(
-            ("topics", many(text)), ("create", types.Boolean),
-            ("cluster_operations", types.Boolean), ("operations", types.Boolean),
-        )  # fmt: skip
-
-    class Topics(api.Request[TopicsStruct]):  # type: ignore[misc, name-defined]
-        API_KEY = 3
-
-        def __init__(self, names: list[str]) -> None:
-            self._names = names
-
-        def build(self, request_struct_class: Any) -> Any:
-            return request_struct_class(self._names, False, False, True)
-
-    class RightsOnGroups(api.Response):  # type: ignore[misc, name-defined]
-        API_KEY, API_VERSION = 15, 3
-        SCHEMA = types.Schema(
-            ("throttle_time_ms", int32),
-            ("groups", many(
-                ("error_code", int16), ("group", text), ("state", text), ("kind", text), ("protocol", text),
-                ("members", many(
-                    ("member", text), ("client", text), ("host", text), ("metadata", types.Bytes),
-                    ("assignment", types.Bytes),
-                )),
-                ("operations", int32),
-            )),
-        )  # fmt: skip
-
-    class GroupsStruct(api.RequestStruct):  # type: ignore[misc, name-defined]
-        API_KEY, API_VERSION, RESPONSE_TYPE = 15, 3, RightsOnGroups
-        SCHEMA = types.Schema(("groups", many(text)), ("operations", types.Boolean))
-
-    class Groups(api.Request[GroupsStruct]):  # type: ignore[misc, name-defined]
-        API_KEY = 15
-
-        def __init__(self, group: str) -> None:
-            self._group = group
-
-        def build(self, request_struct_class: Any) -> Any:
-            return request_struct_class([self._group], True)
-
-    return {"topics": Topics, "groups": Groups}
+@cache
+def _rights_on_groups() -> Any:
+    """Return a class of requests that the library implements wrongly."""
+    types = library(".protocol.types")
+    text, many = types.String("utf-8"), types.Array
+    member = (
+        ("member", text), ("client", text), ("host", text), ("metadata", types.Bytes),
+        ("assignment", types.Bytes),
+    )  # fmt: skip
+    group = (
+        ("error_code", types.Int16), ("group", text), ("state", text), ("kind", text),
+        ("protocol", text), ("members", many(*member)), ("operations", types.Int32),
+    )  # fmt: skip
+    answered = (("throttle_time_ms", types.Int32), ("groups", many(*group)))
+    return request_class(15, 3, (("groups", many(text)), ("operations", types.Boolean)), answered)

@@ -14,8 +14,7 @@ from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
 
-MOST_BYTES = 64 * 2**20
-"""The largest size of a sample."""
+MOST_BYTES = 64 * 2**20  # of a sample
 _SLICE_MS = 100
 _SILENCE_S = 3.0
 

@@ -1,9 +1,8 @@
 """How a client proves its identity and checks the broker's: TLS, certificate, password, token.
 
-Rules: names are those of `source.security` in a pipeline file, so an error names the exact key. A secret is read from
-its file whenever a client is made, a token at each new connection. A secret that everybody on the machine may read is
-refused. No error, repr or log contains a secret. `token` names code, which is imported: the author of the pipeline file
-is trusted.
+Rules: errors name the keys of `source.security`. A secret is read from its file whenever a client is made, a token at
+each new connection. A secret that everybody on the machine may read is refused. No error, repr or log contains a
+secret. `token` names code, which is imported: the author of the pipeline file is trusted.
 """
 
 import asyncio
@@ -13,111 +12,73 @@ import re
 import ssl
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.records.endpoints import Security
 
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_MECHANISMS = (*_PASSWORDS, "OAUTHBEARER")
+OPEN = Security(protocol="PLAINTEXT")  # no TLS and no login
+
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, b64token
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaSecurity:
-    """The keys of `source.security`; `arguments` reads the files."""
+def arguments(security: Security) -> dict[str, Any]:
+    """Return the library's arguments for these settings.
 
-    protocol: str = "PLAINTEXT"
-    mechanism: str | None = None
-    username: str | None = None
-    password_file: Path | None = None
-    token_file: Path | None = None
-    token: str | None = None
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    key_password_file: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.protocol not in _PROTOCOLS:
-            raise UsageError(f"security.protocol must be one of {', '.join(_PROTOCOLS)}")
-        if not self._sasl:
-            return
-        if self.mechanism not in _MECHANISMS:
-            raise UsageError(f"security.mechanism must be one of {', '.join(_MECHANISMS)}")
-        if self.mechanism in _PASSWORDS and (self.username is None or self.password_file is None):
-            raise UsageError(f"{self.mechanism} needs security.username and security.password_file")
-        if self.mechanism == "OAUTHBEARER" and (self.token_file is None) == (self.token is None):
-            raise UsageError("OAUTHBEARER needs either security.token_file or security.token")
-
-    @property
-    def _sasl(self) -> bool:
-        return self.protocol.startswith("SASL")
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the library's arguments for these settings.
-
-        Raises `WorldError` (a file cannot be read, or does not hold what it should) or `UsageError` (everybody may read
-        a secret, or `token` names no function).
-        """
-        arguments: dict[str, Any] = {"security_protocol": self.protocol}
-        if self.protocol.endswith("SSL"):
-            arguments["ssl_context"] = self._tls()
-        if self._sasl:
-            arguments["sasl_mechanism"] = self.mechanism
-        if self._sasl and self.mechanism == "OAUTHBEARER":
-            arguments["sasl_oauth_token_provider"] = self._tokens()
-        elif self._sasl and self.password_file is not None:
-            arguments["sasl_plain_username"] = self.username
-            arguments["sasl_plain_password"] = secret("password_file", self.password_file)
-        return arguments
-
-    def _tls(self) -> ssl.SSLContext:
-        if self.ca_file is not None:
-            readable("ca_file", self.ca_file)
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except (ssl.SSLError, OSError):
-            raise WorldError(
-                f"security.ca_file {self.ca_file} holds no certificate (PEM)"
-            ) from None
-        if self.certificate_file is not None:
-            self._show(context, self.certificate_file)
-        return context
-
-    def _show(self, context: ssl.SSLContext, certificate: Path) -> None:
-        """Load the client's certificate and key."""
-        readable("certificate_file", certificate)
-        guarded = (
-            ("key_file", self.key_file) if self.key_file else ("certificate_file", certificate)
-        )
-        hidden(*guarded)
-        named = self.key_password_file
-        password = "" if named is None else secret("key_password_file", named)
-        try:  # an empty password too: without one the TLS library would ask on the terminal
-            context.load_cert_chain(certificate, self.key_file, password)
-        except (ssl.SSLError, OSError, ValueError):
-            raise WorldError(
-                f"security.certificate_file {certificate}: no certificate (PEM) whose key is in "
-                f"{guarded[1]}, or that key has {'another' if named else 'a'} password "
-                "(security.key_password_file)"
-            ) from None
-
-    def _tokens(self) -> "BearerTokens":
-        if self.token_file is not None:
-            source: Callable[[], Any] = TokenFile(self.token_file)
-            source()
-        else:
-            source = hook(self.token or "")
-        provider = importlib.import_module("aiokafka.abc").AbstractTokenProvider
-        provider.register(BearerTokens)
-        return BearerTokens(source)
+    Raises `WorldError` (a file cannot be read, or does not hold what it should) or `UsageError` (everybody may read a
+    secret, or `token` names no function).
+    """
+    given: dict[str, Any] = {"security_protocol": security.protocol}
+    if security.protocol.endswith("SSL"):
+        given["ssl_context"] = _tls(security)
+    if security.mechanism is not None:
+        given["sasl_mechanism"] = security.mechanism
+    if security.mechanism == "OAUTHBEARER":
+        given["sasl_oauth_token_provider"] = _tokens(security)
+    elif security.password_file is not None:
+        given["sasl_plain_username"] = security.username
+        given["sasl_plain_password"] = secret("password_file", security.password_file)
+    return given
 
 
-OPEN = KafkaSecurity()
-"""No TLS and no login."""
+def _tls(security: Security) -> ssl.SSLContext:
+    authorities = security.ca_file
+    if authorities is not None:
+        readable("ca_file", authorities)
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+    except (ssl.SSLError, OSError):
+        raise WorldError(f"security.ca_file {authorities} holds no certificate (PEM)") from None
+    if security.certificate_file is not None:
+        _show(context, security.certificate_file, security)
+    return context
+
+
+def _show(context: ssl.SSLContext, certificate: Path, security: Security) -> None:
+    """Load the client's certificate and key."""
+    readable("certificate_file", certificate)
+    named, key = security.key_password_file, security.key_file
+    hidden("key_file" if key else "certificate_file", key or certificate)
+    password = "" if named is None else secret("key_password_file", named)
+    try:  # an empty password too: without one the TLS library would ask on the terminal
+        context.load_cert_chain(certificate, key, password)
+    except (ssl.SSLError, OSError, ValueError):
+        raise WorldError(
+            f"security.certificate_file {certificate}: no certificate (PEM) whose key is in {key or certificate}, or "
+            f"that key has {'another' if named else 'a'} password (security.key_password_file)"
+        ) from None
+
+
+def _tokens(security: Security) -> "BearerTokens":
+    if security.token_file is None:
+        source = hook(security.token or "")
+    else:
+        source = partial(_token_in, security.token_file)
+        source()
+    importlib.import_module("aiokafka.abc").AbstractTokenProvider.register(BearerTokens)
+    return BearerTokens(source)
 
 
 class BearerTokens:
@@ -140,14 +101,8 @@ class BearerTokens:
         return token
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFile:
-    """A file with a token, read at each call; to renew the token, replace the file."""
-
-    path: Path
-
-    def __call__(self) -> str:
-        return secret("token_file", self.path).strip()
+def _token_in(path: Path) -> str:
+    return secret("token_file", path).strip()
 
 
 def hook(named: str) -> Callable[[], Any]:
@@ -187,8 +142,6 @@ def readable(key: str, path: Path) -> bytes:
 
 
 def hidden(key: str, path: Path) -> None:
-    """Raise `UsageError` if everybody on this machine may read or change a secret; a group may, as secrets are mounted
-    so.
-    """
+    """Raise `UsageError` if everybody on this machine may read or change a secret; a group may, as mounts have it."""
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
         raise UsageError(f"security.{key} {path} is open to others; run `chmod o= {path}`")

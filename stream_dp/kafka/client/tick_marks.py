@@ -32,10 +32,7 @@ class TickMarks:
     """
 
     def __init__(self, key: bytes, topic: str, grid: TickGrid, feed: str = UNNAMED) -> None:
-        self.topic = topic
-        self.feed = feed
-        self._key = key
-        self._grid = grid
+        self._key, self.topic, self._grid, self.feed = key, topic, grid, feed
 
     def sign(self, partition: int, tick: int) -> bytes:
         """Return the header's value: tick `tick`, one of the grid, is over in this partition."""
@@ -49,9 +46,7 @@ class TickMarks:
         return None if mark is None else mark.tick
 
     def read_whole(self, partition: int, value: bytes) -> Mark | None:
-        """Return the mark in a header's value; None if it is malformed, beyond the grid, or not signed for this
-        partition.
-        """
+        """Return the mark in a header's value; None if malformed, beyond the grid, or not signed for this partition."""
         form = _FORM.fullmatch(value)
         if form is None or (tick := int(form[1])) not in self._grid:
             return None

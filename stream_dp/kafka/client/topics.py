@@ -18,6 +18,7 @@ from stream_dp.kafka.client.clients import (
     disconnect,
     library,
     patiently,
+    request_class,
     some_broker,
     speaking,
 )
@@ -62,7 +63,8 @@ class TopicEyes:
 
         async def look_once() -> TopicLook | None:
             node = await some_broker(self._client)
-            answer = await self._client.send(node, _request()(self._topic))
+            asked = _request()([(_NO_ID, self._topic, {})], False, False, {})
+            answer = await self._client.send(node, asked)
             ((code, _, identity, _, partitions, *_),) = answer.topics
             if code == _UNKNOWN_TOPIC:
                 return None
@@ -78,15 +80,15 @@ class TopicEyes:
 
 
 def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
+    where = f"topic {topic!r} does not exist at {settings.bootstrap}"
     return WorldError(
-        f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
-        "check its name and its ACL"
+        f"{where}, or may not be read: create it first, or check its name and its ACL"
     )
 
 
 @cache
 def _request() -> Any:
-    api, types = library(".protocol.api"), library(".protocol.types")
+    types = library(".protocol.types")
     text, tags = types.CompactString("utf-8"), ("tags", types.TaggedFields)
     many, int16, int32 = types.CompactArray, types.Int16, types.Int32
 
@@ -108,36 +110,16 @@ def _request() -> Any:
         ("partitions", many(*partition)), ("authorized_operations", int32), tags,
     )  # fmt: skip
     broker = (("node_id", int32), ("host", text), ("port", int32), ("rack", text), tags)
-
-    class TopicLookResponse(api.Response):  # type: ignore[misc, name-defined]
-        API_KEY = 3
-        API_VERSION = 12
-        SCHEMA = types.Schema(
-            ("throttle_time_ms", int32), ("brokers", many(*broker)), ("cluster_id", text),
-            ("controller_id", int32), ("topics", many(*topic)), tags,
-        )  # fmt: skip
-
-    class TopicLookStruct(api.RequestStruct):  # type: ignore[misc, name-defined]
-        FLEXIBLE_VERSION = True
-        API_KEY = 3
-        API_VERSION = 12
-        RESPONSE_TYPE = TopicLookResponse
-        SCHEMA = types.Schema(
-            ("topics", many(("topic_id", Identity), ("topic", text), tags)),
-            ("allow_auto_topic_creation", types.Boolean),
-            ("authorized_operations", types.Boolean), tags,
-        )  # fmt: skip
-
-    class TopicLookRequest(api.Request[TopicLookStruct]):  # type: ignore[misc, name-defined]
-        API_KEY = 3
-
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def build(self, request_struct_class: Any) -> Any:
-            return request_struct_class([(_NO_ID, self._name, {})], False, False, {})
-
-    return TopicLookRequest
+    asked = (
+        ("topics", many(("topic_id", Identity), ("topic", text), tags)),
+        ("allow_auto_topic_creation", types.Boolean),
+        ("authorized_operations", types.Boolean), tags,
+    )  # fmt: skip
+    answered = (
+        ("throttle_time_ms", int32), ("brokers", many(*broker)), ("cluster_id", text),
+        ("controller_id", int32), ("topics", many(*topic)), tags,
+    )  # fmt: skip
+    return request_class(3, 12, asked, answered, flexible=True)
 
 
 @asynccontextmanager
@@ -182,18 +164,15 @@ def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> s
     )
 
 
-async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse (`FailClosed`) a compacted source, because one event would remove another."""
-    if "compact" in (await config(admin, topic)).get("cleanup.policy", ""):
+async def check_source(settings: KafkaSettings, admin: Any, topic: str, *, live: bool) -> None:
+    """Refuse (`FailClosed`) a compacted source, and a live one whose records carry stamps of their producers."""
+    present = await config(admin, topic)
+    if "compact" in present.get("cleanup.policy", ""):
         raise FailClosed(
             f"topic {topic!r} is compacted, so an event removes older ones with its key, and counts would "
             f"depend on when; {mending(settings, topic, UNCOMPACTED)}"
         )
-
-
-async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
-    """Refuse (`FailClosed`) a source whose records carry time stamps of their producers."""
-    if not stamped(await config(admin, topic)):
+    if live and not stamped(present):
         raise FailClosed(
             f"topic {topic!r}: live ticks need stamps that its brokers set on arrival; "
             + mending(settings, topic, STAMPED)
@@ -262,7 +241,7 @@ async def make_topic(
 ) -> list[dict[str, Any]]:
     """Make one of the pipeline's own topics and return its partitions once brokers lead them.
 
-    The topic has one partition, or with `spread` one for each broker. Raises the library's `KafkaError`.
+    It has one partition, or with `spread` one for each broker. Raises the library's `KafkaError`.
     """
     brokers = len((await admin.describe_cluster())["brokers"])
     copies = min(3, brokers)  # also of a broker that is away: copies are not added later

@@ -30,13 +30,13 @@ from stream_dp.kafka.client.topics import (
     stamped,
 )
 
+# of a new clock topic; only the stamp on arrival is required of an existing one
 WANTED = {
     "cleanup.policy": "delete",
     "retention.ms": "3600000",
     "unclean.leader.election.enable": "true",  # a clock needs no memory
     **STAMPED,
 }
-"""The configuration of a new clock topic; only the stamp on arrival is required of an existing one."""
 _ON_ARRIVAL = 1
 
 
@@ -52,17 +52,16 @@ class Difference(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """A broker's clock `stamp` at a moment between `sent` and `told` of this machine's clock; milliseconds."""
+    """A broker's clock `stamp` at a moment between `sent` and `answered` of this machine's clock; milliseconds."""
 
     broker: str
     sent: int
     stamp: int
-    told: int
+    answered: int
 
     @property
     def difference(self) -> Difference:
-        """The broker's clock minus this machine's."""
-        return Difference(self.stamp - self.told, self.stamp - self.sent)
+        return Difference(self.stamp - self.answered, self.stamp - self.sent)
 
 
 class BrokerClocks:
@@ -116,17 +115,15 @@ class BrokerClocks:
     async def _append(self, partition: int) -> Stamp:
         sent = self._now()
         answer = await self._producer.send_and_wait(self._topic, b"", partition=partition)
-        after = self._now() + 1  # the moment of the answer lies before the next whole millisecond
+        answered = self._now() + 1  # it came before the next whole millisecond
         if answer.timestamp_type != _ON_ARRIVAL:
             raise self._unstamped()
         leader = self._producer.client.cluster.leader_for_partition(answer.topic_partition)
-        return Stamp(f"broker {leader}", sent, answer.timestamp, after)
+        return Stamp(f"broker {leader}", sent, answer.timestamp, answered)
 
     def _unstamped(self) -> FailClosed:
-        return FailClosed(
-            f"{self._about}: its brokers do not stamp on arrival; "
-            + mending(self._settings, self._topic, STAMPED)
-        )
+        mend = mending(self._settings, self._topic, STAMPED)
+        return FailClosed(f"{self._about}: its brokers do not stamp on arrival; {mend}")
 
 
 def earliest(stamps: Sequence[Stamp], most: int) -> int:

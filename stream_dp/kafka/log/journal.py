@@ -2,10 +2,9 @@
 
 Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
 headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
-first-release and first-answer (the numbers of its first release and first answer). A missing part or commit, or another
-version, stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them
-with the last commit, which detects a wiped or restored journal. The topic keeps everything; only the engine has access
-to it.
+first-release and first-answer. A missing part or commit, or another version, stops the engine. The source's positions
+are the offsets of a group that nobody joins: `verify` compares them with the last commit, which detects a wiped or
+restored journal. The topic keeps everything; only the engine has access to it.
 
 Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and
 record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
@@ -17,9 +16,7 @@ has seen anything of it. A hanging transaction of a public topic is durable in t
 bytes are published again. An acknowledged commit without releases and answers is lost with its marker.
 """
 
-import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -32,19 +29,18 @@ from stream_dp.journal.public_sequence import ANSWERS, RELEASES, PublicSequence
 from stream_dp.kafka.client.clients import (
     KEPT,
     KafkaSettings,
+    coordinated,
     disconnect,
     library,
-    some_broker,
     speaking,
 )
 from stream_dp.kafka.client.topics import administering, cluster_of, ensure, existing, warnings
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.reader import reading
 
+# headers of a journal record: the numbers of its commit's first release and answer, which are public
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
-"""Headers of a journal record: the numbers of its commit's first release and answer, which are public."""
 _ABOUT: Mapping[str, PublicSequence[Any]] = {FIRST_RELEASE: RELEASES, FIRST_ANSWER: ANSWERS}
-"""The public sequence of each header."""
 
 _log = logging.getLogger(__name__)
 PART_BYTES = 500_000
@@ -53,7 +49,6 @@ WITHOUT_OFFSETS = "went-on-without-offsets"
 """Note in the lease's topic that comes with the first commit after the offsets had expired."""
 VERSION = 1
 _FORM = "stream-dp-journal"
-_COORDINATOR_MOVES = (14, 15, 16)
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
@@ -68,13 +63,12 @@ async def settle_journal(lease: KafkaLease, topic: str) -> None:
     hanging = await _hanging(lease, topic)
     if hanging is None:
         return
-    public = False
-    for header, first in (await _firsts(lease, topic, *hanging)).items():
-        public = public or first <= await _last_written(lease, header)
-    what = "committed now, for what it holds is public"
-    if not public:
-        what = "aborted now: nothing of it was published"
-    await _end(lease, topic, f"it is {what}", commit=public)
+    firsts = await _firsts(lease, topic, *hanging)
+    written = [first <= await _last_written(lease, header) for header, first in firsts.items()]
+    what = "it is aborted now: nothing of it was published"
+    if any(written):
+        what = "it is committed now, for what it holds is public"
+    await _end(lease, topic, what, commit=any(written))
 
 
 async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
@@ -124,24 +118,25 @@ class _Part(NamedTuple):
 
 
 class KafkaJournal:
-    """The `Journal` port; topics and group are named after the pipeline of `lease`."""
+    """The `Journal` port; topics and group are named after the pipeline of `lease`.
+
+    `cluster` is the cluster's id once the journal is open, `warnings` is advice for production.
+    """
 
     def __init__(self, lease: KafkaLease, source_topic: str) -> None:
-        self._lease = lease
-        self._source = source_topic
+        self._lease, self._source = lease, source_topic
         self._topic = f"{lease.pipeline}.private.journal"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
         self._expired = False
         self.cluster = ""
-        """The cluster's id, once the topics are open."""
         self.warnings: tuple[str, ...] = ()
 
     async def open(self) -> None:
-        """Take the lease, then create or check the topic; `warnings` then holds advice for production."""
+        """Take the lease, then create or check the topic."""
         await self._lease.start()
-        self.cluster = await cluster_of(self._lease.settings)
         settings = self._lease.settings
+        self.cluster = await cluster_of(settings)
         self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
         for warning in self.warnings:
             _warn_once(warning)
@@ -179,8 +174,7 @@ class KafkaJournal:
     async def verify(self, positions: Positions) -> None:
         """Compare the group's offsets with the last commit's positions (none for an empty journal).
 
-        Raises `Unconfirmed` if the group has no offsets any more, `FailClosed` if they differ: another journal was
-        last.
+        Raises `Unconfirmed` if the group has no offsets any more, `FailClosed` if another journal was last.
         """
         offsets = await _committed(self._lease.settings, self._group)
         self._expired = bool(self._next) and bool(positions) and not offsets
@@ -257,39 +251,20 @@ class KafkaJournal:
 
 
 async def _committed(settings: KafkaSettings, group: str) -> dict[tuple[str, int], int]:
-    """Return all offsets that the group has committed, by topic and partition.
-
-    The library's own call cannot distinguish a coordinator that is still loading from a group without offsets.
-    """
+    """Return all offsets that the group has committed, by topic and partition."""
     client = library(".client").AIOKafkaClient(**settings.client())
     request = library(".protocol.commit").OffsetFetchRequest(group, None)
+
+    def code(answer: Any) -> int:
+        codes: list[int] = [entry[3] for _, many in answer.topics for entry in many]
+        return max([answer.error_code, *codes])
+
     with speaking(settings, f"group {group!r}"):
         try:
             await client.bootstrap()
-            return await _fetch(client, group, request, time.monotonic() + settings.patience_s)
+            answer = await coordinated(client, "GROUP", group, request, code, settings.patience_s)
+            if code(answer):
+                raise library(".errors").for_code(code(answer))
         finally:
             await disconnect(client)
-
-
-async def _fetch(
-    client: Any, group: str, request: Any, deadline: float
-) -> dict[tuple[str, int], int]:
-    errors = library(".errors")
-    kind = library(".client").CoordinationType.GROUP
-    while True:
-        try:
-            await some_broker(client)  # else an assertion of the library fails
-            answer = await client.send(await client.coordinator_lookup(kind, group), request)
-            code = max(
-                [answer.error_code, *(entry[3] for _, many in answer.topics for entry in many)]
-            )
-            if code == 0:
-                return {
-                    (topic, entry[0]): entry[1] for topic, many in answer.topics for entry in many
-                }
-            raise errors.for_code(code)
-        except errors.KafkaError as error:
-            moves = error.retriable or getattr(error, "errno", 0) in _COORDINATOR_MOVES
-            if not moves or time.monotonic() > deadline:
-                raise
-        await asyncio.sleep(0.05)
+    return {(topic, entry[0]): entry[1] for topic, many in answer.topics for entry in many}

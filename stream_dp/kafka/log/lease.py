@@ -33,8 +33,7 @@ from stream_dp.kafka.client.topics import administering, ensure
 from stream_dp.kafka.log.reader import reading
 from stream_dp.noise import fresh_seed
 
-SESSION_S = 6.0
-"""The shortest session that brokers allow by default."""
+SESSION_S = 6.0  # the shortest session that brokers allow by default
 _LOOK_S = 0.5
 _NEVER_MS = 2**31 - 1
 BATCH_BYTES = 512 * 1024
@@ -64,6 +63,12 @@ class Presence:
         settings = self._settings
         await ensure(settings, self._topic, KEPT)
         joined = asyncio.Event()
+
+        class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
+            def on_partitions_revoked(self, revoked: Any) -> None: ...
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                joined.set()
+
         member = library().AIOKafkaConsumer(
             group_id=self._group,
             session_timeout_ms=int(SESSION_S * 1000),
@@ -73,7 +78,7 @@ class Presence:
             auto_offset_reset="latest",
             **settings.client(),
         )
-        member.subscribe([self._topic], listener=_listener(joined))
+        member.subscribe([self._topic], listener=Listener())
         try:
             with speaking(settings, f"group {self._group!r}"):
                 await connect(settings, member)
@@ -119,15 +124,6 @@ class Presence:
         member, self._member = self._member, None
         if member is not None:
             await disconnect(member)
-
-
-def _listener(joined: asyncio.Event) -> Any:
-    class Listener(library(".abc").ConsumerRebalanceListener):  # type: ignore[misc]  # of no known type
-        def on_partitions_revoked(self, revoked: Any) -> None: ...
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            joined.set()
-
-    return Listener()
 
 
 class Outgoing(NamedTuple):
@@ -217,9 +213,8 @@ class KafkaLease:
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._limit_s)
             except asyncio.CancelledError:
-                self._lose(
-                    FailClosed(f"pipeline {self.pipeline!r}: its last commit was interrupted")
-                )
+                why = f"pipeline {self.pipeline!r}: its last commit was interrupted"
+                self._lose(FailClosed(why))
                 raise
             if not done:
                 self._late, self._running = task, None
@@ -328,9 +323,8 @@ class KafkaLease:
                 await producer.send_offsets_to_transaction(dict(offsets), group)
             await producer.commit_transaction()
         except Exception as error:  # noqa: BLE001 - a fenced producer raises assertions too
-            failed = [
-                future.exception() for future in sent if future.done() and not future.cancelled()
-            ]
+            ended = [future for future in sent if future.done() and not future.cancelled()]
+            failed = [future.exception() for future in ended]
             fenced = [cause for cause in failed if cause and type(cause).__name__ in _FENCED]
             raise (fenced or [error])[0] from None  # that it was fenced says most
 

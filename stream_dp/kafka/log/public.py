@@ -2,8 +2,7 @@
 
 Rules: each `publish` is one transaction, so readers see releases that belong together at once, and the number of
 transaction markers depends on what is published, never on the load. Records have no headers. A visible body is never
-written again in any version. The lease is the journal's. A record's value is the body, its timestamp the end of a tick,
-as in the body.
+written again in any version. The lease is the journal's. A record's timestamp is the end of a tick, as in its body.
 """
 
 from abc import ABC, abstractmethod

@@ -1,10 +1,9 @@
 """Messages of analysts as a Kafka topic, `PIPELINE.queries`: analysts write, the engine only reads.
 
 Rules: brokers stamp messages on arrival; a sender's own time is ignored. Whole, committed record batches are read, and
-no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place. Of a
-fetch, one batch at a time is unpacked. A writer may open a transaction if the brokers allow that; later messages then
-wait for its end. The topic deletes old messages; a message deleted before it was read is not answered. Places are
-offsets.
+no record stops the reader: an unreadable or too large record, or a tombstone, is an empty message at its place. A
+writer may open a transaction if the brokers allow that; later messages then wait for its end. The topic deletes old
+messages; a message deleted before it was read is not answered. Places are offsets.
 """
 
 import heapq
@@ -30,8 +29,7 @@ from stream_dp.kafka.source.source import KafkaOffsets
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.live.envelope import LARGEST_ENVELOPE
 
-RULES = {**STAMPED, **UNCOMPACTED}
-"""The required configuration of the topic."""
+RULES = {**STAMPED, **UNCOMPACTED}  # the required configuration of the topic
 _DAY_MS = 24 * 3_600_000
 _HINTS = {**PLAIN, "max.message.bytes": str(2 * LARGEST_ENVELOPE), "retention.ms": str(7 * _DAY_MS)}
 _WRONG = "must stamp messages on arrival, and let none remove another;"
@@ -122,10 +120,9 @@ class KafkaQuestions:
         if not batch.appended:
             return (Question(at, b"", batch.stamp) for at in range(batch.base, batch.next))
         unpacked = self._unpacker.unpack(batch)
-        pairs = zip(unpacked.offsets, unpacked.values, strict=True)
         read = (
             Question(at, value if len(value) <= LARGEST_ENVELOPE else b"", batch.stamp)
-            for at, value in pairs
+            for at, value in zip(unpacked.offsets, unpacked.values, strict=True)
         )
         lost = (
             Question(at, b"", batch.stamp)

@@ -2,9 +2,9 @@
 """A consumer that returns whole record batches instead of records.
 
 The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it. A
-consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es. How:
-the library's fetcher makes its iterator of records through two names in its module. Both are replaced by classes that
-behave as before, except for consumers that carry our marker in place of a deserializer.
+consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es: the two
+names in the library's fetcher by which it makes its iterator of records are replaced by classes that behave as before,
+except for consumers that carry our marker in place of a deserializer.
 
 Rules: nothing is raised inside that iterator, or good batches of the same fetch would be lost; other consumers in the
 process are not affected. The library's version is pinned; if its inside is not as this file expects, `fitting` returns
@@ -18,23 +18,20 @@ from itertools import groupby
 from typing import Any
 
 from stream_dp.kafka.client.clients import KafkaSettings, library
-from stream_dp.kafka.client.tick_marks import claimed
 from stream_dp.kafka.source.record_batches import (
     APPENDED,
     HEADER,
-    MOST_HEADERS,
     Cell,
     Kind,
     RecordBatch,
     Unpacked,
     record_batches,
 )
+from stream_dp.kafka.source.unpacker import tick_claims
 
-_ROOM = 64 * 1024
-"""Bytes of a new buffer, and the least free space for a read."""
+_ROOM = 64 * 1024  # bytes of a new buffer, and the least free space for a read
 _STEP = 1024 * 1024
-_KEPT = 8 * 1024 * 1024
-"""A larger buffer is freed after the answer that needed it."""
+_KEPT = 8 * 1024 * 1024  # a larger buffer is freed after the answer that needed it
 _ARGUMENTS = (
     "self", "tp", "records", "aborted_transactions", "fetch_offset",
     "key_deserializer", "value_deserializer", "check_crcs", "isolation_level",
@@ -56,8 +53,7 @@ class Frames(asyncio.BufferedProtocol):
     def __init__(self, theirs: asyncio.BaseProtocol) -> None:
         self._theirs: Any = theirs
         self._buffer = memoryview(bytearray(_ROOM))
-        self._begin = self._end = 0
-        self._wanted = 0
+        self._begin = self._end = self._wanted = 0
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         self._lost: Exception | None = None
@@ -222,15 +218,8 @@ def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
 
 def _of_records(run: list[Any]) -> RecordBatch:
     """Return a batch of records that the library has unpacked; they have the same stamp."""
-    marks = {
-        at: mark
-        for at, record in enumerate(run)
-        if record.headers
-        and (mark := claimed(record.headers[:MOST_HEADERS], record.value)) is not None
-    }
-    content = Unpacked(
-        [record.value or b"" for record in run], [record.offset for record in run], [], marks
-    )
+    values, offsets = [record.value or b"" for record in run], [record.offset for record in run]
+    content = Unpacked(values, offsets, [], tick_claims(run))
     first, last = run[0], run[-1]
     return RecordBatch(
         Kind.DATA, first.offset, last.offset + 1, first.timestamp,
@@ -272,14 +261,13 @@ class _Batches:
     """An iterator of batches, and the offset at which the next fetch begins."""
 
     def __init__(self, offset: int, read: Iterator[RecordBatch]) -> None:
-        self.next_fetch_offset = offset
-        self._found = read
+        self.next_fetch_offset, self._read = offset, read
 
     def __iter__(self) -> "_Batches":
         return self
 
     def __next__(self) -> RecordBatch:
-        batch = next(self._found)
+        batch = next(self._read)
         self.next_fetch_offset = batch.next
         return batch
 

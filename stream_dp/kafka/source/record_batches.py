@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeAlias
 from stream_dp.journal.dead_letters import Span
 from stream_dp.kafka.client.clients import library
 
-MOST_HEADERS = 64
-"""The most headers of a record that are read; a tick mark has one."""
+MOST_HEADERS = 64  # of a record that are read; a tick mark has one
 _MOST_BITS = 63
 _ONE_BYTE = 0x80
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -27,10 +26,8 @@ FORMAT = 2
 _FORMAT_AT, _CHECKED_FROM = 16, 21
 _CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
 _JOINED_BYTES = 256 * 1024
-_LARGE_BYTES = 64 * 1024
-"""Batches of this size are not joined: joining would only copy them."""
-_JOINED_RECORDS = 2**15
-"""The most records of a joined batch, below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal."""
+_LARGE_BYTES = 64 * 1024  # batches of this size are not joined: joining would only copy them
+_JOINED_RECORDS = 2**15  # below `unpacker.LIMIT_RECORDS`, so that joining never causes a refusal
 _CONTROL_KEY = struct.Struct(">hh")
 
 
@@ -233,12 +230,21 @@ class _Run:
             return self._first
         base, stamp, records = self._first.base, self._stamp, self.records
         body = b"".join([part[HEADER.size :] for part in self._parts])
-        length = HEADER.size - _LENGTH.size + len(body)
-        header = HEADER.pack(
-            base, length, -1, FORMAT, 0, APPENDED, records - 1, stamp, stamp, -1, -1, -1, records
-        )
-        raw = memoryview(header + body)
+        raw = memoryview(plain_batch(body, base, records, APPENDED, stamp))
         return RecordBatch(Kind.DATA, base, self.next, stamp, APPENDED, None, records, raw)
+
+
+def plain_batch(
+    body: bytes | memoryview, base: int, records: int, attributes: int = 0, stamp: int = 0
+) -> bytes:
+    """Return an uncompressed batch of these records, without a checksum."""
+    length = HEADER.size - _LENGTH.size + len(body)
+    return (
+        HEADER.pack(
+            base, length, -1, FORMAT, 0, attributes, records - 1, stamp, stamp, -1, -1, -1, records
+        )
+        + body
+    )
 
 
 def record_batches(

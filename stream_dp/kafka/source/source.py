@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import (
     KafkaSettings,
     connect,
@@ -42,8 +42,7 @@ from stream_dp.kafka.client.topics import (
     TopicEyes,
     TopicLook,
     administering,
-    check_kept,
-    check_stamped,
+    check_source,
     existing,
     no_such_topic,
 )
@@ -89,9 +88,7 @@ class TopicWatch:
         async with administering(self._settings, f"topic {self._topic!r}") as admin:
             if await existing(admin, self._topic) is None:
                 raise no_such_topic(self._settings, self._topic)
-            await check_kept(self._settings, admin, self._topic)
-            if self._live:
-                await check_stamped(self._settings, admin, self._topic)
+            await check_source(self._settings, admin, self._topic, live=self._live)
 
     async def start(self) -> None:
         await self._eyes.start()
@@ -131,9 +128,8 @@ class Origin(NamedTuple):
 
     def follows(self, batch: RecordBatch) -> bool:
         """Return whether this batch, and so every batch before it, is older than the moment."""
-        if batch.kind is Kind.DAMAGED:
-            return False
-        return batch.stamp < self.moment - (self.settle if batch.appended else 0)
+        back = self.settle if batch.appended else 0
+        return batch.kind is not Kind.DAMAGED and batch.stamp < self.moment - back
 
 
 async def start_at(reader: Any, place: Any, within: range, origin: Origin) -> int:
@@ -260,12 +256,6 @@ class StampTicks:
     settle_ms: int
     clock_topic: str
 
-    def __post_init__(self) -> None:
-        if self.step_ms < 1 or self.settle_ms < 0:
-            raise UsageError(
-                "live ticks need a step of 1 ms or more, and must settle in 0 ms or more"
-            )
-
 
 class KafkaSource:
     """The `Source` port over one topic; it never joins a group and commits nothing.
@@ -360,16 +350,13 @@ class KafkaSource:
 
         Raises `FailClosed` if a position lies outside of the existing records.
         """
-        every = self._looked.partitions
-        with speaking(self._settings, f"topic {self._topic!r}"):
+        every, settings = self._looked.partitions, self._settings
+        with speaking(settings, f"topic {self._topic!r}"):
             begins = await self._offsets.begins(every)
-            starts = await self._starts(
-                {number: begins[number] for number in every if number not in positions}
-            )
+            new = {number: begins[number] for number in every if number not in positions}
+            starts = {**await self._starts(new), **positions}
             ends = await self._offsets.ends(every)
-        places = [
-            Place(number, {**starts, **positions}[number], behind.get(number)) for number in every
-        ]
+        places = [Place(number, starts[number], behind.get(number)) for number in every]
         if not all(
             begins[at.partition] <= at.begin <= at.position <= ends[at.partition] for at in places
         ):
@@ -426,11 +413,10 @@ class KafkaSource:
             return begins
         origin = Origin(self._grid.origin, self._settle_ms)
         cuts = await self._offsets.cuts(begins, origin.moment)
+        spans = {number: range(begin, cuts[number]) for number, begin in begins.items()}
         return {
-            number: await start_at(
-                self._again, self._place(number), range(begin, cuts[number]), origin
-            )
-            for number, begin in begins.items()
+            number: await start_at(self._again, self._place(number), span, origin)
+            for number, span in spans.items()
         }
 
     def _assign(self, positions: Mapping[int, int]) -> None:

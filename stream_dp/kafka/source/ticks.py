@@ -19,8 +19,7 @@ from stream_dp.kafka.source.unpacker import Unpacker
 
 ROOM_BYTES = 64 * 2**20
 _ENDS = (Kind.COMMIT, Kind.ABORT)
-MOST = 8192
-"""About the number of records in one batch of the port."""
+MOST = 8192  # about the number of records in one batch of the port
 
 
 @dataclass(slots=True)

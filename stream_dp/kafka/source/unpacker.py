@@ -3,8 +3,8 @@
 Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch raises.
 Unpacking is bounded: for any input at most `limit` bytes are returned, and little more than that is ever held in
 memory. Bytes after the last gzip frame or the first lz4 frame are ignored, as by Kafka itself. Headers are read only if
-tick marks are asked for. A record's offset is its place in the batch, if the batch is whole, whatever the record states
-about itself. `null` is an empty value.
+tick marks are asked for. A record's offset is its place in the batch, whatever the record states about itself. `null`
+is an empty value.
 """
 
 import struct
@@ -17,14 +17,13 @@ from stream_dp.journal.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADAB
 from stream_dp.kafka.client.clients import library
 from stream_dp.kafka.client.tick_marks import claimed
 from stream_dp.kafka.source.record_batches import (
-    CODEC,
-    FORMAT,
     HEADER,
     MOST_HEADERS,
     Kind,
     RecordBatch,
     Unpacked,
     pieces,
+    plain_batch,
     walk,
 )
 
@@ -38,13 +37,9 @@ _SIZE = struct.Struct(">i")
 _LITTLE = struct.Struct("<I")
 _FIRST_GUESS, _GROWTH, _SMALLEST = 8, 4, 1 << 16
 LIMIT_BYTES = 16 * 2**20
-LIMIT_RECORDS = 2**17
-"""The most records of a batch: many more than producers send, few enough to read at once."""
+LIMIT_RECORDS = 2**17  # of a batch: many more than producers send, few enough to read at once
 _PARSED_BYTES = 2**20
 _PIECE_BYTES = 2**16
-_ATTRIBUTES_AT = 5
-_LENGTH_AT = 1
-_BEFORE_LENGTH = 12
 
 
 class TooLargeError(Exception):
@@ -95,15 +90,15 @@ def _unzstd(data: bytes | memoryview, limit: int) -> bytearray:
 
 
 def _unsnappy(data: bytes | memoryview, limit: int) -> bytearray:
-    data_out = bytearray()
+    unpacked = bytearray()
     for block in _snappy_blocks(data):
         size = _codecs().snappy.decompress_raw_len(block)
-        if size > limit - len(data_out):
+        if size > limit - len(unpacked):
             raise TooLargeError
         part = bytearray(size)
         _codecs().snappy.decompress_raw_into(block, part)
-        data_out += part
-    return data_out
+        unpacked += part
+    return unpacked
 
 
 def _snappy_blocks(data: bytes | memoryview) -> list[bytes]:
@@ -180,26 +175,28 @@ class Unpacker:
             return _refused(batch, UNREADABLE_BATCH)
         packed = batch.raw[HEADER.size :]
         if not batch.codec:
-            return self._records(batch, batch.raw, packed)
+            return self._records(batch, packed, batch.raw)
         try:
             data = inflate(batch.codec, packed, self._limit)
         except TooLargeError:
             return _refused(batch, TOO_LARGE)
         except DamagedError:
             return _refused(batch, UNREADABLE_BATCH)
-        return self._records(batch, _plain(batch.raw, data), data)
+        return self._records(batch, memoryview(data))
 
     def _records(
-        self, batch: RecordBatch, plain: bytes | memoryview, data: bytes | bytearray | memoryview
+        self, batch: RecordBatch, data: memoryview, whole: memoryview | None = None
     ) -> Unpacked:
+        """Return the records in `data`; `whole` is the batch if it came uncompressed."""
         if batch.records > LIMIT_RECORDS:
             return _refused(batch, TOO_LARGE)
         if len(data) <= _PARSED_BYTES:  # a large batch may hold millions of headers
             try:
+                plain = whole or plain_batch(data, batch.base, batch.records)
                 return Unpacked(*self._parsed(plain, batch.base))
             except Exception:  # noqa: BLE001, S110 - memory and Unicode errors too: it is read otherwise
                 pass
-        return self._pieces(batch, memoryview(data))
+        return self._pieces(batch, data)
 
     def _pieces(self, batch: RecordBatch, data: memoryview) -> Unpacked:
         """Unpack piece by piece, so that an unreadable record makes only its piece slow."""
@@ -216,7 +213,7 @@ class Unpacker:
     def _piece(self, data: memoryview, base: int, records: int) -> Unpacked:
         if len(data) <= _PIECE_BYTES:
             try:
-                return Unpacked(*self._parsed(_batch_of(data, base, records), base))
+                return Unpacked(*self._parsed(plain_batch(data, base, records), base))
             except Exception:  # noqa: BLE001, S110 - see `_records`
                 pass
         return self._walked(data, base, records)
@@ -230,7 +227,7 @@ class Unpacker:
             values = list(map(_value, self._parse(plain)))
         else:
             records = list(self._parse(plain))
-            values, marks = list(map(_value, records)), _ticks(records)
+            values, marks = list(map(_value, records)), tick_claims(records)
         if None in values:
             values = [value or b"" for value in values]
         return values, range(base, base + len(values)), [], marks
@@ -256,27 +253,14 @@ def _join(into: Unpacked, more: Unpacked) -> None:
     into.refused.extend(more.refused)
 
 
-def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
+def tick_claims(records: Sequence[Any]) -> dict[int, bytes]:
+    """Return the tick headers of the library's records, by index."""
     return {
         index: mark
         for index, record in enumerate(records)
         if record.headers
         and (mark := claimed(record.headers[:MOST_HEADERS], record.value)) is not None
     }
-
-
-def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
-    header = list(HEADER.unpack_from(raw))
-    header[_LENGTH_AT] = HEADER.size - _BEFORE_LENGTH + len(data)
-    header[_ATTRIBUTES_AT] &= ~CODEC
-    return HEADER.pack(*header) + data
-
-
-def _batch_of(data: memoryview, base: int, records: int) -> bytes:
-    length = HEADER.size - _BEFORE_LENGTH + len(data)
-    return (
-        HEADER.pack(base, length, -1, FORMAT, 0, 0, records - 1, 0, 0, -1, -1, -1, records) + data
-    )
 
 
 def _refused(batch: RecordBatch, reason: str) -> Unpacked:

@@ -17,16 +17,14 @@ from pydantic_core import ErrorDetails
 
 from stream_dp.core.wording import near_names
 from stream_dp.errors import Outage, UsageError
-from stream_dp.files.records import FieldType, Separated
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.security import KafkaSecurity
+from stream_dp.kafka.client.security import OPEN
 from stream_dp.kafka.client.topics import administering
 from stream_dp.pipeline.problems import Written, message, suggestion
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records import endpoints
 from stream_dp.records.endpoints import KafkaSourceSpec, Security
-from stream_dp.records.schema import ListField
 
 _T = TypeVar("_T")
 _VARIABLE = "STREAM_DP_KAFKA_"
@@ -73,7 +71,7 @@ def _settings(flag: str, declared: str, said: Mapping[str, Any]) -> KafkaSetting
         endpoints.addresses(address)
     except ValueError as error:
         raise UsageError(f"{'--bootstrap' if flag else variable}: {error}") from None
-    return KafkaSettings(address, KafkaSecurity(**_secured(said, found)))
+    return KafkaSettings(address, _secured(said, found))
 
 
 def _from_environment() -> dict[str, str]:
@@ -92,13 +90,13 @@ def _from_environment() -> dict[str, str]:
     return found
 
 
-def _secured(said: Mapping[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-    """Return the keys of `security`; the environment overrides the file."""
+def _secured(said: Mapping[str, Any], found: Mapping[str, str]) -> Security:
+    """Return `security`; the environment overrides the file."""
     both = {**said, **found}
     if not both:
-        return {}
+        return OPEN
     try:
-        return Security.model_validate({"protocol": "PLAINTEXT", **both}).model_dump()
+        return Security.model_validate({"protocol": "PLAINTEXT", **both})
     except ValidationError as error:
         lines = [
             f"{_named(str(one['loc'][0]), found)}: {message(one)}{_meant(one, both)}"
@@ -119,16 +117,6 @@ def patience_of(spec: PipelineSpec) -> float:
     """Return how many seconds a run rides out an outage; 0 if its source has no brokers."""
     source = spec.source
     return source.patience / 1000 if isinstance(source, endpoints.KafkaSourceSpec) else 0
-
-
-def fields_of(spec: PipelineSpec) -> dict[str, FieldType | Separated]:
-    """Return the declared fields and their types in the form of the file readers."""
-    return {
-        name: Separated(field.separator)
-        if isinstance(field, ListField) and field.separator is not None
-        else FieldType(field.type)
-        for name, field in spec.fields.items()
-    }
 
 
 WAIT_S = 60.0

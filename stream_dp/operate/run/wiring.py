@@ -26,7 +26,7 @@ from stream_dp.kafka.log.lease import Holder, KafkaLease
 from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.operate.run.settings import fields_of, settings_for, settled
+from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
@@ -77,7 +77,7 @@ def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
 
 def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
-    return FileSource(source.path, fields_of(spec), ticking.field, ticking.grid, spec.own_times)
+    return FileSource(source.path, spec.fields, ticking.field, ticking.grid, spec.own_times)
 
 
 OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {

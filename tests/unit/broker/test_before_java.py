@@ -17,7 +17,6 @@ from stream_dp.broker.jars import Jar, listed_jars, parse_jars, resolve_jars
 from stream_dp.broker.process import (
     Node,
     NodePorts,
-    bootstrap,
     choose_ports,
     controller_properties,
     find_java,
@@ -67,7 +66,6 @@ def test_three_nodes() -> None:
     assert {t["controller.quorum.voters"] for t in texts} == {voters}
     assert {v for k, v in texts[1].items() if "replication.factor" in k} == {"3"}
     assert {texts[1]["min.insync.replicas"], texts[1]["transaction.state.log.min.isr"]} == {"2"}
-    assert bootstrap(CLUSTER) == "127.0.0.1:9091,127.0.0.1:9092,127.0.0.1:9093"
 
 
 def test_nothing_expires_and_nothing_is_created_by_itself() -> None:
@@ -119,8 +117,8 @@ async def test_a_folder_has_one_holder(tmp_path: Path) -> None:
     lock = await take(tmp_path / "data")
     with pytest.raises(WorldError, match="another Kafka uses this data folder"):
         await take(tmp_path / "data", patience=0)
-    lock.release()
-    (await take(tmp_path / "data", patience=0)).release()
+    lock.close()
+    (await take(tmp_path / "data", patience=0)).close()
 
 
 def test_the_number_of_nodes_stays(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from stream_dp.engine.ports import Batch, Sink, Source
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files import records
 from stream_dp.files.files import FileSink, FileSource
-from stream_dp.files.records import FieldType, Record
+from stream_dp.files.records import Record
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.commit import Release
+from stream_dp.records.schema import CategoryField, Fields, TimeField
 from stream_dp.testing.port_checks import check_sink, check_sink_versions, sample_releases
 
 BODIES = [release.body for release in sample_releases(0, 5)]
@@ -115,7 +116,7 @@ async def test_closed_sinks(path: Path) -> None:
     await sink.close()
 
 
-FIELDS = {"time": FieldType.TIME, "shop": FieldType.CATEGORY}
+FIELDS: Fields = {"time": TimeField(), "shop": CategoryField(domain=("a",))}
 STEP, TICKS = 1000, 250
 
 

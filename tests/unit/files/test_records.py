@@ -17,15 +17,24 @@ from oracles.moments import oracle
 
 from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.errors import UsageError
-from stream_dp.files.records import FieldType, Record, load_records, ticked
+from stream_dp.files.records import Record, load_records, ticked
+from stream_dp.records.schema import (
+    BooleanField,
+    CategoryField,
+    Fields,
+    IntegerField,
+    NumberField,
+    TextField,
+    TimeField,
+)
 
-FIELDS = {
-    "time": FieldType.TIME,
-    "count": FieldType.INTEGER,
-    "price": FieldType.NUMBER,
-    "open": FieldType.BOOLEAN,
-    "shop": FieldType.CATEGORY,
-    "note": FieldType.TEXT,
+FIELDS: Fields = {
+    "time": TimeField(),
+    "count": IntegerField(),
+    "price": NumberField(),
+    "open": BooleanField(),
+    "shop": CategoryField(domain=("a",)),
+    "note": TextField(),
 }
 HEADER = "time,count,price,open,shop,extra\n"
 NOON = 1357041600000
@@ -179,12 +188,12 @@ def test_one_more_record_moves_no_other(times: list[int | None], more: int | Non
     assert sum(map(len, with_it)) == len(times) + 1
 
 
-COLUMNS = {
-    "time": FieldType.TIME,
-    "shop": FieldType.CATEGORY,
-    "count": FieldType.INTEGER,
-    "price": FieldType.NUMBER,
-    "note": FieldType.TEXT,
+COLUMNS: Fields = {
+    "time": TimeField(),
+    "shop": CategoryField(domain=("a",)),
+    "count": IntegerField(),
+    "price": NumberField(),
+    "note": TextField(),
 }
 BROKEN = b"[]"
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from live_acts import create_series, halt_series
+from unit.journal.runtime_worlds import Crash
 from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.engine.engine import Engine
@@ -29,10 +30,6 @@ TWO_SERIES = PIPELINE | {
         {"name": "late", "statistic": "alerts", "by": "country", "threshold": "5", "epsilon": "0.5"},
     ],
 }  # fmt: skip
-
-
-class Crash(Exception):
-    """The end of a process."""
 
 
 @dataclass

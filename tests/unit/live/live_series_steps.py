@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from live_acts import create_series, halt_series
-from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
+from unit.live.live_series_worlds import HORIZON, Stopping, World, seen_from
 
 from stream_dp.engine.engine import Engine
 from stream_dp.testing.noise import ZeroNoise
@@ -40,20 +40,8 @@ async def running(
 
 def large(tick: int, start: int) -> int:
     """How many records with an amount of 5 or more lie in ticks start to tick, the early one at its own tick."""
-    found = 0
-    for batch in batches():
-        for payload, mark in zip(batch.payloads, [batch.mark] * 99, strict=False):
-            event = json.loads(payload)
-            at = int(event["time"][11:13])
-            amount = event["amount"]
-            if (
-                isinstance(amount, int)
-                and amount >= 5
-                and start <= at <= tick
-                and (mark or 0) >= start
-            ):
-                found += 1
-    return found
+    amounts = [event["amount"] for at, event in seen_from(start) if at <= tick]
+    return sum(isinstance(amount, int) and amount >= 5 for amount in amounts)
 
 
 async def at(engine: Engine, tick: int) -> None:

@@ -2,17 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace as changed
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Batch, Journal, Ports
 from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
-from stream_dp.journal.commit import Commit, decode
+from stream_dp.journal.commit import Commit, decode, digest, encode
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
@@ -62,6 +64,15 @@ def batches() -> list[Batch]:
             position[partition] += len(events) + 1
             found.append(Batch(partition, events, labels, position[partition], mark=tick))
     return found
+
+
+def seen_from(start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records that a series counts which begins before tick `start`, each with its own tick."""
+    for batch in batches():
+        for event in map(json.loads, batch.payloads):
+            tick = int(event["time"][11:13])
+            if tick >= start and (batch.mark or 0) >= start:
+                yield tick, event
 
 
 class Stopping(MemorySource):
@@ -141,6 +152,15 @@ class World:
 
     def commits(self) -> list[Commit]:
         return [decode(SEALER.open(n, each)) for n, each in enumerate(self.store.commits)]
+
+    def rewrite(self, change: Callable[[Commit], Mapping[str, Any]]) -> None:
+        """Have the commits say something else, in an unbroken chain."""
+        commits, previous = self.commits(), b""
+        self.store.commits.clear()
+        for commit in commits:
+            new = changed(commit, previous=previous, **change(commit))
+            self.store.commits.append(SEALER.seal(new.sequence, encode(new)))
+            previous = digest(self.store.commits[-1])
 
     async def until(self, tick: int, run: "asyncio.Task[None] | None" = None) -> None:
         """Wait until a tick is public, or the run is over."""

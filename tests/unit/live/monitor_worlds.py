@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from unit.live.live_series_worlds import HORIZON, PIPELINE, batches
-from unit.live.message_worlds import (
-    MessageWorld,
-    sealed,
-    text,
-)
+from unit.live.live_series_worlds import HORIZON, PIPELINE, seen_from
+from unit.live.message_worlds import MessageWorld, sealed, text
 
 from stream_dp.testing.noise import ZeroNoise
 
@@ -63,12 +59,9 @@ def message(tick: int, name: str, do: str, analyst: str = "", **more: Any) -> tu
 def expected(start: int, end: int, where: Mapping[str, Any], above: int) -> list[int]:
     """When a watch of one country fires without noise, that begins before tick `start`: by the records themselves."""
     per_tick = [0] * HORIZON
-    for batch in batches():
-        for payload in batch.payloads:
-            record = json.loads(payload)
-            tick, behind = int(record["time"][11:13]), (batch.mark or 0) >= start
-            if behind and tick >= start and record["country"] == where["equals"]:
-                per_tick[tick] += isinstance(record["amount"], int)
+    for tick, record in seen_from(start):
+        if record["country"] == where["equals"]:
+            per_tick[tick] += isinstance(record["amount"], int)
     fired, count = [], 0
     for tick in range(start, end):
         count += per_tick[tick]

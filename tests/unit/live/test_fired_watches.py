@@ -10,14 +10,7 @@ import pytest
 from unit.journal.runtime_worlds import CrashingJournal
 from unit.live.live_series_worlds import HORIZON, Stopping
 from unit.live.message_worlds import text
-from unit.live.monitor_worlds import (
-    FR,
-    MONITOR,
-    PIPELINE_M,
-    MonitorWorld,
-    no_noise,
-    wait,
-)
+from unit.live.monitor_worlds import FR, MONITOR, PIPELINE_M, MonitorWorld, no_noise, wait
 
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.engine import Engine

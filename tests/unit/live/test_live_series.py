@@ -150,10 +150,7 @@ async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
         await asyncio.wait_for(asking, 30)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["\x7f", "a \x85 b", "\u2028", "\ufeff", "\ufffe", "\U0001f600"],
-)
+@pytest.mark.parametrize("value", ["\x7f", "a \x85 b", "\u2028", "\ufeff", "\ufffe", "\U0001f600"])
 async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
     """What the journal keeps is read once more, live and at every start: it must be the same series."""
     note = {"note": {"type": "text"}}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from live_acts import create_series, halt_series
 from msgspec.structs import replace as changed
+from unit.journal.runtime_worlds import Crash, CrashingJournal, Fuse
 from unit.live.live_series_steps import at, question, running
 from unit.live.live_series_worlds import HORIZON, SEALER, Stopping, World, batches
 
@@ -17,7 +18,7 @@ from stream_dp.engine.engine import Engine
 from stream_dp.engine.history import read_summary
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySource
-from stream_dp.journal.commit import Commit, Created, Halted, digest, encode
+from stream_dp.journal.commit import Commit, Created, Halted
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.statistics.count import CountSeries
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -25,21 +26,10 @@ from stream_dp.statistics.parts.choice import Choice, Setting
 Step = Callable[[Engine, int], Any]
 
 
-class Crash(Exception):
-    """The end of a process."""
-
-
-async def crashing(world: World, fuse: list[int], step: Step = at) -> None:
+async def crashing(world: World, fuse: Fuse, step: Step = at) -> None:
     """Do the step behind every tick, up to a crash before or after a commit; what is there is not done again."""
-
-    class Journal(MemoryJournal):
-        async def append(self, commit: Commit, sealed: bytes) -> None:
-            burn(fuse)
-            await super().append(commit, sealed)
-            burn(fuse)
-
     source = Stopping(-1)
-    engine = world.engine(source, Journal(world.store))
+    engine = world.engine(source, CrashingJournal(world.store, fuse))
     run = asyncio.create_task(engine.run())
     try:
         for tick in range(HORIZON):
@@ -54,15 +44,9 @@ async def crashing(world: World, fuse: list[int], step: Step = at) -> None:
     await run
 
 
-def burn(fuse: list[int]) -> None:
-    fuse[0] -= 1
-    if fuse[0] == 0:
-        raise Crash
-
-
 async def restarted(world: World, place: int, step: Step = at) -> int:
     """Run to the end with a crash at this place; how many crashes there were. No byte changes that was public."""
-    fuse, crashes = [place], 0
+    fuse, crashes = Fuse(place), 0
     while True:
         before = list(world.bodies)
         try:
@@ -123,7 +107,7 @@ async def test_windows_of_sums_go_on_from_where_they_were_after_a_crash_anywhere
 async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 2)
     world = World()
-    await crashing(world, [-1])
+    await crashing(world, Fuse())
     assert any(c.snapshot for c in world.commits())
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
@@ -133,14 +117,7 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
 
 async def refused(world: World, change: Callable[[Commit], dict[str, Any]]) -> None:
     """A start refuses the journal with these changes, in an unbroken chain; so does its summary."""
-    previous, sealed = b"", []
-    for commit in world.commits():
-        doctored = changed(commit, previous=previous)
-        if commit.changes:
-            doctored = changed(doctored, **change(doctored))
-        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
-        previous = digest(sealed[-1])
-    world.store.commits[:] = sealed
+    world.rewrite(lambda commit: change(commit) if commit.changes else {})
     with pytest.raises(FailClosed, match="does not add up"):
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
 

@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 from unit.journal.runtime_worlds import Crash, Fuse
-from unit.live.live_series_worlds import SEALER
 from unit.live.message_worlds import SCRIPT, WITH_ANALYSTS, MessageWorld, findings
 
 from stream_dp.engine import engine as engines
 from stream_dp.errors import FailClosed, StreamDPError
-from stream_dp.journal.commit import Asked, Commit, digest, encode
+from stream_dp.journal.commit import Asked, Commit
 
 
 async def lived() -> MessageWorld:
@@ -23,13 +22,7 @@ async def lived() -> MessageWorld:
 
 def rewritten(world: MessageWorld, change: Callable[[Commit], Mapping[str, Any]]) -> MessageWorld:
     """The same with commits that say something else, in an unbroken chain, and nothing public."""
-    commits, previous = world.commits(), b""
-    world.store.commits.clear()
-    for commit in commits:
-        new = msgspec.structs.replace(commit, **{"previous": previous, **change(commit)})
-        sealed = SEALER.seal(new.sequence, encode(new))
-        previous = digest(sealed)
-        world.store.commits.append(sealed)
+    world.rewrite(change)
     world.answers.clear()
     world.bodies.clear()
     return world

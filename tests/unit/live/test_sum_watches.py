@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from unit.journal.runtime_worlds import Crash, Fuse
-from unit.live.live_series_worlds import HORIZON, batches
+from unit.live.live_series_worlds import HORIZON, seen_from
 from unit.live.monitor_worlds import PIPELINE_M, MonitorWorld, message, no_noise
 
 SUMS: dict[str, Any] = {
@@ -34,15 +34,11 @@ SCRIPT = [
 
 def sums(country: str, start: int = 0) -> list[Fraction]:
     """What the records of one country add in each tick, those from before the cut of `start` left out."""
-    found = [Fraction(0)] * HORIZON
-    for batch in batches():
-        for payload in batch.payloads:
-            record = json.loads(payload)
-            tick, amount = int(record["time"][11:13]), record["amount"]
-            behind = (batch.mark or 0) >= start and tick >= start
-            if behind and record["country"] == country and isinstance(amount, int):
-                found[tick] += min(max(amount, -4), 9)
-    return found
+    added = [Fraction(0)] * HORIZON
+    for tick, record in seen_from(start):
+        if record["country"] == country and isinstance(record["amount"], int):
+            added[tick] += min(max(record["amount"], -4), 9)
+    return added
 
 
 async def test_sums_of_records_are_compared_asked_and_told() -> None:
@@ -65,9 +61,7 @@ async def test_sums_of_records_are_compared_asked_and_told() -> None:
     )  # a sum of the last hours, whatever it is, is above
     assert said["a1"]["answer"]["count"] >= 0
     assert said["a2"]["answer"]["fired"] is False
-    scale = (
-        3 * 18 / Fraction(3, 2)
-    )  # touch, units; half of both shares for each noise over a window
+    scale = 3 * 18 / Fraction(3, 2)  # touch, units; half of both shares for each noise
     compared = said["a1"]["tick"] + 1 + 0 + 1
     band = Fraction(math.ceil(float(scale) * math.log((compared + 1) / 0.05)), 2)
     assert said["a1"]["answer"]["band"] == band

@@ -72,11 +72,7 @@ def test_the_last_of_duplicate_keys_counts(decoder: RecordDecoder) -> None:
 
 
 def test_field_names_are_only_those_of_the_schema(data: Data) -> None:
-    odd = {
-        "a` - at `$.b": {"type": "integer"},
-        "b": {"type": "integer"},
-        "class": {"type": "text"},
-    }
+    odd = {"a` - at `$.b": {"type": "integer"}, "b": {"type": "integer"}, "class": {"type": "text"}}
     data["schema"] |= odd
     fields = PipelineSpec.model_validate(data).fields
     decoder = RecordDecoder({name: fields[name] for name in odd})

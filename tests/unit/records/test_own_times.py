@@ -16,7 +16,7 @@ from oracles.moments import SPELLINGS, oracle, texts
 from stream_dp.core.time import TickGrid, TimeForm
 from stream_dp.engine.ports import Batch
 from stream_dp.files import records as reader
-from stream_dp.files.records import FieldType, load_records, ticked
+from stream_dp.files.records import load_records, ticked
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records import decoder
@@ -24,6 +24,7 @@ from stream_dp.records import decoder as decoding
 from stream_dp.records.decoder import NO_TIME as IS_NO_TIME
 from stream_dp.records.decoder import OUTSIDE as IS_OUTSIDE
 from stream_dp.records.decoder import OwnTicks
+from stream_dp.records.schema import TimeField
 
 START = 1_714_521_600_000  # 2024-05-01T00:00:00Z
 GRID = TickGrid(START, 3_600_000, 3)
@@ -53,7 +54,7 @@ def meant(moment: int | None) -> int | str:
 
 def read_ticks(path: Path) -> dict[int, int | str]:
     """What the file reader makes of each line, and checks where it files it."""
-    records = load_records(path, {"time": FieldType.TIME}, "time")
+    records = load_records(path, {"time": TimeField()}, "time")
     found = {record.line: meant(record.time_ms) for record in records}
     for tick, those in enumerate(ticked(records, GRID)):
         assert all(found[record.line] in {tick, OUTSIDE, NO_TIME} for record in those)
@@ -64,7 +65,7 @@ def routed_ticks(path: Path, form: str = "iso") -> dict[int, int | str]:
     """What the router makes of each record of the same file."""
     found: dict[int, int | str] = {}
     router = router_for(form)
-    for record in load_records(path, {"time": FieldType.TIME}, "time"):
+    for record in load_records(path, {"time": TimeField()}, "time"):
         routed = router.route(Batch(0, [record.payload], [record.line], 1))
         found |= {span.first: span.reason for span in routed.dead}
         found |= dict.fromkeys([record.line] * len(routed.rows), next(iter(routed.rows), 0))
@@ -153,7 +154,7 @@ def test_parquet_floors_also_before_1970(tmp_path: Path) -> None:
     nanoseconds = [1, -1, -999_999, -1_000_000, 1_999_999]
     column = arrow.array(nanoseconds, arrow.timestamp("ns", "Europe/Paris"))
     parquet.write_table(arrow.table({"time": column}), tmp_path / "times.parquet")
-    records = load_records(tmp_path / "times.parquet", {"time": FieldType.TIME}, "time")
+    records = load_records(tmp_path / "times.parquet", {"time": TimeField()}, "time")
     floored = [each // 10**6 for each in nanoseconds]
     assert [record.time_ms for record in records] == floored
     assert [oracle(json.loads(record.payload)["time"]) for record in records] == floored

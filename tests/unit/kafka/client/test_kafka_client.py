@@ -20,9 +20,10 @@ from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
 from stream_dp.kafka.client import clients as kafka_client
 from stream_dp.kafka.client import topics as kafka_topics
 from stream_dp.kafka.client.clients import KafkaSettings, disconnect, library, patiently, speaking
-from stream_dp.kafka.client.security import BearerTokens, KafkaSecurity, TokenFile
+from stream_dp.kafka.client.security import BearerTokens, arguments
 from stream_dp.kafka.client.topics import UNCOMPACTED, ensure, warnings
 from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.records.endpoints import Security
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
 IN_TIME = 60  # seconds; what is not done then would go on for ever
@@ -37,25 +38,19 @@ def secret(folder: Path, content: str, mode: int = 0o600) -> Path:
     return path
 
 
-def password(path: Path) -> KafkaSecurity:
-    return KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "engine", path)
+def password(path: Path) -> Security:
+    login: Any = {"mechanism": "PLAIN", "username": "engine", "password_file": path}
+    return Security(protocol="SASL_PLAINTEXT", **login)
+
+
+def provider(**source: Any) -> BearerTokens:
+    security = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", **source)
+    made = arguments(security)["sasl_oauth_token_provider"]
+    assert isinstance(made, BearerTokens)
+    return made
 
 
 # --- secrets ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"protocol": "TLS"},
-        {"protocol": "SASL_SSL", "mechanism": "GSSAPI"},
-        {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "engine"},
-        {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER"},
-    ],
-)
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"security\."):
-        KafkaSecurity(**wrong)
 
 
 def test_a_password_is_read_anew_for_each_client_and_never_shown(tmp_path: Path) -> None:
@@ -68,7 +63,7 @@ def test_a_password_is_read_anew_for_each_client_and_never_shown(tmp_path: Path)
 @pytest.mark.parametrize("mode", [0o604, 0o602])
 def test_a_secret_that_everybody_may_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(UsageError, match=r"security\.password_file .*open to others") as caught:
-        password(secret(tmp_path, SECRET, mode)).arguments()
+        arguments(password(secret(tmp_path, SECRET, mode)))
     assert SECRET not in str(caught.value)
 
 
@@ -77,23 +72,23 @@ def test_a_secret_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> 
     path = secret(tmp_path, "")
     path.write_bytes(content)
     with pytest.raises(WorldError, match=r"security\.password_file .*holds no text"):
-        password(path).arguments()
+        arguments(password(path))
 
 
 def test_a_certificate_comes_with_its_key_and_the_keys_password(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     own = authority.sign("engine", password=SECRET.encode())
     tls: Any = {"ca_file": authority.file, "certificate_file": own.certificate, "key_file": own.key}
-    security = KafkaSecurity("SSL", **tls, key_password_file=secret(tmp_path, SECRET))
-    context = security.arguments()["ssl_context"]
+    security = Security(protocol="SSL", **tls, key_password_file=secret(tmp_path, SECRET))
+    context = arguments(security)["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     secret(tmp_path, "wrong")
     with pytest.raises(WorldError, match=r"engine\.key, or that key has another password"):
-        security.arguments()
+        arguments(security)
     with pytest.raises(WorldError, match=r"key has a password \(security\.key_password_file\)"):
-        KafkaSecurity("SSL", **tls).arguments()  # and nobody is asked for it
+        arguments(Security(protocol="SSL", **tls))  # and nobody is asked for it
 
 
 def test_a_key_that_everybody_may_read_is_refused_also_within_its_certificate(
@@ -102,14 +97,14 @@ def test_a_key_that_everybody_may_read_is_refused_also_within_its_certificate(
     own = Authority(tmp_path, "authority").sign("engine")
     own.key.chmod(0o644)
     with pytest.raises(UsageError, match=r"security\.key_file .*open to others"):
-        KafkaSecurity("SSL", certificate_file=own.certificate, key_file=own.key).arguments()
+        arguments(Security(protocol="SSL", certificate_file=own.certificate, key_file=own.key))
     both = tmp_path / "both.pem"
     both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
     both.chmod(0o644)
     with pytest.raises(UsageError, match=r"security\.certificate_file .*open to others"):
-        KafkaSecurity("SSL", certificate_file=both).arguments()
+        arguments(Security(protocol="SSL", certificate_file=both))
     both.chmod(0o600)
-    KafkaSecurity("SSL", certificate_file=both).arguments()
+    arguments(Security(protocol="SSL", certificate_file=both))
 
 
 def test_files_that_cannot_be_used_name_their_key(tmp_path: Path) -> None:
@@ -117,38 +112,37 @@ def test_files_that_cannot_be_used_name_their_key(tmp_path: Path) -> None:
     other.write_text("nothing")
     own, second = authority.sign("engine"), authority.sign("second")
     gone = tmp_path / "gone"
-    unusable: list[tuple[KafkaSecurity, str]] = [
-        (password(gone), r"security\.password_file .*gone cannot be read"),
-        (KafkaSecurity("SSL", ca_file=gone), r"security\.ca_file .*gone cannot be read: No such"),
-        (KafkaSecurity("SSL", ca_file=other), r"security\.ca_file .*other.pem holds no certific"),
-        (KafkaSecurity("SSL", certificate_file=gone), r"security\.certificate_file .*cannot be"),
+    tls: list[tuple[dict[str, Any], str]] = [
+        ({"ca_file": gone}, r"security\.ca_file .*gone cannot be read: No such"),
+        ({"ca_file": other}, r"security\.ca_file .*other.pem holds no certific"),
+        ({"certificate_file": gone}, r"security\.certificate_file .*cannot be"),
         (
-            KafkaSecurity("SSL", certificate_file=own.certificate, key_file=second.key),
+            {"certificate_file": own.certificate, "key_file": second.key},
             r"no certificate \(PEM\) whose key is in .*second.key",
         ),
     ]
+    unusable = [(Security(protocol="SSL", **keys), says) for keys, says in tls]
+    unusable.append((password(gone), r"security\.password_file .*gone cannot be read"))
     for security, says in unusable:
         with pytest.raises(WorldError, match=says):
-            security.arguments()
+            arguments(security)
 
 
 async def test_a_token_file_is_read_at_each_connection(tmp_path: Path) -> None:
-    path = secret(tmp_path, f"{TOKEN}\n")
-    security = KafkaSecurity("SASL_PLAINTEXT", "OAUTHBEARER", token_file=path)
-    provider = KafkaSettings("k:9092", security).client()["sasl_oauth_token_provider"]
-    assert await provider.token() == TOKEN
+    tokens = provider(token_file=secret(tmp_path, f"{TOKEN}\n"))
+    assert await tokens.token() == TOKEN
     secret(tmp_path, "next")
-    assert await provider.token() == "next"
+    assert await tokens.token() == "next"
 
 
 async def test_a_token_that_is_none_is_not_repeated(tmp_path: Path) -> None:
-    provider = BearerTokens(TokenFile(secret(tmp_path, f"{SECRET}\x01evil=1")))
+    tokens = provider(token_file=secret(tmp_path, f"{SECRET}\x01evil=1"))
     with pytest.raises(OSError, match="no bearer token") as caught:
-        await provider.token()
+        await tokens.token()
     assert SECRET not in str(caught.value)
     (tmp_path / "secret").unlink()
     with pytest.raises(OSError, match=r"security\.token failed \(WorldError\)"):
-        await provider.token()
+        await tokens.token()
 
 
 async def test_a_token_may_come_from_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,21 +156,19 @@ async def test_a_token_may_come_from_a_function(monkeypatch: pytest.MonkeyPatch)
     vars(module).update(now=lambda: TOKEN, later=later, broken=broken, nothing=3)
     monkeypatch.setitem(sys.modules, "own_tokens", module)
 
-    def provider(named: str) -> BearerTokens:
-        security = KafkaSecurity("SASL_PLAINTEXT", "OAUTHBEARER", token=named)
-        made = security.arguments()["sasl_oauth_token_provider"]
-        assert isinstance(made, BearerTokens)
-        return made
-
-    assert await provider("own_tokens:now").token() == TOKEN
-    assert await provider("own_tokens:later").token() == TOKEN
+    now, later_on, failing = (
+        provider(token=f"own_tokens:{name}") for name in ("now", "later", "broken")
+    )
+    assert await now.token() == await later_on.token() == TOKEN
     with pytest.raises(OSError, match=r"failed \(ValueError\)") as caught:
-        await provider("own_tokens:broken").token()
+        await failing.token()
     assert SECRET not in str(caught.value)
-    with pytest.raises(UsageError, match="own_tokens has no function nothing"):
-        provider("own_tokens:nothing")
-    with pytest.raises(UsageError, match=r"no_such_module cannot be imported \(ModuleNotFound"):
-        provider("no_such_module:now")
+    for named, says in (
+        ("own_tokens:nothing", "own_tokens has no function nothing"),
+        ("no_such_module:now", r"no_such_module cannot be imported \(ModuleNotFound"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            provider(token=named)
 
 
 # --- the client library -------------------------------------------------------------------------
@@ -300,7 +292,7 @@ async def test_a_listener_without_tls_is_told_from_one_that_is_silent() -> None:
     server = await asyncio.start_server(plain, "127.0.0.1", 0)
     async with server, asyncio.timeout(IN_TIME):
         port = server.sockets[0].getsockname()[1]
-        settings = KafkaSettings(f"127.0.0.1:{port}", KafkaSecurity("SSL"), patience_s=3)
+        settings = KafkaSettings(f"127.0.0.1:{port}", Security(protocol="SSL"), patience_s=3)
         with pytest.raises(WorldError, match="no TLS connection") as caught:
             await KafkaLease(settings, "p").start()
     assert type(caught.value) is WorldError

@@ -9,41 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka.record.util import calc_crc32c
+from kafka.raw_batches import CONTROL as CONTROL
+from kafka.raw_batches import TRANSACTIONAL, RawBatch
+from kafka.raw_batches import record as record
+from kafka.raw_batches import sized as sized
+from kafka.raw_batches import varint as varint
 
 from stream_dp.kafka.source.record_batches import Cell, RecordBatch, record_batches
 
-APPENDED, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
+APPENDED = 0x08
 ABORT, COMMIT = 0, 1
-Headers = Sequence[tuple[bytes, bytes | None]]
-
-
-def varint(number: int) -> bytes:
-    left, found = (number << 1) ^ (number >> 63), bytearray()
-    while left > 0x7F:
-        found.append(0x80 | (left & 0x7F))
-        left >>= 7
-    return bytes(found) + bytes([left])
-
-
-def sized(data: bytes | None) -> bytes:
-    """Bytes behind their length, -1 for null."""
-    return varint(-1) if data is None else varint(len(data)) + data
-
-
-def record(
-    value: bytes | None,
-    delta: int = 0,
-    key: bytes | None = None,
-    headers: Headers = (),
-    tail: bytes | None = None,
-) -> bytes:
-    """A record; `tail` is what follows its key, where that is not its value and headers."""
-    if tail is None:
-        tail = sized(value) + varint(len(headers))
-        tail += b"".join(sized(name) + sized(content) for name, content in headers)
-    body = b"\x00" + varint(0) + varint(delta) + sized(key) + tail
-    return varint(len(body)) + body
 
 
 def batch(
@@ -57,14 +32,11 @@ def batch(
     last: int | None = None,
 ) -> bytes:
     """A batch with a right checksum; `body` is its records as they are packed, `last` its last offset's delta."""
-    count = len(records) if count is None else count
     attributes |= 0 if producer is None else TRANSACTIONAL
-    checked = struct.pack(
-        ">hiqqqhii", attributes, count - 1 if last is None else last, stamp, stamp,
-        -1 if producer is None else producer, -1, -1, count,
-    ) + (b"".join(records) if body is None else body)  # fmt: skip
-    behind = struct.pack(">ibI", 0, 2, calc_crc32c(checked)) + checked
-    return struct.pack(">qi", base, len(behind)) + behind
+    number = -1 if producer is None else producer
+    return RawBatch(
+        records, 0, attributes, body, count, last, base, first_time=stamp, last_time=stamp, producer=number,
+    ).encoded()  # fmt: skip
 
 
 def marker(base: int, stamp: int, producer: int, what: int = COMMIT) -> bytes:

@@ -1,7 +1,8 @@
 """How records fall into ticks, without a broker."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,11 @@ from unit.kafka.source.record_worlds import Log, batch, old, record
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Routed, TickAssembler
-from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import BAD_MARK, UNREADABLE_BATCH, Span
 from stream_dp.kafka.client.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.kafka.source.batches import batches as as_batches
-from stream_dp.kafka.source.source import StampTicks
-from stream_dp.kafka.source.ticks import MarkedTicks, Place, Room, StampedTicks
+from stream_dp.kafka.source.record_batches import RecordBatch
+from stream_dp.kafka.source.ticks import MarkedTicks, PartitionTicks, Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.records.endpoints import WallClock
 
@@ -28,29 +28,36 @@ GRID = TickGrid(ORIGIN, STEP)
 MARKS = TickMarks(bytes(32), "replay", GRID)
 
 
+def taken(ticks: PartitionTicks, out: list[Batch], batches: Iterable[RecordBatch]) -> list[Batch]:
+    """What comes out of these batches, of which none is to be read again."""
+    for one in batches:
+        assert ticks.take(one) is None
+    ticks.flush()
+    return out
+
+
+def by_stamp(place: Place, settle: int) -> tuple[StampedTicks, list[Batch]]:
+    out: list[Batch] = []
+    return StampedTicks(place, Unpacker(marks=False), Room(), out, GRID, settle), out
+
+
+def by_mark(place: Place) -> tuple[MarkedTicks, list[Batch]]:
+    out: list[Batch] = []
+    return MarkedTicks(place, Unpacker(marks=True), Room(), out, MARKS), out
+
+
 def split(
     partition: int, records: Sequence[Record], marked: int = -1, settle: int = 0
 ) -> tuple[list[Batch], int]:
     """What one fetch of these records gives, by append stamp, and the last tick marked behind it."""
-    out: list[Batch] = []
-    place = Place(partition, records[0].offset)
-    ticks = StampedTicks(place, Unpacker(marks=False), Room(), out, GRID, settle)
+    ticks, out = by_stamp(Place(partition, records[0].offset), settle)
     ticks.marked = marked
-    for one in as_batches(records):
-        assert ticks.take(one) is None
-    ticks.flush()
-    return out, ticks.marked
+    return taken(ticks, out, as_batches(records)), ticks.marked
 
 
 def split_marked(partition: int, records: Sequence[Record]) -> list[Batch]:
     """What one fetch of these records of a replay gives."""
-    out: list[Batch] = []
-    place = Place(partition, records[0].offset)
-    ticks = MarkedTicks(place, Unpacker(marks=True), Room(), out, MARKS)
-    for one in as_batches(records):
-        assert ticks.take(one) is None
-    ticks.flush()
-    return out
+    return taken(*by_mark(Place(partition, records[0].offset)), as_batches(records))
 
 
 def stamped(*stamps: int) -> list[Record]:
@@ -61,42 +68,26 @@ def shape(batches: list[Batch]) -> list[tuple[int | None, int | None, list[int],
     return [(one.tick, one.mark, list(one.labels), one.position) for one in batches]
 
 
-def test_a_later_tick_marks_all_before_it_at_its_first_record() -> None:
-    batches, marked = split(0, stamped(1_009, 1_010, 1_055), -1)
-    assert shape(batches) == [
-        (0, 0, [0], 1),
-        (1, 4, [1], 2),
-        (5, None, [2], 3),
-    ]
-    assert marked == 4
-
-
-def test_a_clock_that_stepped_back_keeps_the_records_own_tick_and_marks_nothing() -> None:
-    batches, marked = split(0, stamped(1_025, 1_019, 1_026), 1)
-    assert shape(batches) == [(2, None, [0], 1), (1, None, [1], 2), (2, None, [2], 3)]
-    assert marked == 1
-
-
-def test_records_from_before_the_origin_are_skipped() -> None:
-    batches, marked = split(0, stamped(999, 1_000), -1)
-    assert shape(batches) == [(0, None, [1], 2)]
-    assert marked == -1
-
-
-def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> None:
-    batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), -1, SETTLE)
-    assert shape(batches) == [
-        (0, None, [0], 1),
-        (1, 0, [1, 2], 3),
-        (1, None, [3, 4], 5),
-    ]
-    assert marked == 0
-
-
-def test_a_settling_of_many_ticks_marks_that_many_ticks_later() -> None:
-    batches, marked = split(0, stamped(1_000, 1_030, 1_034, 1_035), -1, 25)
-    assert [(one.tick, one.mark) for one in batches] == [(0, None), (3, 0), (3, None)]
-    assert marked == 0
+@pytest.mark.parametrize(
+    ("stamps", "before", "settle", "wanted", "after"),
+    [
+        ((1_009, 1_010, 1_055), -1, 0, [(0, 0, [0], 1), (1, 4, [1], 2), (5, None, [2], 3)], 4),
+        ((1_025, 1_019, 1_026), 1, 0, [(2, None, [0], 1), (1, None, [1], 2), (2, None, [2], 3)], 1),
+        ((999, 1_000), -1, 0, [(0, None, [1], 2)], -1),
+        ((1_009, 1_010, 1_013, 1_014, 1_019), -1, SETTLE,
+         [(0, None, [0], 1), (1, 0, [1, 2], 3), (1, None, [3, 4], 5)], 0),
+        ((1_000, 1_030, 1_034, 1_035), -1, 25,
+         [(0, None, [0], 1), (3, 0, [1, 2], 3), (3, None, [3], 4)], 0),
+    ],
+    ids=["a later tick marks all before it", "a step back keeps its own tick and marks nothing",
+         "what is from before the origin is skipped", "a mark lies at the first record past its settling",
+         "a settling of many ticks"],
+)  # fmt: skip
+def test_records_fall_into_ticks_by_their_stamps(
+    stamps: tuple[int, ...], before: int, settle: int, wanted: list[Any], after: int
+) -> None:
+    batches, marked = split(0, stamped(*stamps), before, settle)
+    assert (shape(batches), marked) == (wanted, after)
 
 
 def outcome(records: Sequence[Record], settle: int) -> tuple[dict[int, int], int]:
@@ -138,23 +129,13 @@ def test_one_record_makes_no_other_late_where_the_clock_steps_back() -> None:
 
 
 def test_batches_of_an_older_format_are_told_wherever_they_lie() -> None:
-    raw = [
-        old(0, b"x"),
-        batch([record(b"a")], 1, 1_005),
-        old(2, b"x"),
-        batch([record(b"b")], 3, 1_006),
-    ]
-    out: list[Batch] = []
-    ticks = StampedTicks(Place(0, 0), Unpacker(marks=False), Room(), out, GRID, SETTLE)
-    for one in Log(raw).parsed(0, 10_000):
-        assert ticks.take(one) is None
-    ticks.mark(0)
+    first, second = batch([record(b"a")], 1, 1_005), batch([record(b"b")], 3, 1_006)
+    raw = [old(0, b"x"), first, old(2, b"x"), second]
+    out = taken(*by_stamp(Place(0, 0), SETTLE), Log(raw).parsed(0, 10_000))
     refused = [span for one in out for span in one.refused]
     assert refused == [Span(UNREADABLE_BATCH, None, at, at) for at in (0, 2)]
-    assert [(bytes(value), one.tick) for one in out for value in one.payloads] == [
-        (b"a", 0),
-        (b"b", 0),
-    ]
+    counted = [(bytes(value), one.tick) for one in out for value in one.payloads]
+    assert counted == [(b"a", 0), (b"b", 0)]
 
 
 def test_one_record_among_many_that_its_producer_stamped_is_noticed() -> None:
@@ -183,22 +164,11 @@ def test_what_only_claims_to_be_a_mark_ends_nothing(value: bytes) -> None:
 def test_what_cannot_be_read_beside_a_mark_is_told_on_its_side_of_it() -> None:
     bad = record(None, tail=b"\x10x")
     sign = record(b"", headers=[(TICK_HEADER.encode(), MARKS.sign(0, 7))])
-    out: list[Batch] = []
-    ticks = MarkedTicks(Place(0, 0), Unpacker(marks=True), Room(), out, MARKS)
     raw = [batch([record(b"a"), bad, sign, bad, record(b"c")]), batch([bad], 5)]
-    for one in Log(raw).parsed(0, 10_000):
-        assert ticks.take(one) is None
-    ticks.flush()
+    out = taken(*by_mark(Place(0, 0)), Log(raw).parsed(0, 10_000))
     assert shape(out) == [(None, 7, [0], 3), (None, None, [4], 6)]
     told = [[(span.first, span.last) for span in one.refused] for one in out]
     assert told == [[(1, 1)], [(3, 3), (5, 5)]]
-
-
-def test_live_ticks_need_a_step() -> None:
-    with pytest.raises(UsageError):
-        StampTicks(0, 0, "clock")
-    with pytest.raises(UsageError):
-        StampTicks(1, -1, "clock")
 
 
 def test_a_delay_leaves_time_for_the_clocks_and_for_the_commit() -> None:

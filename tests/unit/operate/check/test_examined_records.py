@@ -15,7 +15,6 @@ from stream_dp.journal.dead_letters import UNREADABLE_BATCH, Span
 from stream_dp.operate.audit.attack import attack
 from stream_dp.operate.fitting import Fitting, Piece, Sample, file_sample, fitting_of
 from stream_dp.operate.replay_feed import Unusable, examine
-from stream_dp.operate.run.settings import fields_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import PARTITIONERS
@@ -256,7 +255,7 @@ def cells_of(folder: Path, *cells: str) -> Path:
 def lists_of(folder: Path, path: Path, more: str = ', separator: "|"') -> list[Any]:
     """The items of each record of a file, as JSON has them."""
     spec = load(baskets(folder, more=more))
-    found = each_record(path, fields_of(spec), "time", spec.own_times)
+    found = each_record(path, spec.fields, "time", spec.own_times)
     return [json.loads(record.payload)["items"] for record in found]
 
 

@@ -21,7 +21,6 @@ from stream_dp.files.sqlite import SqliteJournal
 from stream_dp.journal.commit import Header
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.security import KafkaSecurity
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.operate.audit import journal_access
 from stream_dp.operate.audit.journal_access import _header, require_own, sealed_commits
@@ -257,17 +256,14 @@ def test_the_line(started: Run, origin: int | None, says: str) -> None:
     assert start_line(started, origin) == f"clicks: {says}"
 
 
-SECURED = KafkaSourceSpec(
-    topic="t",
-    bootstrap="file:1",
-    security=Security(
-        protocol="SASL_SSL",
-        mechanism="PLAIN",
-        username="engine",
-        password_file=Path("/file/password"),
-        ca_file=Path("/file/ca"),
-    ),
+SECURITY = Security(
+    protocol="SASL_SSL",
+    mechanism="PLAIN",
+    username="engine",
+    password_file=Path("/file/password"),
+    ca_file=Path("/file/ca"),
 )
+SECURED = KafkaSourceSpec(topic="t", bootstrap="file:1", security=SECURITY)
 FLIGHTS = """\
 version: 1
 name: flights
@@ -280,10 +276,7 @@ series: [{name: n, statistic: count, epsilon: 1}]
 
 
 def test_every_key_of_the_file_reaches_the_client() -> None:
-    assert KafkaSecurity.__dataclass_fields__.keys() == Security.model_fields.keys()
-    password, ca = Path("/file/password"), Path("/file/ca")
-    security = KafkaSecurity("SASL_SSL", "PLAIN", "engine", password_file=password, ca_file=ca)
-    assert settings_for(SECURED) == KafkaSettings("file:1", security)
+    assert settings_for(SECURED) == KafkaSettings("file:1", SECURITY)
     assert settings_for(KafkaSourceSpec(topic="t", bootstrap="k:1")) == KafkaSettings("k:1")
 
 
@@ -293,9 +286,8 @@ def test_flag_before_environment_before_file(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("STREAM_DP_KAFKA_MECHANISM", "SCRAM-SHA-512")
     found = settings_for(SECURED)
     assert found.bootstrap == "environment:1"
-    assert found.security == KafkaSecurity(
-        "SASL_SSL", "SCRAM-SHA-512", "engine", Path("mounted/password"), ca_file=Path("/file/ca")
-    )
+    changed = {"mechanism": "SCRAM-SHA-512", "password_file": Path("mounted/password")}
+    assert found.security == SECURITY.model_copy(update=changed)
     assert settings_for(SECURED, "flag:1").bootstrap == "flag:1"
 
 
@@ -318,7 +310,7 @@ def test_without_a_file_a_flag_says_where(tmp_path: Path, monkeypatch: pytest.Mo
     assert settings_at("k:1", None) == KafkaSettings("k:1")
     file = tmp_path / "flights.yaml"
     file.write_text(FLIGHTS)
-    secured = KafkaSecurity("SSL", ca_file=tmp_path / "ca.pem")
+    secured = Security(protocol="SSL", ca_file=tmp_path / "ca.pem")
     assert settings_at("", file) == KafkaSettings("file:1", secured)
     assert settings_at("k:1", file) == KafkaSettings("k:1", secured)
     monkeypatch.setenv("STREAM_DP_KAFKA_BOOTSTRAP", "k:2")

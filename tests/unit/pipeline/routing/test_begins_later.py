@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from live_acts import create_series, halt_series
-from unit.journal.runtime_worlds import Crash as Burnt
-from unit.journal.runtime_worlds import Fuse
+from unit.journal.runtime_worlds import Crash, CrashingJournal, Fuse
 from unit.live.live_series_steps import at, large, question, zero
 from unit.live.live_series_worlds import HORIZON, Stopping, World, batches
 from unit.live.message_worlds import text
 from unit.live.monitor_worlds import FR, MonitorWorld, expected, no_noise
-from unit.live.test_live_series_crashes import Crash, burn
 
 from stream_dp.engine import engine as engines
 from stream_dp.engine.engine import Engine
@@ -24,8 +22,7 @@ from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.engine.proposals import Derived, OnThread, derived_by
 from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.errors import WorldError
-from stream_dp.files.memory import MemoryJournal
-from stream_dp.journal.commit import Commit, Created, Unwatched, Watched
+from stream_dp.journal.commit import Created, Unwatched, Watched
 from stream_dp.pipeline.router import OpenRouter
 
 LONG: dict[str, Any] = {"read_again": READ_AGAIN_MS}
@@ -142,12 +139,12 @@ async def test_a_crash_anywhere_gives_the_same_releases(
     snapshots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "SNAPSHOT_TICKS", snapshots)
-    whole = await changed([-1])
+    whole = await changed(Fuse())
     assert [min(whole.releases(name)) for name in ("a", "b", "c")] == [4, 6, 9]
     for place in range(1, 34):
-        fuse = [place]
+        fuse = Fuse(place)
         assert (await changed(fuse)).bodies == whole.bodies
-        assert fuse[0] <= 0  # it crashed there
+        assert fuse.left <= 0  # it crashed there
 
 
 async def recovered(engine: Engine, run: "asyncio.Task[None]") -> None:
@@ -156,15 +153,9 @@ async def recovered(engine: Engine, run: "asyncio.Task[None]") -> None:
     ready.cancel()
 
 
-async def changed(fuse: list[int]) -> World:
+async def changed(fuse: Fuse) -> World:
     """Create and halt at the cuts behind certain ticks, and run again after a crash."""
     world = World(noise=zero, **LONG)
-
-    class Journal(MemoryJournal):
-        async def append(self, commit: Commit, sealed: bytes) -> None:
-            burn(fuse)
-            await super().append(commit, sealed)
-            burn(fuse)
 
     async def change(engine: Engine, source: Stopping, run: "asyncio.Task[None]") -> None:
         for tick in range(HORIZON):
@@ -177,7 +168,7 @@ async def changed(fuse: list[int]) -> World:
 
     for _ in range(2):
         source = Stopping(-1)
-        engine = world.engine(source, Journal(world.store))
+        engine = world.engine(source, CrashingJournal(world.store, fuse))
         run = asyncio.create_task(engine.run())
         with suppress(WorldError, Crash):
             await change(engine, source, run)
@@ -206,7 +197,7 @@ async def watched(fuse: Fuse | None = None, noise: Any = no_noise) -> MonitorWor
         run = asyncio.create_task(engine.run())
         with suppress(WorldError):
             await said(world, engine, source, run)
-        with suppress(Burnt):
+        with suppress(Crash):
             await run
             break
     return world
