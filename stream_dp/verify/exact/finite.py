@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -160,10 +160,8 @@ class SparsePairs:
                 touched = self.touched | {index} if a != b else self.touched
                 if len(touched) <= self.sparsity:
                     live = (*self.live[:index], after, *self.live[index + 1 :])
-                    yield (
-                        (Send(index, a), Send(index, b)),
-                        replace(self, live=live, touched=touched),
-                    )
+                    sent = Send(index, a), Send(index, b)
+                    yield sent, replace(self, live=live, touched=touched)
 
 
 T = TypeVar("T", bound=Hashable)
@@ -185,12 +183,9 @@ class Sampled:
     An `Update` of one column carries the bit; a `Query` asks for the answer to it.
     """
 
+    width: ClassVar[int] = 1
     machine: FiniteMachine[Any, Any]
     guarantee: Guarantee
-
-    @property
-    def width(self) -> int:
-        return 1
 
     def takes(self, message: object) -> bool:
         """Say whether a message is in the query space: a bit, or a query for the answer."""
@@ -204,11 +199,7 @@ class Sampled:
     def step(
         self, state: SampledState, message: Message, noise: Noise
     ) -> tuple[SampledState, IntArray | None]:
-        """Take a bit, or answer the last one.
-
-        Raises:
-            RejectedMessage: the message is not a bit, the machine has halted, or there is nothing to answer yet.
-        """
+        """Take a bit, or answer the last one (RejectedMessage: no bit, nothing to answer yet, or halted)."""
         if isinstance(message, Query):
             if state.answer is None:
                 raise RejectedMessage("nothing to answer yet; send a bit first")
@@ -224,11 +215,7 @@ class Sampled:
 
 
 def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
-    """Return an outcome with exactly the probabilities of `law`, by fair bits and rejection.
-
-    Raises:
-        FailClosed: rejection sampling never ends, because the noise is not random.
-    """
+    """Return an outcome with exactly the probabilities of `law`, by fair bits and rejection."""
     whole = lcm(*(chance.denominator for chance in law.values()))
     for _ in range(_TRIES):
         drawn = 0
@@ -242,11 +229,7 @@ def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
 
 
 def fair_bit(noise: Noise) -> int:
-    """Return the sign of a discrete Laplace sample that is not 0.
-
-    Raises:
-        FailClosed: all samples are 0.
-    """
+    """Return the sign of a discrete Laplace sample that is not 0."""
     for _ in range(_TRIES):
         sample = int(noise.laplace(Fraction(4), 1)[0])
         if sample:

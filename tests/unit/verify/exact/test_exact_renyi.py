@@ -10,7 +10,7 @@ import pytest
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary, bit_moment
+from stream_dp.verify.counterexamples.renyi_parallel import RenyiAdversary
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
@@ -23,7 +23,9 @@ from stream_dp.verify.exact.randomized_response import (
     ASK,
     InteractiveRandomizedResponse,
     LeakyBit,
+    NoisyLeak,
     RandomizedResponse,
+    bit_moment,
 )
 from stream_dp.verify.games.game import Game
 from stream_dp.verify.relations.pair_conditions import k_sparse
@@ -61,9 +63,6 @@ def test_a_revealed_bit_has_an_infinite_moment() -> None:
 def test_orders_below_two_are_refused() -> None:
     with pytest.raises(ValueError, match="order is 2 or more"):
         exact_moment(LeakyBit(ONE), ONE_BIT, 1, 1)
-    for order, epsilon in ((1, ONE), (2, Fraction(0))):
-        with pytest.raises(ValueError, match="order is 2 or more and epsilon above 0"):
-            RenyiAdversary.against(order, epsilon, 1)
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -92,7 +91,6 @@ def test_the_printed_constants_do_not_do() -> None:
     """Erratum: q = 1 - 3/4 2^(-2 - eps' (alpha-1)/alpha) at alpha = 2, eps' = 8, in base 2."""
     wrong = Fraction(3, 4) * Fraction(1, 2**6)
     assert bit_moment((1 - wrong) / wrong, 2) < 2**8
-    assert bit_moment(RenyiAdversary.against(2, ONE, 8).odds, 2) > 2**8
 
 
 def test_first_pair_consistency_saves_the_rule() -> None:
@@ -126,6 +124,6 @@ def test_the_adversary_beats_the_bookkeeping_by_touched_mechanisms() -> None:
     heard = sum(guess is not None for _, guess in found) / len(found)
     right = sum(guess == b for b, guess in found) / len(found)
     assert heard == pytest.approx(float(ADVERSARY.listening_probability), abs=0.05)
-    assert right == pytest.approx(float(ADVERSARY.winning_probability), abs=0.05)
+    assert right == pytest.approx(float(ADVERSARY.listening_probability) * 7 / 8, abs=0.05)
     booked = float(ADVERSARY.claim.epsilon)
     assert math.log(ADVERSARY.moment) > 1.3 * booked

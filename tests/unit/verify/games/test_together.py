@@ -141,8 +141,8 @@ def test_a_creation_beyond_the_filter_halts_the_game() -> None:
     game = Game(ConcurrentComposition(), filtered(within(ONE)))
     for b in BITS:
         view = game.play(adversary, b, ZeroNoise(), adversary.rounds)
-        assert view.transcript.halted is Side.RIGHT
-        assert view.transcript.last == (Create(PAIR["some"]),) * 2
+        assert view.halted is Side.RIGHT
+        assert view.last == (Create(PAIR["some"]),) * 2
         assert answers(view) == []
     with pytest.raises(FailClosed, match="the filter refused a mechanism"):
         audit(PAIR, within(ONE), ONE, seeded(), runs=100)
@@ -155,8 +155,8 @@ def test_what_the_adversary_sends_and_when() -> None:
     game = Game(ConcurrentComposition(), filtered(within(2 * ONE)))
     longer = OneEventAdversary.against((Counter(1, ONE, ADD, 2), parts[1]), 2)
     view = game.play(longer, 1, ZeroNoise(), longer.rounds)
-    assert view.transcript.halted is Side.LEFT
-    sent = [m[1] for m in view.transcript.messages if isinstance(m, tuple)]
+    assert view.halted is Side.LEFT
+    sent = [m[1] for m in view.messages if isinstance(m, tuple)]
     assert len(sent) == longer.rounds - 1 == 10
     assert [type(m) for m in sent[:2]] == [Create, Create]
     asked = [(m.index, type(m.message)) for m in sent[2:] if isinstance(m, Ask)]

@@ -224,7 +224,7 @@ CASES: dict[str, Case] = {
         FDP,
     ),
     "local protocol (8.5)": Case(
-        LocalMessages.of((QUERIES["user"],) * 2, SparseDataSets(1, near), (QUERIES["coins"],), lambda _: True),
+        LocalMessages((QUERIES["user"],) * 2, SparseDataSets(1, near), (QUERIES["coins"],), Suitable(lambda _: True)),
         lambda p: oracle.local_protocol(p, TABLE, ["user"] * 2, related, (0, 1, 2), ["coins"]),
         LOCAL,
         7,

@@ -224,10 +224,10 @@ TWINS: dict[str, tuple[str, Relation]] = {
         "k-sparse, f-DP (14)",
         f.k_sparse([GaussianDP(ONE)], also_infinite, told),
     ),
-    "each user alone": ("local protocol (8.5)", LocalMessages.of(USERS, SparseDataSets(2, near), COINS, told)),
+    "each user alone": ("local protocol (8.5)", LocalMessages(USERS, SparseDataSets(2, near), COINS, TOLD)),
     "data sets unjudged": (
         "local protocol (8.5)",
-        LocalMessages.of(USERS, SparseDataSets(9, lambda *_: True), COINS, told),
+        LocalMessages(USERS, SparseDataSets(9, lambda *_: True), COINS, TOLD),
     ),
     "no order": ("local protocol (8.5)", anything(YES)),
     "no sparsity": ("nested", All((YES,))),
