@@ -10,6 +10,7 @@ import random
 from fractions import Fraction
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
 from oracles.static import Accepted, Answering, Rounded
 from oracles.universal import composed_delta
 
@@ -39,9 +40,7 @@ from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
-    FiniteComposition,
     FirstPair,
-    SparsePairs,
 )
 from stream_dp.verify.exact.randomized_response import (
     Ladder,

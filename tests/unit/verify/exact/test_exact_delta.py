@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
 
 from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
-    FiniteComposition,
     FirstPair,
     Law,
-    SparsePairs,
 )
 from stream_dp.verify.exact.randomized_response import (
     ASK,

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Literal
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
 
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.guarantee import differential_privacy
@@ -15,9 +16,7 @@ from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
-    FiniteComposition,
     FirstPair,
-    SparsePairs,
 )
 from stream_dp.verify.exact.randomized_response import (
     ASK,
