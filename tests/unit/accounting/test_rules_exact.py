@@ -119,10 +119,10 @@ def test_kinds_of_different_price_are_covered_by_the_worst() -> None:
     premises = tuple(part(*kind) for kind in kinds)
     touched = Touched(2, ADD, "why")
     situation = Parallel("kinds", touched, (1, None, 2), Fraction(3, 10), first_pair="data first")
-    found = claimed(premises, situation)
+    result = claimed(premises, situation)
     made = [kinds[0], kinds[1], kinds[1], kinds[2], kinds[2]]
     assert all(
-        composed_delta(pair, ratio(found.epsilon)) <= found.delta * ROUND
+        composed_delta(pair, ratio(result.epsilon)) <= result.delta * ROUND
         for pair in itertools.combinations(made, 2)
     )
 
@@ -136,10 +136,10 @@ def test_the_group_rule_is_met_and_k_delta_is_caught(k: int) -> None:
         assert exact_delta(machine, FirstPair(((x, x + 1),)), odds, 1) == delta
     exact = exact_delta(machine, FirstPair(((0, k),)), odds**k, 1)
     group = derive((part(odds, delta),), Group("user", k))
-    found = differential_privacy(group.guarantee.measure)
+    result = differential_privacy(group.guarantee.measure)
     assert group.guarantee.group == k
-    assert found.epsilon == k * logarithm(odds)
-    assert exact <= found.delta <= exact * ROUND
+    assert result.epsilon == k * logarithm(odds)
+    assert exact <= result.delta <= exact * ROUND
     assert (exact > k * delta) == (k > 1)
 
 
@@ -223,9 +223,9 @@ def test_renyi_sums_are_met_at_whole_orders(order: int, seed: int) -> None:
     a, b = (Fraction(m) for m in moments)
     assert exact == max(a * a, a * b)  # two of the first kind or one of each, whichever is worse
     claims: list[Measure] = [RenyiDP(Fraction(order), logarithm(m) / (order - 1)) for m in (a, b)]
-    found = derived(claims, (2, 1))
-    assert isinstance(found, RenyiDP)
-    promised = Interval.of((order - 1) * found.epsilon).exp().upper
+    result = derived(claims, (2, 1))
+    assert isinstance(result, RenyiDP)
+    promised = Interval.of((order - 1) * result.epsilon).exp().upper
     assert exact <= promised <= exact * (1 + UP)
     assert exact > max(a, b) * (1 + UP)  # the twin
 

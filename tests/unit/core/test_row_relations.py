@@ -136,10 +136,10 @@ CASES: dict[str, Case] = {
 def test_a_relation_is_its_definition_at_every_prefix(name: str) -> None:
     """All sequences; and both sides of every accepted pair are admissible."""
     case = CASES[name]
-    found = compare(case.relation, case.predicate, case.alphabet, case.depth)
-    assert found.disagreement is None
-    assert found.inadmissible == []
-    assert min(found.accepted, found.refused) > 3
+    result = compare(case.relation, case.predicate, case.alphabet, case.depth)
+    assert result.disagreement is None
+    assert result.inadmissible == []
+    assert min(result.accepted, result.refused) > 3
 
 
 class ForgetsUsed(EventRows):
@@ -232,14 +232,14 @@ def test_rows_outside_the_query_space_are_no_pair() -> None:
 
 def test_first_pair_consistency_is_what_its_definition_says() -> None:
     """Def 5.12 by trying: after an identical first pair, is any different pair accepted?"""
-    said, found = set(), set()
+    stated, consistent = set(), set()
     for name, case in CASES.items():
         starts = [case.relation.accept(a[0], a[0]) for a, _ in case.alphabet]
         differing = [(a[0], b[0]) for a, b in case.alphabet if not same(a[0], b[0])]
         if not any(s.accept(a, b) for s in starts if s for a, b in differing):
-            found.add(name)
+            consistent.add(name)
         if case.relation.first_pair_consistent:
-            said.add(name)
-    assert said <= found
-    assert {"identical", "static", "static with a property", "one pair", "conjunction"} == said
-    assert len(found) < len(CASES) / 2
+            stated.add(name)
+    assert stated <= consistent
+    assert {"identical", "static", "static with a property", "one pair", "conjunction"} == stated
+    assert len(consistent) < len(CASES) / 2

@@ -218,12 +218,12 @@ def worst_chance(coins: tuple[Coin, ...], bound: Callable[[int], float], depth: 
             return 1.0
         if tosses == depth:
             return 0.0
-        found = 0.0
+        result = 0.0
         for i, (_, _, chance) in enumerate(coins):
             n, k = taken[i]
             up, down = (best((*taken[:i], (n + 1, k + more), *taken[i + 1 :])) for more in (1, 0))
-            found = max(found, chance * up + (1 - chance) * down)
-        return found
+            result = max(result, chance * up + (1 - chance) * down)
+        return result
 
     return best(((0, 0),) * len(coins))
 
@@ -251,8 +251,8 @@ def shown(boundary: Boundary, epsilon: Fraction, *, tight: bool) -> Callable[[in
     def bound(tosses: int) -> float:
         while len(kept) <= tosses:
             kept.append(kept[-1].observe(PureDP(epsilon)))
-        found = kept[tosses].bound()
-        return math.inf if found is None else float(found) + 1e-9
+        result = kept[tosses].bound()
+        return math.inf if result is None else float(result) + 1e-9
 
     return bound
 

@@ -63,8 +63,8 @@ def test_fixed_composition_of_rr_is_exactly_the_closed_form(delta: Fraction, k: 
     odds = Fraction(3)
     machine = FiniteComposition((RandomizedResponse(odds, delta),))
     for ratio in RATIOS[:6:2]:
-        found = exact_delta(machine, SparsePairs((ONE_PAIR,), (k,), k), ratio, 2 * k)
-        assert found == kov(odds, delta, k, ratio)
+        result = exact_delta(machine, SparsePairs((ONE_PAIR,), (k,), k), ratio, 2 * k)
+        assert result == kov(odds, delta, k, ratio)
 
 
 def test_a_leaky_bit_alone_keeps_its_claim() -> None:
@@ -99,8 +99,8 @@ def test_both_directions_count_and_a_short_law_only_gives_bounds() -> None:
     assert exact_delta(Asymmetric(), pairs, Fraction(4), 1) == Fraction(1, 2)
     assert exact_delta(Asymmetric(), FirstPair(((1, 0),)), Fraction(4), 1) == Fraction(1, 2)
     short = Asymmetric(Fraction(1, 100))
-    found = delta_bracket(short, pairs, Fraction(4), 1)
-    assert found.lower <= Fraction(1, 2) <= found.upper < Fraction(52, 100)
+    result = delta_bracket(short, pairs, Fraction(4), 1)
+    assert result.lower <= Fraction(1, 2) <= result.upper < Fraction(52, 100)
     with pytest.raises(ValueError, match="leave out"):
         exact_delta(short, pairs, ONE, 1)
     with pytest.raises(ValueError, match="leave out"):

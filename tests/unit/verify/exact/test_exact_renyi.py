@@ -81,9 +81,9 @@ def test_touched_mechanisms_are_not_the_price_of_renyi_composition(created: int)
     """[HSV] Thm 13.5, exact over all adversaries: one touched mechanism, and the moment grows with the creations."""
     adversary = replace(ADVERSARY, most=created)
     machine = FiniteComposition((NoisyLeak(adversary.chance, adversary.odds),))
-    found = exact_moment(machine, SparsePairs((ONE_BIT,), (created,), 1), 2, 2 * created + 1)
-    assert found == adversary.moment
-    assert (found > adversary.mechanism_moment) == (created > 1)
+    result = exact_moment(machine, SparsePairs((ONE_BIT,), (created,), 1), 2, 2 * created + 1)
+    assert result == adversary.moment
+    assert (result > adversary.mechanism_moment) == (created > 1)
 
 
 def test_the_printed_constants_do_not_do() -> None:
@@ -119,9 +119,9 @@ def test_the_adversary_beats_the_bookkeeping_by_touched_mechanisms() -> None:
 
     Heard with 1 - .8^12 = .931, right with 7/8 of that. Off by .05 on 800 plays: probability below 1e-3 each.
     """
-    found = guesses(Game(ConcurrentComposition(), k_sparse((TOUCHED,))))
-    heard = sum(guess is not None for _, guess in found) / len(found)
-    right = sum(guess == b for b, guess in found) / len(found)
+    result = guesses(Game(ConcurrentComposition(), k_sparse((TOUCHED,))))
+    heard = sum(guess is not None for _, guess in result) / len(result)
+    right = sum(guess == b for b, guess in result) / len(result)
     assert heard == pytest.approx(float(ADVERSARY.listening_probability), abs=0.05)
     assert right == pytest.approx(float(ADVERSARY.listening_probability) * 7 / 8, abs=0.05)
     booked = float(ADVERSARY.claim.epsilon)

@@ -73,13 +73,13 @@ def theirs(k: int, window: int | None = None, windows: int | None = 1) -> Accept
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_count_keeps_its_epsilon_and_no_less_would_do(k: int) -> None:
     """k units are claimed, one an event; exactly k can be lost."""
-    one = chosen(COUNT, k)
-    assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
+    choice = chosen(COUNT, k)
+    assert choice.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
     users = Users(2, WINDOW) if k == 2 else Users(3)
-    assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+    assert choice.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
     pairs = theirs(k, users.window)
-    assert lost(one.mechanism, pairs, k, 4).upper < Fraction(1, 1_000)
-    assert lost(one.mechanism, pairs, k - 1, 4).lower > HALF
+    assert lost(choice.mechanism, pairs, k, 4).upper < Fraction(1, 1_000)
+    assert lost(choice.mechanism, pairs, k - 1, 4).lower > HALF
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -94,14 +94,14 @@ def test_a_count_that_forgets_the_group_rule_loses_k_times_its_epsilon(k: int) -
 def test_gaussian_counters_get_the_square() -> None:
     """What a user may lose by itself is (units, delta); two events are four times the rho of one."""
     series = {**COUNT, "method": "gaussian"}
-    one = chosen(series, 2, delta="1e-6", filter="zcdp")
+    choice = chosen(series, 2, delta="1e-6", filter="zcdp")
     alone = chosen(series, 2, users=False, delta="1e-6", filter="zcdp")
-    assert isinstance(one.mechanism, GaussianCounter)
+    assert isinstance(choice.mechanism, GaussianCounter)
     assert isinstance(alone.mechanism, GaussianCounter)
-    assert one.mechanism.rho * 4 == alone.mechanism.rho
+    assert choice.mechanism.rho * 4 == alone.mechanism.rho
     whole = ZCDP(alone.mechanism.rho)
-    finite = one.mechanism.guarantee.finite
-    assert one.derivation.guarantee == Guarantee(whole, ADD, 1, finite, Users(2, WINDOW))
+    finite = choice.mechanism.guarantee.finite
+    assert choice.derivation.guarantee == Guarantee(whole, ADD, 1, finite, Users(2, WINDOW))
 
 
 def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
@@ -117,23 +117,23 @@ def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
 @pytest.mark.parametrize("series", EVERY, ids=[str(each["name"]) for each in EVERY])
 def test_every_statistic_is_charged(series: dict[str, Any], k: int) -> None:
     """Whatever the statistic: a k-th of the epsilon for one event, and k times that is claimed for a user."""
-    one = chosen(series, k)
-    assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
+    choice = chosen(series, k)
+    assert choice.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
     users = Users(2, WINDOW) if k == 2 else Users(3)
-    assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+    assert choice.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
 
 
 # --- the audit plays them ------------------------------------------------------------------------
 
 
 def test_the_audit_puts_all_events_of_a_user_into_one_tick() -> None:
-    one = chosen(COUNT, 3)
-    claim = series_claim(one)
-    assert events_of(one.mechanism, claim) == 3
-    assert events_of(one.mechanism, None) == 1
+    choice = chosen(COUNT, 3)
+    claim = series_claim(choice)
+    assert events_of(choice.mechanism, claim) == 3
+    assert events_of(choice.mechanism, None) == 1
     ever = ArrivalCounter(ONE, ADD, 2, Arrivals())
     assert events_of(ever, None) == 2
-    adversary = OneEventAdversary.against((one.mechanism,), 2, [claim])
+    adversary = OneEventAdversary.against((choice.mechanism,), 2, [claim])
     (first,), (second,) = adversary.pairs
     assert [row.tolist() for row in first] == [[0], [3]]
     assert [row.tolist() for row in second] == [[0], [0]]

@@ -118,10 +118,10 @@ def test_the_adversary_beats_the_largest_delta() -> None:
     """Booked at (0, 1/4) by the largest delta, won with 1 - (3/4)^5 = .763; never wrong. Off by .05: below 1e-3."""
     adversary = MaxDeltaAdversary(QUARTER, most=5)
     game = Game(ConcurrentComposition(), k_sparse([(Fraction(0), QUARTER)]))
-    found = wins(game, adversary)
-    assert all(guess in (None, b) for b, guess in found)
+    result = wins(game, adversary)
+    assert all(guess in (None, b) for b, guess in result)
     for secret in BITS:
-        rate = sum(guess == b == secret for b, guess in found) / PLAYS
+        rate = sum(guess == b == secret for b, guess in result) / PLAYS
         assert rate == pytest.approx(float(adversary.winning_probability), abs=0.07)
 
 
@@ -129,8 +129,8 @@ def test_our_bookkeeping_stops_the_adversary_at_its_second_creation() -> None:
     """[HSV] Def 5.3 with a budget of delta: what is won stays within delta."""
     adversary = MaxDeltaAdversary(QUARTER, most=5)
     game = Game(ConcurrentComposition(), k_sparse_with_delta_budget((Fraction(0),), QUARTER))
-    found = wins(game, adversary)
-    rate = sum(guess is not None for _, guess in found) / len(found)
+    result = wins(game, adversary)
+    rate = sum(guess is not None for _, guess in result) / len(result)
     assert rate == pytest.approx(0.25, abs=0.06)
     seen = [game.play(adversary, 0, SeededNoise(s)) for s in range(20)]
     assert any(view.halted is Side.RIGHT for view in seen)
