@@ -122,18 +122,18 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
     composed = None
     for n, times in indices.items():
         truth = 1 / (1 + math.exp(-n * width))
-        one = PrivacyLossDistribution.create_from_rounded_probability(
+        part = PrivacyLossDistribution.create_from_rounded_probability(
             {n: truth, -n: 1 - truth}, 0.0, width
         ).self_compose(times)
-        composed = one if composed is None else composed.compose(one)
+        composed = part if composed is None else composed.compose(part)
     if composed is None:
         return Fraction(0)
-    found = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
+    epsilon = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
     while True:  # a float chose the start; this comparison is the proof
-        below = math.nextafter(float(found), -math.inf)
+        below = math.nextafter(float(epsilon), -math.inf)
         if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
-            return found
-        found += step
+            return epsilon
+        epsilon += step
 
 
 def _slack(indices: Counter[int]) -> Fraction:

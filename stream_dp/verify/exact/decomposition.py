@@ -168,19 +168,21 @@ def _corner(left: Two, here: Bounds, rest: list[Bounds]) -> Two:
             (*unit, left[b] - least),
             (-tilt[0], -tilt[1], most - (tilt[0] * left[0] + tilt[1] * left[1])),
         ]
-    points = [p for one, two in combinations(lines, 2) if (p := _crossing(one, two)) is not None]
+    points = [
+        p for first, second in combinations(lines, 2) if (p := _crossing(first, second)) is not None
+    ]
     inside = [p for p in points if all(a * p[0] + b * p[1] <= c for a, b, c in lines)]
     if not inside:
         raise ValueError("no share of the bad mass is left for an answer")
     return max(inside)
 
 
-def _crossing(one: _Line, two: _Line) -> Two | None:
-    determinant = one[0] * two[1] - one[1] * two[0]
+def _crossing(first: _Line, second: _Line) -> Two | None:
+    determinant = first[0] * second[1] - first[1] * second[0]
     if determinant == 0:
         return None
-    x = (one[2] * two[1] - one[1] * two[2]) / determinant
-    return x, (one[0] * two[2] - one[2] * two[0]) / determinant
+    x = (first[2] * second[1] - first[1] * second[2]) / determinant
+    return x, (first[0] * second[2] - first[2] * second[0]) / determinant
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +266,11 @@ class ResponsePostProcessor:
         for (answer, after), chance in self._irr.step(run.response, ASK).items():
             if chance and isinstance(answer, int):
                 chance *= run.chance
-                told = replace(run, chance=chance, response=after, asked=run.asked + 1)
+                answered = replace(run, chance=chance, response=after, asked=run.asked + 1)
                 if run.symbol is None:
-                    yield replace(told, symbol=Symbol(answer))
+                    yield replace(answered, symbol=Symbol(answer))
                 else:
-                    yield replace(told, bit=int(answer))
+                    yield replace(answered, bit=int(answer))
 
     @staticmethod
     def _of(run: Branch, parts: Masses) -> Two:

@@ -200,8 +200,8 @@ class RareAnswer:
         return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
 
     def chance(self, answer: int, bit: int) -> Fraction:
-        one = self.second if bit else self.first
-        return one if answer else 1 - one
+        heads = self.second if bit else self.first
+        return heads if answer else 1 - heads
 
     def exceeds(self, ratio: Fraction) -> Fraction:
         """Return the exact probability, given the bit 1, that the privacy loss exceeds ln(ratio)."""

@@ -68,8 +68,8 @@ def once(pairs: RowPairs, rows: tuple[tuple[int, ...], ...] = ROWS) -> DifferAtM
 
 def _one_after_the_other(part: Derivation) -> Derivation:
     """Return any number of such parts, where an event lies in one of them."""
-    one = Touched.intervals(part.guarantee.neighbors, "one at a time", SUITE)
-    return derive((part,), Parallel(part.subject, one))
+    touched = Touched.intervals(part.guarantee.neighbors, "one at a time", SUITE)
+    return derive((part,), Parallel(part.subject, touched))
 
 
 def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:

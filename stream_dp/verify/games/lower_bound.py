@@ -63,10 +63,10 @@ class OneEventAdversary:
         difference of their answers, but an equal change in both would cancel with it.
         """
         stated = tuple(claims or [None] * len(mechanisms))
-        each = list(zip(mechanisms, stated, strict=True))
-        begun = _turned([worst_pair(m, events_of(m, claim)) for m, claim in each])
+        parts = list(zip(mechanisms, stated, strict=True))
+        begun = _turned([worst_pair(m, events_of(m, claim)) for m, claim in parts])
         quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
-        moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in each])
+        moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in parts])
         later = (moved, *[quiet] * (ticks - 2)) if ticks > 1 else ()
         return cls(tuple(mechanisms), (begun, *later), stated)
 
@@ -151,12 +151,12 @@ def _worst_half(mechanism: ServingMechanism[Any], law: RowLaw, events: int) -> R
     left[:set_] = here
     left[set_ : max(touched, set_ + 1)] = beside
     right = left.copy()
-    other, one = law.contents
-    right[:set_] += one * events
+    lesser, larger = law.contents
+    right[:set_] += larger * events
     if touched > set_:
-        left[set_:touched] += one * events
+        left[set_:touched] += larger * events
     elif neighbors is Neighbors.REPLACE:
-        left[:set_] += other * events
+        left[:set_] += lesser * events
     return left, right
 
 
@@ -226,13 +226,13 @@ def statistics(
     return shown.reshape(len(answers), -1)
 
 
-def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
-    """Return the names of the `each` statistics of a tick, in the order of `statistics`."""
+def labels(number: int, raised: int = 1, *, changes: bool = False) -> list[str]:
+    """Return the names of the `number` statistics of a tick, in the order of `statistics`."""
     if changes:
         return ["entry 0" if raised == 1 else f"sum of entries 0 to {raised - 1}", "change"]
-    entries = [f"entry {place}" for place in range(each - 1 or 1)]
-    both = "difference" if (each, raised) == (3, 1) else "signed sum of what one event sets"
-    return entries if each == 1 else [*entries, both]
+    entries = [f"entry {place}" for place in range(number - 1 or 1)]
+    both = "difference" if (number, raised) == (3, 1) else "signed sum of what one event sets"
+    return entries if number == 1 else [*entries, both]
 
 
 def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
@@ -407,10 +407,10 @@ def audit_together(
     game, judged = Game(ConcurrentComposition(), verifier), runs // 4
     left, right = (_played(game, adversary, b, noise, 2 * judged) for b in (0, 1))
     proof = evidence(np.hstack(left), np.hstack(right), float(measure.delta), failure)
-    each = zip(mechanisms.items(), left, adversary.claims, strict=True)
+    parts = zip(mechanisms.items(), left, adversary.claims, strict=True)
     names = [
         f"{name}, tick {tick}, {label}" if name else f"tick {tick}, {label}"
-        for (name, mechanism), part, claimed in each
+        for (name, mechanism), part, claimed in parts
         for tick in range(ticks)
         for label in labels(part.shape[1] // ticks, _raised(mechanism), changes=moves(claimed))
     ]
