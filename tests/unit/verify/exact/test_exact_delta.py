@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 from oracles.compositions import FiniteComposition, SparsePairs
+from oracles.universal import composed_delta
 
 from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import (
@@ -33,24 +34,11 @@ ASKED = FirstPair(BIT_PAIRS, (ASK,))
 LEAKY = DifferAtMost((0, 1), ((0, 1), (1, 0)))
 
 
-def rr_delta(odds: Fraction, delta: Fraction, ratio: Fraction) -> Fraction:
-    """delta + (1 - delta) max(0, (e^eps0 - e^eps) / (1 + e^eps0))."""
-    return delta + (1 - delta) * max(Fraction(0), (odds - ratio) / (1 + odds))
-
-
-def kov(odds: Fraction, delta: Fraction, k: int, ratio: Fraction) -> Fraction:
-    """The closed form of Kairouz, Oh and Viswanath for k times RR, at any e^eps."""
-    terms = (
-        math.comb(k, i) * max(Fraction(0), odds ** (k - i) - ratio * odds**i) for i in range(k + 1)
-    )
-    return 1 - (1 - delta) ** k * (1 - sum(terms, Fraction(0)) / (1 + odds) ** k)
-
-
 @pytest.mark.parametrize("odds", ODDS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_rr_and_irr_meet_the_closed_form_at_every_epsilon(odds: Fraction, delta: Fraction) -> None:
     for ratio in RATIOS:
-        expected = rr_delta(odds, delta, ratio)
+        expected = composed_delta([(odds, delta)], ratio)
         rr = exact_delta(RandomizedResponse(odds, delta), ONE_PAIR, ratio, 2)
         irr = exact_delta(InteractiveRandomizedResponse(odds, delta), ASKED, ratio, 4)
         assert rr == irr == expected
@@ -64,7 +52,7 @@ def test_fixed_composition_of_rr_is_exactly_the_closed_form(delta: Fraction, k: 
     machine = FiniteComposition((RandomizedResponse(odds, delta),))
     for ratio in RATIOS[:6:2]:
         result = exact_delta(machine, SparsePairs((ONE_PAIR,), (k,), k), ratio, 2 * k)
-        assert result == kov(odds, delta, k, ratio)
+        assert result == composed_delta([(odds, delta)] * k, ratio)
 
 
 def test_a_leaky_bit_alone_keeps_its_claim() -> None:
