@@ -1,13 +1,10 @@
-"""Compositions made a second time: of randomized response by enumeration in floats, of finite machines with exact laws.
+"""Compositions made a second time: randomized response in closed form, and finite machines with exact laws.
 
-RR_e answers its bit with odds e^e : 1. Every pure mechanism is a post-processing of it, so the worst loss of any
-strategy over RR is the worst of all. `FiniteComposition` and `SparsePairs` are ExtConComp and k-sparse sequences
-without the core's composition and verifier.
+`FiniteComposition` and `SparsePairs` are ExtConComp and k-sparse sequences without the core's composition and verifier.
 """
 
-import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -24,20 +21,6 @@ def closed_form(epsilon: float, delta: float, k: int, target: float) -> float:
             ways = math.log(math.comb(k, low)) - k * math.log1p(math.exp(epsilon))
             inner -= math.exp(ways + (k - low) * epsilon) * math.expm1(-gap)
     return 1 - (1 - delta) ** k * (1 - inner)
-
-
-def brute_force(parts: Sequence[tuple[float, float]], target: float) -> float:
-    """The delta at `target` of RR_(e, d) for all (e, d) of `parts`: all answers are enumerated."""
-    found = 0.0
-    for signs in itertools.product((1, -1), repeat=len(parts)):
-        p = q = 1.0
-        for sign, (e, _) in zip(signs, parts, strict=True):
-            heads = math.exp(e) / (1 + math.exp(e))
-            p *= heads if sign > 0 else 1 - heads
-            q *= 1 - heads if sign > 0 else heads
-        found += max(p - math.exp(target) * q, 0.0)
-    kept = math.prod(1 - d for _, d in parts)
-    return 1 - kept * (1 - found)
 
 
 @dataclass(frozen=True, slots=True)
