@@ -122,7 +122,10 @@ CASES: dict[str, Case] = {
         4,
     ),
     "one pair": Case(
-        single_pair(near), lambda p: len(p) <= 1 and oracle.static(p, near), VALUES, 3
+        single_pair(near),
+        lambda p: len(p) <= 1 and oracle.static(p, near),
+        [*VALUES, (flat(1), flat(2)), (flat(1), flat(0))],
+        3,
     ),
     "conjunction": Case(
         All((event(REPLACE), event(ADD), Identical())),
